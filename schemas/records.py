@@ -1277,6 +1277,7 @@ class WorkerUsage(Record):
     tokens: int = 0
     full_batch_ms: int = 0
     recomputing_ms: int = 0
+    computing_ms: int | None = None
 
 
 RECORDS: Mapping[str, type[Record]] = {

@@ -6,8 +6,9 @@ from typing import Literal
 
 from schemas.records import WorkerUsage
 
-Activity = Literal["decoding", "training", "loading", "idle", "none"]
-"""`none`: without a role, which is no idle time."""
+Activity = Literal["decoding", "training", "waiting", "loading", "idle", "none"]
+"""`training`: computing its own part of a step; `waiting`: in a step, for the others of the gang or
+for the trainer; `none`: without a role, which is no idle time."""
 
 
 class ActivityAccount:
@@ -60,12 +61,13 @@ class ActivityAccount:
             process=self._process,
             from_ms=begun_ms,
             decoding_ms=spent["decoding"],
-            training_ms=spent["training"],
+            training_ms=spent["training"] + spent["waiting"],
             loading_ms=spent["loading"],
             idle_ms=spent["idle"],
             tokens=tokens,
             full_batch_ms=min(round(1000 * full_s), spent["decoding"] - again_ms),
             recomputing_ms=again_ms,
+            computing_ms=spent["training"] if self._process == "train" else None,
         )
 
     def _advance(self, now_ms: int) -> None:

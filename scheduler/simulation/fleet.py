@@ -4,7 +4,7 @@ A change of role has two halves, as in a real worker: the process that has the r
 devices, then the other one takes them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -117,11 +117,17 @@ class SimulatedFleet:
             for worker in self.workers.values()
         )
 
-    def train(self, names: Sequence[str], took_s: float, done: Callable[[], None]) -> None:
-        """Let a gang train for so long, then call `done`."""
-        for name in names:
+    def train(self, own_s: Mapping[str, float], took_s: float, done: Callable[[], None]) -> None:
+        """Let a gang train for so long, then call `done`.
+
+        `own_s` are the members' own parts: all but the slowest wait behind theirs.
+        """
+        slowest_s = max(own_s.values())
+        for name, part_s in own_s.items():
             self.workers[name].train.enter("training", self._agenda.now_ms)
-        self._agenda.after(took_s, self._trained, names, done)
+            if part_s < slowest_s:
+                self._agenda.after(part_s, self._wait, name)
+        self._agenda.after(took_s, self._trained, list(own_s), done)
 
     def add_trained(self, names: Sequence[str], tokens: float) -> None:
         """Count tokens that a gang trained, each worker an equal part."""
@@ -273,6 +279,9 @@ class SimulatedFleet:
         )
         worker.engine.resume(version)
         self.load_due()
+
+    def _wait(self, name: str) -> None:
+        self.workers[name].train.enter("waiting", self._agenda.now_ms)
 
     def _trained(self, names: Sequence[str], done: Callable[[], None]) -> None:
         for name in names:

@@ -133,19 +133,23 @@ class SimulatedTrainer:
         )
 
     def _train(self, started: r.StepStarted) -> None:
-        gang = [self._fleet.workers[name].model for name in started.workers]
+        gang = {name: self._fleet.workers[name].model for name in started.workers}
         # Each worker gets a part by its number of devices, and all wait for the slowest.
-        devices = sum(worker.devices for worker in gang)
+        devices = sum(worker.devices for worker in gang.values())
         lengths = [session.context for session in self._sessions()]
-        slowest_s = max(
-            rates.part(lengths, own, devices)
-            for rates, own in {(worker.rates, worker.devices) for worker in gang}
-        )
-        took_s = self._cluster.step_s + slowest_s + self._cluster.publish_s
+        part_s = {
+            (rates, own): rates.part(lengths, own, devices)
+            for rates, own in {(worker.rates, worker.devices) for worker in gang.values()}
+        }
+        own_s = {
+            name: self._cluster.step_s + part_s[worker.rates, worker.devices]
+            for name, worker in gang.items()
+        }
+        took_s = max(own_s.values()) + self._cluster.publish_s
         tokens = sum(lengths)
         self.tokens.append(tokens)
         self._fleet.add_trained(started.workers, tokens)
-        self._fleet.train(started.workers, took_s, lambda: self._commit(started.step, took_s))
+        self._fleet.train(own_s, took_s, lambda: self._commit(started.step, took_s))
 
     def _oldest(self, group: str) -> int:
         """Return the version of the first token of a group."""

@@ -6,6 +6,7 @@ A pure fold. All times in milliseconds. Called by `scheduler/state/state.py`.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from scheduler.state.steps import publish_ms
 from scheduler.state.workers import device_count
 from schemas import records as r
 from schemas.records import Record
@@ -38,7 +39,8 @@ class Costs:
     step: Rolling = field(default_factory=Rolling)
     """Wall time of an optimizer step, until its weights are published."""
     train: Rolling = field(default_factory=Rolling)
-    """Device time that a step takes for training, summed over the gang."""
+    """Device time that a step takes until its weights are written, summed over the gang; with the
+    waiting for its slowest member, since it predicts the length of steps."""
     rollout: Rolling = field(default_factory=Rolling)
     """Device time that a step takes for rollout in full batches, summed over all workers."""
     group: Rolling = field(default_factory=Rolling)
@@ -92,7 +94,7 @@ def apply(costs: Costs, record: Record) -> Costs:
         case r.WorkerUsage():
             return _used(costs, record)
         case r.StepCompleted():
-            return _step_completed(costs, record.took_ms)
+            return _step_completed(costs, record)
     return costs
 
 
@@ -140,11 +142,12 @@ def _used(costs: Costs, record: r.WorkerUsage) -> Costs:
     return replace(costs, speed={**costs.speed, role: speeds})
 
 
-def _step_completed(costs: Costs, took_ms: int) -> Costs:
+def _step_completed(costs: Costs, record: r.StepCompleted) -> Costs:
+    trained_ms = max(0, record.took_ms - publish_ms(record))
     return replace(
         costs,
-        step=costs.step.add(took_ms),
-        train=costs.train.add(took_ms * costs.gang_size),
+        step=costs.step.add(record.took_ms),
+        train=costs.train.add(trained_ms * costs.gang_size),
         rollout=costs.rollout.add(costs.decoded_ms),
         decoded_ms=0,
     )

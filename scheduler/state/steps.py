@@ -64,6 +64,11 @@ class TrainingProgress:
         return waiting is not None and waiting[1].started_epoch == self.gang.epoch > 0
 
 
+def publish_ms(completed: r.StepCompleted) -> int:
+    """Return how long the weights of a step were written, at its end."""
+    return round(1000 * completed.metrics.get("publish_s", 0.0))
+
+
 def apply(steps: TrainingProgress, record: Record) -> TrainingProgress:
     """Return the progress after a record of `control`."""
     match record:

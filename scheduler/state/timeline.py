@@ -35,8 +35,8 @@ class Timeline:
     """The timeline of a run so far."""
 
     intervals: tuple[Interval, ...]
-    """In the order of their ends; those of rollout are divided by what their worker measured, and
-    those with waiting in them have its reasons."""
+    """In the order of their ends; those of rollout and of steps are divided by what their worker
+    measured, and those with waiting in them have its reasons."""
     steps: tuple[StepEnd, ...]
     switches: int
     """Number of completed changes from one role to the other."""
@@ -112,7 +112,10 @@ class _TimelineFold:
     last_role: dict[str, str] = field(default_factory=dict)
     steps: list[StepEnd] = field(default_factory=list)
     begun_ms: int | None = None
-    usage: defaultdict[str, list[r.WorkerUsage]] = field(default_factory=lambda: defaultdict(list))
+    usage: defaultdict[tuple[str, str], list[r.WorkerUsage]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    """By worker and process."""
     admitted: dict[str, int] = field(default_factory=dict)
     latencies: list[int] = field(default_factory=list)
     switches: int = 0
@@ -156,8 +159,10 @@ class _TimelineFold:
                 before = self.last_role.get(record.worker, record.role)
                 self.switches += before != record.role
                 self.last_role[record.worker] = record.role
-            case r.WorkerUsage(process="rollout"):
-                self.usage[record.worker].append(record)
+            case r.WorkerUsage(process="train", computing_ms=None):
+                pass  # of an older release: its steps are training as a whole
+            case r.WorkerUsage():
+                self.usage[record.worker, record.process].append(record)
 
     def _apply_step(self, record: Record) -> None:
         match record:

@@ -6,13 +6,21 @@ calls never overlap; they come from the work thread, or from the loop's thread w
 under way. `train`, `write_weights`, `save` and `load` may take minutes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from infra.errors import SeamlessFlowError
 from trainer.data.packing import MicroBatch
+
+Computing = Callable[[bool], None]
+"""Told when this process begins to compute its own part of a step (True), and when it waits in the
+step for others of the gang (False)."""
+
+
+def unmeasured(computes: bool) -> None:
+    """Measure nothing."""
 
 
 class ModelUnusable(SeamlessFlowError):

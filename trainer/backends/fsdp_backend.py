@@ -13,7 +13,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import PreTrainedModel
 
 from infra.worker.device import device_named
-from trainer.backends.backend import StepInput
+from trainer.backends.backend import Computing, StepInput, unmeasured
 from trainer.backends.gang import Arrays, GangRank, Op
 from trainer.backends.model import DTYPES
 from trainer.backends.optimizer_state import full, gathered
@@ -26,12 +26,14 @@ from trainer.settings import TrainerSection
 class FsdpBackend(TorchBackend):
     """A `Backend` (see `backend.py`) on every rank of a gang."""
 
-    def __init__(self, model_directory: Path, settings: TrainerSection) -> None:
+    def __init__(
+        self, model_directory: Path, settings: TrainerSection, computing: Computing = unmeasured
+    ) -> None:
         """Wait for all ranks, then load the model. Raise `ModelUnusable`."""
         device = torch.device(device_named(settings.device, torch.cuda.is_available))
         self._gang = GangRank(settings.rank, settings.ranks, settings.rendezvous, device)
         self._ranks = settings.ranks
-        super().__init__(model_directory, settings)
+        super().__init__(model_directory, settings, computing)
 
     def train(self, step: StepInput) -> dict[str, float]:
         total = sum(len(batch) for batch in step.micro_batches)
@@ -102,7 +104,11 @@ class FsdpBackend(TorchBackend):
         return model
 
     def _merged(self, sums: TokenSums) -> TokenSums:
-        return sums.merged(self._gang.summed, self._gang.largest)
+        # Each rank waits for the slowest here.
+        self._computing(False)
+        merged = sums.merged(self._gang.summed, self._gang.largest)
+        self._computing(True)
+        return merged
 
     def _whole_weights(self) -> dict[str, torch.Tensor]:
         """Return all weights as whole tensors on the host for the leader, nothing for others."""

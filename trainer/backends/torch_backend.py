@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infra.worker.device import device_named, free_host_bytes
-from trainer.backends.backend import Machine, ModelUnusable, StepInput
+from trainer.backends.backend import Computing, Machine, ModelUnusable, StepInput, unmeasured
 from trainer.backends.forward import Forward, keeps_packed_chains_apart
 from trainer.backends.losses import LOSSES
 from trainer.backends.model import DTYPES, load_model, recompute_activations, write_model
@@ -48,12 +48,15 @@ class TorchBackend:
     _ranks = 1
     """Processes whose gradients are averaged."""
 
-    def __init__(self, model_directory: Path, settings: TrainerSection) -> None:
+    def __init__(
+        self, model_directory: Path, settings: TrainerSection, computing: Computing = unmeasured
+    ) -> None:
         """Load the model on the host. Raise `ModelUnusable`."""
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
         torch.manual_seed(settings.seed)
         self._settings = settings
+        self._computing = computing
         self._device = torch.device(device_named(settings.device, torch.cuda.is_available))
         self._model = self._placed(load_model(model_directory, settings.master_dtype))
         if settings.layout == "packed" and not keeps_packed_chains_apart(self._model):
@@ -175,12 +178,14 @@ class TorchBackend:
 
     def _train(self, step: StepInput, total: int) -> dict[str, float]:
         """Train this process's share of a step that has `total` trained tokens on all ranks."""
+        self._computing(True)
         sums, norm = self._gradients(step, total)
         if total:
             self._update(norm, step.learning_rate)
         sums = self._merged(sums)
         with self._autocast():
             self._older.measure(self._forward, step.samples, sums)
+        self._computing(False)
         return sums.metrics() | {"grad_norm": norm, "learning_rate": step.learning_rate}
 
     def _gradients(self, step: StepInput, total: int) -> tuple[TokenSums, float]:

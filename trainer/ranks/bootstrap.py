@@ -54,7 +54,7 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
     """
     process = _process(settings, metrics, stopping)
     try:
-        devices = worker_devices(settings, process.inbox.fail, stopping)
+        devices = worker_devices(settings, process.inbox.fail, stopping, process.note_computing)
     except BaseException:
         process.give_up()
         raise

@@ -110,5 +110,5 @@ class RankLoop:
         if started and process.roles.may_start(started, started.step):
             process.gang.check(ranks, started)
             self.started = None
-            process.enter("training", "training")
+            process.enter("training", "waiting")
             process.work.begin(self.follow, lambda _: None)

@@ -18,3 +18,7 @@ class RankProcess(ProcessParts):
         """Set what heartbeats and activity records report from now on."""
         self.status.state = state
         self.activity.enter(activity, self.now_ms())
+
+    def note_computing(self, computes: bool) -> None:
+        """Note that in a step the first rank computes from now on, or waits for others."""
+        self.activity.enter("training" if computes else "waiting", self.now_ms())

@@ -129,7 +129,7 @@ class RankService:
         process = self._process
         if process.roles.held is None:
             raise StepWithoutRole(process.roles.worker)
-        process.enter("training", "training")
+        process.enter("training", "waiting")
         step, total = from_arrays(arrays)
         metrics = self._backend.train(step)
         process.activity.add_tokens(total)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 
 from infra.worker.device import device_named
+from trainer.backends.backend import Computing
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.torch_backend import TorchBackend
 from trainer.ranks.further import WorkerDevices
@@ -14,7 +15,7 @@ from trainer.settings import TrainerSettings
 
 
 def torch_devices(
-    settings: TrainerSettings, lost: Callable[[BaseException], None]
+    settings: TrainerSettings, lost: Callable[[BaseException], None], computing: Computing
 ) -> WorkerDevices:
     """Return the devices with the model loaded; `lost` gets the end of a further rank.
 
@@ -26,7 +27,11 @@ def torch_devices(
     first, *further = [_device(kind, number) for number in trainer.devices] or [named]
     own = trainer.model_copy(update={"device": first})
     backend = FsdpBackend if trainer.backend == "fsdp2" else TorchBackend
-    return WorkerDevices(trainer.rank, further, lambda: backend(settings.policy.model, own), lost)
+
+    def made() -> TorchBackend:
+        return backend(settings.policy.model, own, computing)
+
+    return WorkerDevices(trainer.rank, further, made, lost)
 
 
 def _device(kind: str, number: int) -> str:

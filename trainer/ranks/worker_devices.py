@@ -3,22 +3,27 @@
 from collections.abc import Callable
 
 from infra.kafka.outage import Stopping
+from trainer.backends.backend import Computing
 from trainer.backends.clock.clock_backend import ClockBackend
 from trainer.ranks.further import WorkerDevices
 from trainer.settings import TrainerSettings
 
 
 def worker_devices(
-    settings: TrainerSettings, lost: Callable[[BaseException], None], stopping: Stopping
+    settings: TrainerSettings,
+    lost: Callable[[BaseException], None],
+    stopping: Stopping,
+    computing: Computing,
 ) -> WorkerDevices:
     """Return the devices of the worker; `lost` gets the end of one of its further ranks.
 
+    `computing` is told of the first rank alone.
     Raises `ModelUnusable`, and for a clock `ModelTooLarge` and `WorkersAbsent`.
     """
     if settings.trainer.backend == "clock":
-        clock = ClockBackend(settings, stopping)
+        clock = ClockBackend(settings, stopping, computing)
         return WorkerDevices(settings.trainer.rank, (), lambda: clock, lost)
     # Not at the top: a clock needs no torch, which takes seconds to import.
     from trainer.ranks.torch_devices import torch_devices
 
-    return torch_devices(settings, lost)
+    return torch_devices(settings, lost, computing)

@@ -14,7 +14,7 @@ CATEGORIES = (DECODING, TRAINING, SWITCHING, LOADING, RECOMPUTING, UNDER_FILLED,
 """`decoding` is the time that the tokens would have taken in full batches; `under_filled` is what
 decoding took beyond that."""
 ROLLOUT = "rollout"
-"""The state of an interval that `division.py` divides; all other states are categories."""
+"""A state of intervals that is no category: `division.py` divides it, and `TRAINING`."""
 
 Window = tuple[int, int]
 """Start and end in milliseconds since 1970."""

@@ -1,6 +1,7 @@
-"""The division of time in rollout by what the rollout processes measured: `WorkerUsage`. Pure."""
+"""The division of time in rollout and in steps by what processes measured: `WorkerUsage`. Pure."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -8,32 +9,55 @@ from scheduler.state.accounts.device_time import (
     DECODING,
     RECOMPUTING,
     ROLLOUT,
+    TRAINING,
     UNDER_FILLED,
     WAITING,
     Interval,
 )
 from schemas.records import WorkerUsage
 
+_PROCESS = {ROLLOUT: "rollout", TRAINING: "train"}
+"""Process whose reports divide a state."""
+
 
 def divided(
-    intervals: Iterable[Interval], usage: Mapping[str, Sequence[WorkerUsage]]
+    intervals: Iterable[Interval], usage: Mapping[tuple[str, str], Sequence[WorkerUsage]]
 ) -> Iterator[Interval]:
-    """Yield the intervals, those of rollout cut and divided as the reports say.
+    """Yield the intervals, those of rollout and of steps cut and divided as the reports say.
 
-    `usage`: the reports of each worker's rollout process, in the order of their ends. A report
-    counts for its stretch evenly.
+    `usage`: the reports by worker and process, in the order of their ends. A report counts for its
+    stretch evenly: one of rollout for all of it, one of training for the steps in it.
     """
-    ends = {worker: [of.at_ms for of in reports] for worker, reports in usage.items()}
+    pieces = list(_pieces(intervals, usage))
+    steps_ms = Counter[WorkerUsage]()
+    for piece, report in pieces:
+        if report is not None and piece.state == TRAINING:
+            steps_ms[report] += piece.end_ms - piece.start_ms
+    for piece, report in pieces:
+        if report is None:
+            yield piece
+        elif piece.state == ROLLOUT:
+            yield replace(piece, shares=shares(report))
+        else:
+            yield replace(piece, shares=_own_part(report, steps_ms[report]))
+
+
+def _pieces(
+    intervals: Iterable[Interval], usage: Mapping[tuple[str, str], Sequence[WorkerUsage]]
+) -> Iterator[tuple[Interval, WorkerUsage | None]]:
+    """Yield the intervals, cut by the stretches of the reports, each with its report."""
+    ends = {of: [report.at_ms for report in reports] for of, reports in usage.items()}
     for interval in intervals:
-        reports = usage.get(interval.worker, ())
-        if interval.state != ROLLOUT or not reports:
-            yield interval
-            continue
-        first = bisect_right(ends[interval.worker], interval.start_ms)
-        yield from _cut(interval, reports, first)
+        of = interval.worker, _PROCESS.get(interval.state, "")
+        if reports := usage.get(of):
+            yield from _cut(interval, reports, bisect_right(ends[of], interval.start_ms))
+        else:
+            yield interval, None
 
 
-def _cut(interval: Interval, reports: Sequence[WorkerUsage], first: int) -> Iterator[Interval]:
+def _cut(
+    interval: Interval, reports: Sequence[WorkerUsage], first: int
+) -> Iterator[tuple[Interval, WorkerUsage | None]]:
     at_ms = interval.start_ms
     for number in range(first, len(reports)):
         report = reports[number]
@@ -43,11 +67,18 @@ def _cut(interval: Interval, reports: Sequence[WorkerUsage], first: int) -> Iter
                 break
             continue
         if start_ms > at_ms:
-            yield replace(interval, start_ms=at_ms, end_ms=start_ms)
-        yield replace(interval, start_ms=start_ms, end_ms=end_ms, shares=shares(report))
+            yield replace(interval, start_ms=at_ms, end_ms=start_ms), None
+        yield replace(interval, start_ms=start_ms, end_ms=end_ms), report
         at_ms = end_ms
     if at_ms < interval.end_ms:
-        yield replace(interval, start_ms=at_ms)
+        yield replace(interval, start_ms=at_ms), None
+
+
+def _own_part(report: WorkerUsage, steps_ms: int) -> Mapping[str, float]:
+    """Return how the steps of a stretch divide, which take so long in it."""
+    # The clocks of worker and trainer may differ.
+    own = min(1.0, max(0, report.computing_ms or 0) / steps_ms)
+    return {name: part for name, part in ((TRAINING, own), (WAITING, 1 - own)) if part}
 
 
 def shares(report: WorkerUsage) -> Mapping[str, float]:

@@ -14,6 +14,7 @@ from scheduler.state.accounts.device_time import (
     WAITING,
     Interval,
 )
+from scheduler.state.steps import publish_ms
 from scheduler.state.workers import device_count
 from schemas import records as r
 from schemas.records import Record
@@ -67,8 +68,7 @@ class Occupation:
                 for worker in record.workers:
                     self._enter(worker, TRAINING, record.at_ms)
             case r.StepCompleted():
-                publish_ms = round(1000 * record.metrics.get("publish_s", 0.0))
-                self._end_step(record.policy, record.at_ms, publish_ms)
+                self._end_step(record.policy, record.at_ms, publish_ms(record))
             case r.StepSkipped():
                 self._end_step(record.policy, record.at_ms)
 
@@ -101,12 +101,12 @@ class Occupation:
         elif self._served_by(record.worker) == record.process:
             self._enter(record.worker, WAITING, record.at_ms)
 
-    def _end_step(self, policy: str, at_ms: int, publish_ms: int = 0) -> None:
+    def _end_step(self, policy: str, at_ms: int, wrote_ms: int = 0) -> None:
         """End the policy's step; at its end the weights were written for so long."""
         for worker in self._gangs.pop(policy, ()):
             if self._state(worker) == TRAINING:
-                if publish_ms > 0:
-                    self._enter(worker, LOADING, at_ms - publish_ms)
+                if wrote_ms > 0:
+                    self._enter(worker, LOADING, at_ms - wrote_ms)
                 self._enter(worker, WAITING, at_ms)
 
     def _state(self, worker: str) -> str | None:

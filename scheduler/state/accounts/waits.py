@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from scheduler.state.accounts.device_time import ROLLOUT, WAITING, Interval
+from scheduler.state.accounts.device_time import ROLLOUT, TRAINING, WAITING, Interval
 from schemas import records as r
 from schemas.records import Record
 
@@ -17,7 +17,8 @@ TURNS, GROUPS, BATCH, GANG, ROLE, REPORT = "turns", "groups", "batch", "gang", "
 REASONS = (TURNS, GROUPS, BATCH, GANG, ROLE, REPORT)
 """In rollout, `turns`: groups are under way, but no turn of theirs is here (agents and tools work,
 or few long turns are left elsewhere); `groups`: none is under way, so a step's weights come first.
-In training, `batch`: none is ready; `gang`: one is, and others of the gang still change roles.
+In training, `batch`: none is ready; `gang`: one is, and others of the gang still change roles; or
+in a step, others of it compute, or the trainer sends tokens or commits.
 `role`: the worker has none. `report`: it rolls out, and no usage of that time is on the log."""
 _TRAIN = "train"
 
@@ -102,6 +103,8 @@ class Waits:
             if not of.shares:
                 return {REPORT: waiting}
             return _split(waiting, self._rolled.within(of.start_ms, of.end_ms), of, TURNS, GROUPS)
+        if of.state == TRAINING:
+            return {GANG: waiting}
         ms = defaultdict[str, int](int)
         for start_ms, end_ms, role in self._stretches(of):
             ready_ms = self._ready(start_ms, end_ms) if role == _TRAIN else 0

@@ -204,6 +204,7 @@ def test_droppable_fields_are_those_that_a_fold_can_do_without() -> None:
         "WeightsPublished.tensors_hash",
         "WorkerAssignment.policy",
         "WorkerHeartbeat.release",
+        "WorkerUsage.computing_ms",
         "WorkerUsage.full_batch_ms",
         "WorkerUsage.recomputing_ms",
     }

@@ -17,7 +17,7 @@ from infra.device_model.hardware import hardware_named
 from infra.device_model.settings import worker_rates
 from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping, never
-from trainer.backends.backend import Machine, ModelUnusable, StepInput
+from trainer.backends.backend import Computing, Machine, ModelUnusable, StepInput, unmeasured
 from trainer.backends.clock.gang_line import gathered, joined
 from trainer.backends.clock.stand_in import WEIGHTS, stand_in
 from trainer.settings import TrainerSettings
@@ -38,12 +38,18 @@ class ClockInterrupted(SeamlessFlowError):
 class ClockBackend:
     """A `Backend` (see `trainer/backends/backend.py`) of devices that are modelled."""
 
-    def __init__(self, settings: TrainerSettings, stopping: Stopping = never) -> None:
+    def __init__(
+        self,
+        settings: TrainerSettings,
+        stopping: Stopping = never,
+        computing: Computing = unmeasured,
+    ) -> None:
         """Wait for the other workers of the gang.
 
         Raises `ModelUnusable`, `ModelTooLarge` and, at once when `stopping`, `WorkersAbsent`.
         """
         trainer, self._model = settings.trainer, settings.device_model
+        self._computing = computing
         self._own, self._devices = max(1, len(trainer.devices)), trainer.ranks
         self._rates = worker_rates(self._model, self._own)
         self._weights = stand_in(settings.policy.model)
@@ -125,7 +131,9 @@ class ClockBackend:
     def _train(self, lengths: Sequence[int]) -> float:
         """Take the time of this worker's part of a step; return it without the scale."""
         seconds = self._model.step_s + self._rates.part(lengths, self._own, self._devices)
+        self._computing(True)
         self._pass(seconds)
+        self._computing(False)
         return seconds
 
     def _pass(self, seconds: float) -> None:

@@ -15,6 +15,7 @@ def test_time_and_tokens_are_counted_since_the_last_report() -> None:
     assert (first.from_ms, first.at_ms) == (1_000, 2_000)
     assert (first.loading_ms, first.idle_ms, first.decoding_ms) == (300, 100, 500)
     assert (first.process, first.incarnation, first.tokens) == ("rollout", "inc", 40)
+    assert first.computing_ms is None
     account.add_tokens(15)
     second = account.report("inc", 2_500)
     assert second is not None
@@ -48,12 +49,15 @@ def test_what_is_reported_adds_up_to_the_time_a_role_was_held() -> None:
     account = ActivityAccount("w", "train", 0)
     assert account.report("i", 100) is None
     account.enter("loading", 200)
-    account.enter("training", 230)
+    account.enter("waiting", 230)
+    account.enter("training", 250)
+    account.enter("waiting", 310)
     account.enter("idle", 330)
     account.add_tokens(7)
     record = account.report("i", 400)
     assert record is not None
     assert (record.loading_ms, record.training_ms, record.idle_ms) == (30, 100, 70)
+    assert record.computing_ms == 60, "the part of a step that the process computed itself"
     assert (record.from_ms, record.at_ms, record.tokens) == (100, 400, 7)
     later = account.report("i", 450)
     assert later is not None and (later.idle_ms, later.tokens, later.from_ms) == (50, 0, 400)

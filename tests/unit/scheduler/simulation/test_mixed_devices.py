@@ -2,14 +2,20 @@
 
 from pathlib import Path
 
-from infra.device_model.settings import DeviceModelSection
+import pytest
+
+from infra.device_model.settings import DeviceModelSection, worker_rates
 from infra.worker.updates import UpdateSection
-from scheduler.settings import PacingSection, RunSection, SchedulerSection
+from scheduler.settings import PacingSection, RunSection, SchedulerSection, SchedulerSettings
 from scheduler.simulation.cluster import modelled
 from scheduler.simulation.figures import figures
 from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
-from scheduler.simulation.simulator import simulate
+from scheduler.simulation.simulator import SimulatedRun, simulate
 from scheduler.simulation.workload import Workload, WorkloadSection
+from scheduler.state.accounts.bars import spent_by_part, waiting_for
+from scheduler.state.accounts.device_time import TRAINING
+from scheduler.state.accounts.waits import GANG
+from scheduler.state.timeline import timeline
 from schemas import records as r
 from tests.builders.scheduler.inputs import BOTH, scheduler_settings
 
@@ -23,6 +29,19 @@ SECTION = SimulationSection(
 )
 
 
+PAIR = SimulationSection(
+    workers=(
+        SimulatedWorkersSection(tags=BOTH, hardware="H800"),
+        SimulatedWorkersSection(tags=BOTH, hardware="H20"),
+    ),
+)
+
+
+def simulated(section: SimulationSection, settings: SchedulerSettings) -> SimulatedRun:
+    cluster = modelled(section, DeviceModelSection(), UpdateSection())
+    return simulate(settings, cluster, Workload(section.workload))
+
+
 def run(strategy: str, gang_size: int | None) -> tuple[float, list[set[str]]]:
     """Return trained tokens a second, and the gang of each step."""
     settings = scheduler_settings(
@@ -30,11 +49,7 @@ def run(strategy: str, gang_size: int | None) -> tuple[float, list[set[str]]]:
         SchedulerSection(policy=strategy, gang_size=gang_size),
         PacingSection(tasks=Path("made up")),
     )
-    outcome = simulate(
-        settings,
-        modelled(SECTION, DeviceModelSection(), UpdateSection()),
-        Workload(SECTION.workload),
-    )
+    outcome = simulated(SECTION, settings)
     found = figures(outcome, settings)
     assert found is not None
     started = [record for record in outcome.control if isinstance(record, r.StepStarted)]
@@ -49,3 +64,24 @@ def test_adaptive_leaves_slow_devices_out_and_is_as_fast_as_the_best_fixed_size(
     assert gangs[-1] == {"w0", "w1"}
     assert adaptive > 1.2 * everyone
     assert adaptive > 0.95 * fixed
+
+
+def test_in_a_mixed_gang_only_its_own_part_of_a_step_is_training_of_a_fast_worker() -> None:
+    settings = scheduler_settings(
+        RunSection(steps=4, groups_per_step=B, group_size=8, lag=0),
+        SchedulerSection(policy="colocated"),
+        PacingSection(tasks=Path("made up")),
+    )
+
+    found = timeline(simulated(PAIR, settings).control)
+
+    spent = spent_by_part(found.intervals, found.training_ms)
+    fast_ms, slow_ms = (spent[name][TRAINING] for name in ("w0", "w1"))
+    fast_s, slow_s = (
+        worker_rates(DeviceModelSection(), 8, hardware=hardware).part([1000.0], 8, 16)
+        for hardware in ("H800", "H20")
+    )
+    assert slow_s > 5 * fast_s
+    assert fast_ms / slow_ms == pytest.approx(fast_s / slow_s, rel=0.01)
+    assert spent["w0"][waiting_for(GANG)] >= 0.99 * (slow_ms - fast_ms)
+    assert spent["w1"].get(waiting_for(GANG), 0.0) < 0.01 * slow_ms

@@ -63,6 +63,16 @@ def test_the_time_of_a_worker_counts_for_each_of_its_devices() -> None:
     assert (costs.rollout.mean, costs.train.mean) == (400, 250)
 
 
+def test_writing_the_weights_of_a_step_is_no_training() -> None:
+    costs = fold(
+        control.batch_ready(),
+        control.started(["a", "b"]),
+        control.completed(took_ms=50, metrics={"publish_s": 0.02}),
+    ).costs
+
+    assert (costs.train.mean, costs.step.mean) == (60, 50)
+
+
 def test_the_speed_of_a_role_is_tokens_over_the_time_at_work() -> None:
     costs = fold(control.usage("a", decoding_ms=500, idle_ms=9_000, tokens=100)).costs
 

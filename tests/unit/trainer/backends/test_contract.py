@@ -9,7 +9,13 @@ from infra.device_model.settings import DeviceModelSection
 from infra.weights.tensors import tensor_hashes
 from tests.builders.trainer.chains import some_chains
 from tests.builders.trainer.models import write_tiny
-from trainer.backends.backend import LocalBackend, ModelUnusable, StepInput
+from trainer.backends.backend import (
+    Computing,
+    LocalBackend,
+    ModelUnusable,
+    StepInput,
+    unmeasured,
+)
 from trainer.backends.clock.clock_backend import ClockBackend
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.packing import pack
@@ -17,17 +23,18 @@ from trainer.metrics.names import known
 from trainer.policy import PolicySection
 from trainer.settings import TrainerSection, TrainerSettings
 
-Make = Callable[[Path], LocalBackend]
-"""Returns the back end of a model's directory."""
+Make = Callable[..., LocalBackend]
+"""Returns the back end of a model's directory, which may tell when it computes."""
 
 
-def clock(model: Path) -> LocalBackend:
+def clock(model: Path, note: Computing = unmeasured) -> LocalBackend:
     at_once = DeviceModelSection(scale=1e-9)
-    return ClockBackend(TrainerSettings(policy=PolicySection(model=model), device_model=at_once))
+    settings = TrainerSettings(policy=PolicySection(model=model), device_model=at_once)
+    return ClockBackend(settings, computing=note)
 
 
-def computing(model: Path) -> LocalBackend:
-    return TorchBackend(model, TrainerSection(device="cpu", threads=1))
+def computing(model: Path, note: Computing = unmeasured) -> LocalBackend:
+    return TorchBackend(model, TrainerSection(device="cpu", threads=1), note)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +57,16 @@ def written(backend: LocalBackend, directory: Path) -> Mapping[str, str]:
     directory.mkdir()
     backend.write_weights(directory)
     return tensor_hashes(directory)
+
+
+def test_only_in_a_step_something_is_computed(make: Make, model: Path, tmp_path: Path) -> None:
+    notes: list[bool] = []
+    backend = make(model, notes.append)
+    backend.acquire()
+    backend.train(step())
+    backend.write_weights(tmp_path)
+    backend.rest()
+    assert notes == [True, False]
 
 
 def test_a_step_changes_the_weights_and_one_without_a_token_leaves_them(

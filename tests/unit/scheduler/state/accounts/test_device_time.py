@@ -76,6 +76,34 @@ def test_passes_that_took_longer_than_the_activity_count_no_more_than_it() -> No
     assert spent(*ROLLING_OUT, report, until_ms=50).ms == {DECODING: 60, RECOMPUTING: 40}
 
 
+def test_of_a_gang_only_the_own_part_of_each_member_is_training() -> None:
+    records = [
+        *(control.joined(name, "train", at_ms=0) for name in ("fast", "slow")),
+        control.started(["fast", "slow"], at_ms=20),
+        # The step lies in two reports.
+        control.usage("fast", "train", from_ms=0, at_ms=60, training_ms=40, computing_ms=20),
+        control.usage("fast", "train", from_ms=60, at_ms=120, training_ms=60, computing_ms=0),
+        control.usage("slow", "train", from_ms=0, at_ms=130, training_ms=100, computing_ms=100),
+        control.completed(at_ms=140, metrics={"publish_s": 0.01}),
+    ]
+
+    found = timeline(records)
+
+    assert {worker: of.ms for worker, of in found.device_time((20, 140)).items()} == {
+        "fast": pytest.approx({TRAINING: 20 + 10, WAITING: 20 + 60, LOADING: 10}),
+        "slow": pytest.approx({TRAINING: 100, WAITING: 10, LOADING: 10}),
+    }
+
+
+def test_a_step_of_which_no_report_tells_an_own_part_is_training() -> None:
+    earlier = control.usage("w", "train", from_ms=0, at_ms=50, training_ms=30)
+    step = [control.started(["w"], at_ms=20), control.completed(at_ms=70)]
+
+    found = timeline([control.joined("w", "train", at_ms=0), *step, earlier])
+
+    assert found.device_time((0, 70))["w"].ms == {WAITING: 20, TRAINING: 50}
+
+
 def test_device_times_of_workers_add_up() -> None:
     both = together([DeviceTime({TRAINING: 30.0, WAITING: 10.0}), DeviceTime({SWITCHING: 60.0})])
 

@@ -46,6 +46,13 @@ def test_a_worker_that_trains_waits_for_a_batch_and_then_for_its_gang() -> None:
     assert found == {BATCH: 30, GANG: 20}
 
 
+def test_in_a_step_a_worker_waits_for_its_gang_once_its_own_part_is_done() -> None:
+    step = control.started(["w"], at_ms=20)
+    report = control.usage("w", "train", from_ms=0, at_ms=100, training_ms=80, computing_ms=30)
+
+    assert waited(*TRAINING_ROLE, step, report) == pytest.approx({BATCH: 20, GANG: 50})
+
+
 def test_an_idle_engine_waits_for_turns_while_groups_are_under_way_and_else_for_groups() -> None:
     report = control.usage(decoding_ms=50, idle_ms=50, full_batch_ms=50, from_ms=0, at_ms=100)
     group = [control.admitted("g", at_ms=0), control.ready("g", at_ms=80)]

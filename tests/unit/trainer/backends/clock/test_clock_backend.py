@@ -15,7 +15,7 @@ from infra.device_model.settings import DeviceModelSection, worker_rates
 from infra.ports import free_port
 from tests.builders.trainer.chains import some_chains
 from tests.paths import ROOT
-from trainer.backends.backend import StepInput
+from trainer.backends.backend import Computing, StepInput, unmeasured
 from trainer.backends.clock.clock_backend import ClockBackend, ClockInterrupted
 from trainer.backends.clock.gang_line import LineLost, WorkersAbsent
 from trainer.data.packing import pack
@@ -41,14 +41,15 @@ def settings(
 class OtherWorker(threading.Thread):
     """A gang's worker of rank 3, which follows until the first one rests or is lost."""
 
-    def __init__(self, settings: TrainerSettings) -> None:
+    def __init__(self, settings: TrainerSettings, computing: Computing) -> None:
         super().__init__(daemon=True)
         self._settings = settings
+        self._computing = computing
         self.lost: LineLost | None = None
         self.start()
 
     def run(self) -> None:
-        backend = ClockBackend(self._settings)
+        backend = ClockBackend(self._settings, computing=self._computing)
         try:
             backend.follow()
         except LineLost as error:
@@ -58,11 +59,15 @@ class OtherWorker(threading.Thread):
 
 
 @contextmanager
-def gang(model: Path, **second: Any) -> Iterator[tuple[ClockBackend, OtherWorker]]:
+def gang(
+    model: Path,
+    computing: tuple[Computing, Computing] = (unmeasured, unmeasured),
+    **second: Any,
+) -> Iterator[tuple[ClockBackend, OtherWorker]]:
     """Yield the first worker, of three devices, and one more, of one device."""
     both: dict[str, Any] = {"ranks": 4, "rendezvous": f"127.0.0.1:{free_port()}"}
-    other = OtherWorker(settings(model, second, rank=3, **both))
-    first = ClockBackend(settings(model, devices=(0, 1, 2), **both))
+    other = OtherWorker(settings(model, second, rank=3, **both), computing[1])
+    first = ClockBackend(settings(model, devices=(0, 1, 2), **both), computing=computing[0])
     try:
         yield first, other
     finally:
@@ -86,6 +91,25 @@ def test_a_gang_takes_as_long_as_its_slowest_worker_and_rests_together(tmp_path:
         assert not other.is_alive()
     assert other.lost is None
     assert metrics["modelled_s"] == pytest.approx(2 * sum(LENGTHS) / 4)
+
+
+def test_a_worker_waits_once_its_own_part_is_done_while_another_computes(tmp_path: Path) -> None:
+    notes: list[tuple[str, bool]] = []
+    waits = threading.Event()
+
+    def fast(computes: bool) -> None:
+        notes.append(("fast", computes))
+        if not computes:
+            waits.set()
+
+    def slow(computes: bool) -> None:
+        if computes:
+            waits.wait(LIMIT_S)
+        notes.append(("slow", computes))
+
+    with gang(tmp_path, computing=(fast, slow)) as (first, _):
+        first.train(STEP)
+    assert notes == [("fast", True), ("fast", False), ("slow", True), ("slow", False)]
 
 
 def test_the_loss_of_a_worker_ends_the_others(tmp_path: Path) -> None:
@@ -116,7 +140,7 @@ import trainer.ranks.__main__, trainer.ranks.bootstrap
 from trainer.ranks.worker_devices import worker_devices
 from trainer.settings import TrainerSettings
 settings = TrainerSettings(trainer={{"backend": "clock"}}, policy={{"model": {str(tmp_path)!r}}})
-worker_devices(settings, print, lambda: False)
+worker_devices(settings, print, lambda: False, print)
 print(*sorted({{"torch", "transformers", "renderers"}} & set(sys.modules)))
 """
     done = subprocess.run(
