@@ -9,6 +9,8 @@ from seamlessflow.processes.ranks import devices_that_train, first_ranks, trains
 from trainer.roles.gang_errors import GangMismatch
 
 _RANK = "SEAMLESSFLOW_TRAINER__RANK"
+_SEVERAL_SIZES = ("adaptive", "bidirectional")
+"""Strategies whose gangs have from `scheduler.gang_size` (none: one worker) to all devices."""
 
 
 def gang_faults(config: RunConfig) -> Iterator[Fault]:
@@ -22,6 +24,8 @@ def gang_faults(config: RunConfig) -> Iterator[Fault]:
         yield Fault(("trainer", "ranks"), str(GangMismatch(names, devices, ranks)))
     elif size is not None and size != ranks:
         yield Fault(("scheduler", "gang_size"), f"is {size}, but trainer.ranks is {ranks}")
+    elif size is None:
+        yield from _size_faults(config)
     of_rank: Mapping[int, list[str]] = defaultdict(list)
     counts = {worker.id: worker.device_count for worker in trains(config)}
     for name, first in first_ranks(config).items():
@@ -31,3 +35,15 @@ def gang_faults(config: RunConfig) -> Iterator[Fault]:
         if len(names) > 1:
             text = f"{', '.join(names)} have the same trainer.rank {rank}: set {_RANK}"
             yield Fault(("workers",), f"{text} in the environment of each")
+
+
+def _size_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield what is wrong with a strategy that forms gangs of several sizes."""
+    policy, ranks = config.scheduler.policy, config.trainer.ranks
+    least = min((worker.device_count for worker in trains(config)), default=ranks)
+    if policy in _SEVERAL_SIZES and least < ranks:
+        sizes = f"forms gangs of {least} to {ranks} devices, and a run trains on {ranks} alone"
+        remedy = (
+            f"set scheduler.gang_size to {ranks}, or compare strategies with seamlessflow simulate"
+        )
+        yield Fault(("scheduler", "policy"), f"{policy} {sizes} (trainer.ranks): {remedy}")

@@ -54,6 +54,29 @@ def test_the_scheduler_must_form_a_gang_of_all_ranks() -> None:
     assert line == "scheduler.gang_size: is 1, but trainer.ranks is 2"
 
 
+@pytest.mark.parametrize("policy", ["adaptive", "bidirectional"])
+def test_a_strategy_with_gangs_of_several_sizes_needs_the_one_that_trains(policy: str) -> None:
+    devices = [[0, 1], [2, 3]]
+    workers = [
+        {"id": f"w{number}", "tags": ["rollout", "train"], "devices": of}
+        for number, of in enumerate(devices)
+    ]
+
+    def found(**scheduler: object) -> list[str]:
+        section = {"policy": policy, **scheduler}
+        config = parse({"workers": workers, "trainer": ranks(4), "scheduler": section})
+        return [fault.line(as_written) for fault in gang_faults(config)]
+
+    [line] = found()
+    assert line == (
+        f"scheduler.policy: {policy} forms gangs of 2 to 4 devices, and a run trains on 4 alone "
+        "(trainer.ranks): set scheduler.gang_size to 4, or compare strategies with seamlessflow "
+        "simulate"
+    )
+    assert found(gang_size=4) == []
+    assert faults(1, scheduler={"policy": policy}) == [], "one worker is always the gang"
+
+
 def test_further_ranks_may_be_on_other_machines_of_a_cluster() -> None:
     assert faults(2, trainer=ranks(4), kafka=KAFKA) == []
     assert len(faults(3, trainer=ranks(2), kafka=KAFKA)) == 1
