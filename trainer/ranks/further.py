@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, Queue
 from typing import Literal
 
@@ -21,6 +21,8 @@ Order = Literal["follow", "acquire", "release"]
 _MOVE_S = 600.0
 _STEP_S = 6 * 3600.0
 _END_S = 10.0
+_NOTICE_S = 2.0
+"""Limit until the end of a rank is noticed that made this one fail."""
 
 
 class RankLost(SeamlessFlowError):
@@ -114,8 +116,14 @@ class WorkerDevices:
         """Start a rank on each of the `further` devices, then make the first, which may wait for
         them and is number `rank` of the gang.
         """
+        self._losses: Queue[BaseException] = Queue()
+
+        def note(error: BaseException) -> None:
+            self._losses.put(error)
+            lost(error)
+
         self._further = [
-            FurtherRank(number, device, lost) for number, device in enumerate(further, rank + 1)
+            FurtherRank(number, device, note) for number, device in enumerate(further, rank + 1)
         ]
         self.backend = first()
 
@@ -132,7 +140,8 @@ class WorkerDevices:
         """Let the further ranks take part in what the body does, until the trainer rests."""
         for rank in self._further:
             rank.order("follow")
-        yield
+        with self._whole():
+            yield
         for rank in self._further:
             rank.answer(_STEP_S)
 
@@ -142,10 +151,23 @@ class WorkerDevices:
         for rank in self._further:
             rank.close()
 
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Raise `RankLost` in place of the error that the end of a further rank makes in torch."""
+        try:
+            yield
+        except SeamlessFlowError:
+            raise
+        except Exception as error:
+            with suppress(Empty):
+                raise self._losses.get(timeout=_NOTICE_S) from error
+            raise
+
     def _ask(self, order: Order, own: Callable[[], int | None]) -> list[int]:
         for rank in self._further:
             rank.order(order)
-        answer = own() or 0
+        with self._whole():
+            answer = own() or 0
         return [answer, *(rank.answer(_MOVE_S) for rank in self._further)]
 
 

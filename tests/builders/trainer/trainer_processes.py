@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -26,6 +28,11 @@ class TrainerProcesses:
         self._all[number].send_signal(signal.SIGKILL)
         statuses = self.wait()
         return statuses[:number] + statuses[number + 1 :]
+
+    def kill_further_rank(self, number: int) -> list[int]:
+        """Kill a further rank of the training process with this number; return all statuses."""
+        kill_further_rank(self._all[number].pid)
+        return self.wait()
 
     def ask_to_end(self) -> list[tuple[int, str]]:
         """Ask all to end; return the status of each, and what it wrote to standard error."""
@@ -50,6 +57,17 @@ class TrainerProcesses:
         for process in self._all:
             process.kill()
             process.communicate(timeout=TIMEOUT_S)
+
+
+def kill_further_rank(parent: int) -> None:
+    """Kill the process of a further rank that this process has started."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # one that ends meanwhile
+            started_by = int((process / "stat").read_text().rpartition(") ")[2].split()[1])
+            if started_by == parent and b"follower" in (process / "cmdline").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+                return
+    raise LookupError(f"process {parent} has no further rank")
 
 
 def _process(module: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -9,7 +9,6 @@ import pytest
 from infra.clock import now_ms
 from infra.errors import ExitStatus, NewerRelease
 from infra.kafka.topics.creation import create_topics
-from infra.ports import free_port
 from infra.settings import KafkaSettings
 from infra.weights.manifest import verify
 from infra.worker.roles import ENDED
@@ -185,35 +184,6 @@ def test_the_device_goes_to_rollout_and_comes_back(
     running.stop()
     scheduler.wait_for(lambda: len(scheduler.of(r.RoleReleased)) == 3)
     scheduler.wait_for(lambda: scheduler.of(r.WorkerHeartbeat)[-1].state == ENDED)
-
-
-@pytest.mark.slow
-def test_workers_with_several_devices_train_as_a_gang(
-    log: KafkaSettings, sessions: list[Trajectory], model: Path, tmp_path: Path
-) -> None:
-    record_sessions(log, sessions)
-    gang = {"BACKEND": "fsdp2", "RANKS": 3, "RENDEZVOUS": f"127.0.0.1:{free_port()}"}
-    more = {f"TRAINER__{name}": value for name, value in gang.items()}
-    env = environment(log, model, tmp_path, RUN__STEPS=3, **more)
-    # Two devices and one.
-    workers = [
-        {"SEAMLESSFLOW_TRAINER__WORKER": "w0", "SEAMLESSFLOW_TRAINER__DEVICES": "[0, 1]"},
-        {"SEAMLESSFLOW_TRAINER__WORKER": "w1", "SEAMLESSFLOW_TRAINER__RANK": "2"},
-    ]
-    scheduler = ScriptedScheduler(log, ["w0", "w1"])
-    try:
-        with TrainerProcesses(env, workers) as processes:
-            assert processes.wait() == [0, 0, 0]
-        scheduler.wait_for_count(r.RunFinished, 1)
-    finally:
-        scheduler.close()
-    completed = scheduler.of(r.StepCompleted)
-    assert [one.version for one in completed] == [1, 2, 3]
-    assert completed[0].metrics["mismatch_max"] < 1e-4
-    assert {one.worker for one in scheduler.of(r.RoleReleased)} == {"w0", "w1"}
-    last = Path(scheduler.of(r.WeightsPublished)[-1].directory)
-    assert bandit_return(last) > bandit_return(model)
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 1
 
 
 def test_a_second_leader_on_the_same_log_ends_with_an_error(

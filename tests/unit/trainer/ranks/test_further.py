@@ -1,0 +1,36 @@
+"""The processes of a worker's further ranks: the end of one is the end of all."""
+
+import os
+from pathlib import Path
+from queue import Queue
+
+import pytest
+
+from infra.device_model.settings import DeviceModelSection
+from tests.builders.trainer.trainer_processes import kill_further_rank
+from trainer.backends.clock.clock_backend import ClockBackend
+from trainer.policy import PolicySection
+from trainer.ranks.further import RankLost, WorkerDevices
+from trainer.settings import TrainerSettings
+
+LIMIT_S = 60.0
+
+
+def test_the_end_of_a_further_rank_is_told_and_explains_the_error_that_it_makes(
+    tmp_path: Path,
+) -> None:
+    settings = TrainerSettings(
+        policy=PolicySection(model=tmp_path), device_model=DeviceModelSection(scale=1e-9)
+    )
+    told: Queue[BaseException] = Queue()
+    devices = WorkerDevices(4, ["cpu"], lambda: ClockBackend(settings), told.put)
+    try:
+        with pytest.raises(RankLost, match="rank 5") as found, devices.following():
+            kill_further_rank(os.getpid())
+            raise RuntimeError("connection closed by peer")
+        assert isinstance(found.value.__cause__, RuntimeError)
+        assert isinstance(told.get(timeout=LIMIT_S), RankLost)
+        with pytest.raises(RankLost):
+            devices.acquire()
+    finally:
+        devices.close()
