@@ -1,44 +1,93 @@
-"""A run of two policies that answer the two modules of one agent, each with its own trainer."""
+"""A run of two policies that answer the two modules of one agent, each with its own trainer.
+
+A worker that both share serves the one whose turns wait. Agents ask the first module until the test
+has seen the worker serve its policy, then the second one in the same way.
+"""
 
 import json
-import os
-import subprocess
-import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from infra.settings import KafkaSettings
+from schemas import records as r
+from schemas.records import Record
+from schemas.topics import CONTROL, SESSIONS
 from seamlessflow.auditing.audit import audit
-from seamlessflow.processes.cluster import kafka_to_audit
-from tests.e2e.runs.short_run import short_run
-from tests.paths import ROOT
+from tests.e2e.runs.short_run import records_of, run_log, short_run, started
+from tests.live_log import LiveLog
 from trainer.steps.trained import read_trained
 
 pytestmark = pytest.mark.slow
 
-LIMIT_S = 400
+LIMIT_S = 240
 STEPS = 2
+SHARED = "w2"
+POLICIES = {"policy": "one is over", "second": "two is over"}
+"""Each policy with the file that ends the calls of its module."""
 AGENT = """
-from openai import AsyncOpenAI
+from pathlib import Path
 
-PROMPTS = {"one": "key 7", "two": "key 8"}
+from openai import AsyncOpenAI
 
 async def run(task, session):
     client = AsyncOpenAI(
         base_url=session.base_url, api_key=session.api_key, http_client=session.http_client
     )
-    length = 0
-    for module, prompt in PROMPTS.items():
-        answer = await client.chat.completions.create(
-            model=session.model,
-            max_tokens=8,
-            messages=[{"role": "user", "content": prompt}],
-            extra_headers={"x-seamlessflow-module": module},
-        )
-        length += len(answer.choices[0].message.content or "")
-    return length / 16
+    for module in ("one", "two"):
+        turns = 0
+        while not turns or not Path(f"{module} is over").exists():
+            await client.chat.completions.create(
+                model=session.model,
+                max_tokens=8,
+                messages=[{"role": "user", "content": f"{module} {turns}"}],
+                extra_headers={"x-seamlessflow-module": module},
+            )
+            turns += 1
+    return float(session.session_id.split(".")[1]) % 2
 """
+
+
+@pytest.fixture
+def config(kafka: KafkaSettings, tmp_path: Path) -> Path:
+    file = short_run(tmp_path, AGENT, STEPS, modelled=True, kafka=kafka)
+    values: dict[str, Any] = yaml.safe_load(file.read_text())
+    both = ["rollout", "train"]
+    values |= {
+        "workers": [
+            {"id": "w0", "tags": both},
+            {"id": "w1", "tags": both, "policy": "second"},
+            {"id": SHARED, "tags": ["rollout", "shared"]},
+        ],
+        "policies": {"second": {"trainer": {"seed": 1}}},
+        "rollout": {"engine": "scripted", "scripted": {"tokens_per_second": 20}},
+        "scheduler": {"balance_s": 1},
+    }
+    values["pacing"]["task_timeout_s"] = LIMIT_S
+    values["agents"]["modules"] = {"two": "second"}
+    file.write_text(yaml.safe_dump(values))
+    return file
+
+
+def serve_both(directory: Path, log: LiveLog) -> None:
+    """Shift the load from one policy to the other once the shared worker serves the one."""
+    since_ms = 0
+    for policy, file in POLICIES.items():
+        (served, *_) = log.wait(
+            r.RoleAcquired,
+            lambda one, of=policy, since=since_ms: (  # type: ignore[misc]
+                (one.worker, one.policy) == (SHARED, of) and one.at_ms > since
+            ),
+        )
+        (sampled, *_) = log.wait(
+            r.TurnCompleted,
+            lambda one, since=served.at_ms: one.worker == SHARED and one.at_ms > since,  # type: ignore[misc]
+        )
+        since_ms = sampled.at_ms
+        (directory / file).touch()
 
 
 def trained(folder: Path) -> set[tuple[str, str, int]]:
@@ -52,46 +101,46 @@ def trained(folder: Path) -> set[tuple[str, str, int]]:
 
 
 def test_each_policy_trains_its_own_tokens_of_the_sessions_that_both_answer(
-    tmp_path: Path,
+    kafka: KafkaSettings, tmp_path: Path, config: Path
 ) -> None:
-    config = short_run(tmp_path, AGENT, steps=STEPS)
-    values = yaml.safe_load(config.read_text())
-    workers = [{"id": name, "tags": ["rollout", "train"]} for name in ("w0", "w1")]
-    values |= {
-        "workers": [workers[0], {**workers[1], "policy": "second"}],
-        "policies": {"second": {"trainer": {"seed": 1}}},
-    }
-    values["agents"]["modules"] = {"two": "second"}
-    config.write_text(yaml.safe_dump(values))
-    done = subprocess.run(
-        [sys.executable, "-m", "seamlessflow", "train", "--config", str(config)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"second: step {STEPS}/{STEPS}" in done.stdout
-
     out = tmp_path / "out"
+    with started(config, "train") as run:
+        with closing(run_log(kafka, out, LIMIT_S)) as log:
+            serve_both(tmp_path, log)
+        said, _ = run.communicate(timeout=LIMIT_S)
+    assert run.returncode == 0, said
+    assert f"second: step {STEPS}/{STEPS}" in said
+
     figures = json.loads((out / "summary.json").read_text())
-    assert {name: of["steps"] for name, of in figures["policies"].items()} == {
-        "policy": STEPS,
-        "second": STEPS,
-    }
+    assert {name: of["steps"] for name, of in figures["policies"].items()} == dict.fromkeys(
+        POLICIES, STEPS
+    )
     assert figures["checks"]["mismatches"] == figures["checks"]["trained_twice"] == 0
     assert (out / "policies" / "second" / "weights" / "final").is_dir()
 
-    first, second = trained(out / "trained"), trained(out / "trained" / "second")
-    assert first and second and not first & second
-    sessions = [{session for session, _, _ in one} for one in (first, second)]
-    assert sessions[0] & sessions[1], "both trained parts of the same sessions"
-    assert {turn for _, turn, _ in first}.isdisjoint(turn for _, turn, _ in second)
+    report = audit(kafka, out / "trained")
+    control, events = records_of(kafka, CONTROL), records_of(kafka, SESSIONS)
+    assert report.clean, report.violations
+    assert not report.result("groups").open, "all credits are returned"
+    check_tokens(out / "trained", events)
+    check_shared(control, events)
 
-    with kafka_to_audit(out) as kafka:
-        report = audit(kafka, out / "trained")
-    assert report.clean
-    (groups,) = (one for one in report.results if one.check == "groups")
-    assert not groups.open, "all credits are returned"
+
+def check_tokens(folder: Path, events: list[Record]) -> None:
+    """Each policy trained tokens of its own turns alone, in sessions that both answered."""
+    asked = {one.turn_id: one.policy for one in events if isinstance(one, r.TurnStarted)}
+    first, second = trained(folder), trained(folder / "second")
+    assert {asked[turn] for _, turn, _ in first} == {"policy"}
+    assert {asked[turn] for _, turn, _ in second} == {"second"}
+    assert {session for session, _, _ in first} & {session for session, _, _ in second}
+
+
+def check_shared(control: list[Record], events: list[Record]) -> None:
+    """The shared worker served one policy, then the other, and only with turns of that one."""
+    roles = [one for one in control if isinstance(one, r.RoleAcquired) and one.worker == SHARED]
+    served = [one.policy for one in roles]
+    assert served.index("policy") < len(served) - 1 - served[::-1].index("second")
+    assert len({one.incarnation for one in roles}) == 1, "it is one process all the time"
+    asked = {one.turn_id: one.policy for one in events if isinstance(one, r.TurnStarted)}
+    ended = [one for one in events if isinstance(one, r.TurnCompleted) and one.worker == SHARED]
+    assert {asked[one.turn_id] for one in ended} == set(POLICIES)
