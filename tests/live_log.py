@@ -33,12 +33,13 @@ class LiveLog:
     ) -> list[R]:
         """Read until `count` records fit and return them; fail after the limit."""
         deadline = time.monotonic() + self._limit_s
-        while time.monotonic() < deadline:
-            found = [record for record in self.all(kind) if fits(record)]
-            if len(found) >= count:
-                return found
-            self.records += [item.record for item in self._reader.poll(0.05)]
-        raise AssertionError(f"no {count} {kind.__name__} that fit: {self.all(kind)}")
+        found = [record for record in self.all(kind) if fits(record)]
+        while len(found) < count and time.monotonic() < deadline:
+            new = [item.record for item in self._reader.poll(0.05)]
+            self.records += new
+            found += [record for record in new if isinstance(record, kind) and fits(record)]
+        assert len(found) >= count, f"no {count} {kind.__name__} that fit: {self.all(kind)}"
+        return found
 
     def close(self) -> None:
         """Close the reader."""

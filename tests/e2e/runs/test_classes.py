@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 LIMIT_S = 240
 STEPS = 2
-SESSIONS_AT_ONCE = 16
+SESSIONS_AT_ONCE = 8
 CLASS_A = ("a0", "a1")
 JOINS = "a2"
 TAGS_A = ["rollout", "hw:A"]
@@ -65,6 +65,7 @@ def config(kafka: KafkaSettings, tmp_path: Path) -> Path:
         {"id": "w0", "tags": ["rollout", "train"]},
         *({"id": worker, "tags": TAGS_A} for worker in CLASS_A),
     ]
+    values["run"]["groups_per_step"] = 1
     values["rollout"] = {"engine": "scripted", "scripted": SCRIPTED}
     values["pacing"] |= {"shuffle": False, "task_timeout_s": LIMIT_S}
     tasks = ({"id": str(n), "metadata": {"worker_tags": "hw:A" + "!" * (n % 2)}} for n in range(9))
