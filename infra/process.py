@@ -26,9 +26,8 @@ from typing import Any
 from infra.cores import share_cores
 from infra.errors import ExitStatus, KafkaUnavailable, SeamlessFlowError
 from infra.supervision import life_signs
-from infra.supervision.asked_to_end import beside_the_handler
+from infra.supervision.asked_to_end import asked_to_end
 
-_ENDING = (signal.SIGTERM, signal.SIGINT)
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _GC_THRESHOLDS = (50_000, 20, 100)
 _log = logging.getLogger(__name__)
@@ -123,18 +122,15 @@ def _handled(ask_to_end: Callable[[], object]) -> Iterator[None]:
     """Call `ask_to_end` at the first signal; restore the handlers at the end."""
     asked: list[int] = []
 
+    def handle(number: int) -> None:
+        signal.signal(number, signal.SIG_DFL)  # the same signal again ends the process at once
+        asked.append(number)
+
     def answer(number: int) -> None:
         _log.info("%s: ending", signal.Signals(number).name)
         ask_to_end()
 
-    with beside_the_handler(answer) as tell:
-
-        def handle(number: int, _: object) -> None:
-            signal.signal(number, signal.SIG_DFL)  # the same signal again ends the process at once
-            asked.append(number)
-            tell(number)
-
-        before = {number: signal.signal(number, handle) for number in _ENDING}
+    with asked_to_end(handle, answer):
         try:
             yield
         except KafkaUnavailable as error:
@@ -143,9 +139,6 @@ def _handled(ask_to_end: Callable[[], object]) -> Iterator[None]:
             missing = "acknowledged all records" if _ready.is_set() else "answered"
             _log.error("ended before Kafka %s: %s", missing, error)
             raise SystemExit(ExitStatus.PASSING) from error
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 @contextmanager

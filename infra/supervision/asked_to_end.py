@@ -1,28 +1,43 @@
-"""Calls for signal handlers: made in a thread, since a handler runs in the middle of anything.
+"""Signals that ask a process to end, and the calls that they make.
 
-A handler that sets an event, for example, would wait for ever if it interrupted `Event.wait` while
-that holds the event's lock.
+A handler runs in the middle of anything: one that sets an event, for example, would wait for ever
+if it interrupted `Event.wait` while that holds the event's lock. So a thread makes such calls.
 """
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+
 
 @contextmanager
-def beside_the_handler(call: Callable[[int], object]) -> Iterator[Callable[[int], None]]:
-    """Return a function for a handler: it lets a thread make the call with the signal's number."""
+def asked_to_end(
+    at_once: Callable[[int], object], beside: Callable[[int], object]
+) -> Iterator[None]:
+    """Call both with the number of a signal: `at_once` in its handler, `beside` in a thread.
+
+    Restores the handlers at the end.
+    """
     asked: SimpleQueue[int | None] = SimpleQueue()  # its `put` may interrupt another one
+
+    def handle(number: int, _: object) -> None:
+        at_once(number)
+        asked.put(number)
 
     def answer() -> None:
         while (number := asked.get()) is not None:
-            call(number)
+            beside(number)
 
     thread = threading.Thread(target=answer, name="asked to end", daemon=True)
     thread.start()
+    before = {number: signal.signal(number, handle) for number in _ENDING}
     try:
-        yield asked.put
+        yield
     finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
         asked.put(None)
         thread.join()

@@ -9,9 +9,8 @@ from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 from infra.errors import KafkaUnavailable
-from infra.supervision.asked_to_end import beside_the_handler
+from infra.supervision.asked_to_end import asked_to_end
 
-_ENDING = (signal.SIGTERM, signal.SIGINT)
 _SHOW_CURSOR = "\r\x1b[?25h"
 """Text that brings a terminal its cursor back, which a display has hidden."""
 
@@ -28,15 +27,21 @@ class Stop:
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        self._asked = False
+
+    def note(self) -> None:
+        """Note that the user asked to stop; a handler may do so, and waits end by `set`."""
+        self._asked = True
 
     def set(self) -> None:
         """Ask all waits to end."""
+        self.note()
         self._event.set()
 
     @property
     def asked(self) -> bool:
         """True once the user asked to stop."""
-        return self._event.is_set()
+        return self._asked
 
     def check(self) -> None:
         """Raise `Interrupted` if the user asked to stop."""
@@ -58,28 +63,23 @@ def stoppable(left: str = "") -> Iterator[Stop]:
     """
     stop = Stop()
 
+    def handle(number: int) -> None:
+        signal.signal(number, end_at_once if left else signal.SIG_DFL)
+        stop.note()
+        if left:
+            _say("ending in order; the same signal once more ends at once")
+
     def end_at_once(number: int, _: object) -> None:
         _say(f"ended at once; {left}", _SHOW_CURSOR)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    with beside_the_handler(lambda _: stop.set()) as ask:
-
-        def handle(number: int, _: object) -> None:
-            signal.signal(number, end_at_once if left else signal.SIG_DFL)
-            ask(number)
-            if left:
-                _say("ending in order; the same signal once more ends at once")
-
-        before = {number: signal.signal(number, handle) for number in _ENDING}
+    with asked_to_end(handle, lambda _: stop.set()):
         try:
             yield stop
         except KafkaUnavailable:
             stop.check()
             raise
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _say(line: str, on_terminal: str = "") -> None:
