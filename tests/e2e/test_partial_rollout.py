@@ -108,15 +108,36 @@ def test_weights_that_change_in_mid_turn_are_told_token_by_token(flow: RunningSy
     pytest.fail(f"no turn was under way when weights changed, in {ROUNDS} rounds")
 
 
+def interrupted_turns(
+    made: RunningSystem,
+    disturb: Callable[[r.TurnDispatched], object],
+    undo: Callable[[r.TurnDispatched], object],
+) -> list[r.Trajectory]:
+    """Disturb a worker until that interrupts a turn: all of its turns may just have ended."""
+    for number in range(ROUNDS):
+        disturbed: list[r.TurnDispatched] = []
+
+        def once(one: r.TurnDispatched, of: list[r.TurnDispatched] = disturbed) -> None:
+            of.append(one)
+            disturb(one)
+
+        found = disturbed_turns(made, f"r{number}", once)
+        if any(one.interrupted_turns for one in found):
+            return found
+        undo(disturbed[0])
+    pytest.fail(f"no turn was under way at the worker that was disturbed, in {ROUNDS} rounds")
+
+
 def test_turns_of_a_preempted_worker_go_on_elsewhere(flow: RunningSystem) -> None:
     incarnations = {w: one.incarnation for w, one in serve(flow, "w0", "w1").items()}
 
-    found = disturbed_turns(
-        flow, "p", lambda one: flow.preempt(one.worker, incarnations[one.worker])
+    found = interrupted_turns(
+        flow,
+        lambda one: flow.preempt(one.worker, incarnations[one.worker]),
+        lambda one: flow.give_role(one.worker, one.slot),
     )
 
     flow.expect(r.RoleReleased)
-    assert sum(one.interrupted_turns for one in found) >= 1
     for trajectory in found:
         assert_parity(flow.current, trajectory)
 
@@ -128,10 +149,11 @@ def test_turns_of_a_killed_worker_go_on_elsewhere(flow: RunningSystem) -> None:
         os.kill(flow.processes[one.worker].pid, signal.SIGKILL)
         flow.lose(one.worker, one.incarnation)
 
-    found = disturbed_turns(flow, "k", kill)
+    def replace(one: r.TurnDispatched) -> None:
+        flow.start_worker(f"{one.worker}r")
+        flow.give_role(f"{one.worker}r", one.slot)
 
-    assert sum(one.interrupted_turns for one in found) >= 1
-    for trajectory in found:
+    for trajectory in interrupted_turns(flow, kill, replace):
         assert_parity(flow.current, trajectory)
 
 

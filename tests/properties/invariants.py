@@ -9,7 +9,7 @@ from schemas.records import Trajectory
 from schemas.topics import REQUESTS, TRAJECTORIES
 from tests.properties.oracle import trajectories
 from tests.properties.oracle.answers import check_answers
-from tests.properties.oracle.joins import check_joins, check_start
+from tests.properties.oracle.joins import check_join, check_start
 from tests.properties.oracle.matches import check_match
 from tests.properties.oracle.replays import as_bytes, read, repeated, without_places
 from tests.properties.oracle.sessions import LoggedSession, logged_sessions
@@ -70,12 +70,16 @@ def _made(simulation: Simulation, sessions: Mapping[str, LoggedSession]) -> Made
 
 
 def _check_turns(simulation: Simulation, one: LoggedSession, requests: Requests) -> None:
+    decided_at = simulation.group.decided_at
     for turn in one.session.turns:
         started = turn.started
-        read_to = simulation.group.decided_at[started.turn_id, started.epoch]
+        read_to = decided_at[started.command_id, started.epoch]
         check_match(turn, one, read_to, requests, simulation.renderer, simulation.policy.strictness)
         check_start(turn, one.until(read_to).session, requests)
-    check_joins(one, simulation.events(one.partition), requests)
+    log = simulation.events(one.partition)
+    for joined in one.joins:
+        read_to = decided_at[joined.command_id, joined.epoch]
+        check_join(joined, one.until(read_to).session, log[:read_to], requests)
 
 
 def _check_readings(simulation: Simulation, made: Made) -> None:

@@ -5,30 +5,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from schemas import records as r
 from schemas.records import Record
 from tests.builders.trajectories.oracle import ExpectedSession, ExpectedTurn
-from tests.properties.oracle.sessions import LoggedSession
 
 Requests = Mapping[str, r.RequestTurn]
 _WINDOW_MS = 60_000
 
 
-def check_joins(told: LoggedSession, log: Sequence[Record], requests: Requests) -> None:
-    """Check that each join is of a turn that its retry can mean."""
-    for offset, event in told.events:
-        if isinstance(event, r.TurnJoined) and event in told.joins:
-            known = told.until(offset).session
-            joined = known.turn(event.turn_id)
-            retry, first = requests[event.command_id], requests[event.turn_id]
-            assert joined is not None
-            assert _question(retry) == _question(first), "joined another question"
-            if retry.idempotency_key is not None:
-                assert retry.idempotency_key == first.idempotency_key, "joined another key"
-            else:
-                tried = _tried(known, retry, requests)
-                assert joined in tried, "joined what no earlier try began"
-                later = {one.end for one in tried[tried.index(joined) :]}
-                assert later <= {"", "completed"}, "joined past a try that failed"
-                if joined.end == "completed":
-                    _check_missed(joined, retry, log[:offset])
+def check_join(
+    event: r.TurnJoined, known: ExpectedSession, log: Sequence[Record], requests: Requests
+) -> None:
+    """Check that a join is of a turn that its retry can mean, by the log that was read for it."""
+    joined = known.turn(event.turn_id)
+    retry, first = requests[event.command_id], requests[event.turn_id]
+    assert joined is not None
+    assert _question(retry) == _question(first), "joined another question"
+    if retry.idempotency_key is not None:
+        assert retry.idempotency_key == first.idempotency_key, "joined another key"
+        return
+    tried = _tried(known, retry, requests)
+    assert joined in tried, "joined what no earlier try began"
+    later = {one.end for one in tried[tried.index(joined) :]}
+    assert later <= {"", "completed"}, "joined past a try that failed"
+    if joined.end == "completed":
+        _check_missed(joined, retry, log)
 
 
 def check_start(turn: ExpectedTurn, known: ExpectedSession, requests: Requests) -> None:

@@ -21,7 +21,7 @@ from infra.rendering.renderer import Renderer
 from infra.settings import TelemetrySettings
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import telemetry
-from schemas.records import Record, Trajectory, TurnStarted
+from schemas.records import Record, Trajectory, TurnJoined, TurnStarted
 from schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, TRAJECTORIES
 from tests.builders.trajectories.spilled_states import SpilledStates
 from tests.properties.choices import Choices
@@ -45,7 +45,7 @@ class Group:
     progress: list[tuple[int, str]] = field(default_factory=list)
     """All that was ever committed: partition and metadata."""
     decided_at: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Position in its partition when a turn was matched, by turn and epoch."""
+    """Position in its partition when a turn was begun or joined, by command and epoch."""
 
 
 class SteppedManager(Manager):
@@ -211,9 +211,9 @@ class SteppedManager(Manager):
         return True
 
     def _note(self, partition: int, record: Record) -> None:
-        if isinstance(record, TurnStarted):
+        if isinstance(record, TurnStarted | TurnJoined):
             read = self._partitions[partition].position
-            self.group.decided_at[record.turn_id, record.epoch] = read
+            self.group.decided_at[record.command_id, record.epoch] = read
 
     def publish(self, trajectory: Trajectory) -> None:
         """Write a committed trajectory to its topic."""
