@@ -118,7 +118,7 @@ class Efficiency:
     host_bytes: float = 25e9
     """Bytes a second between a device and its host, when a role leaves its memory."""
     trained_bytes: float = 16.0
-    """Bytes that training keeps of each parameter, divided among its devices: weights and gradients
+    """Bytes that training keeps of each parameter, divided among its gang: weights and gradients
     in bf16, weights and both moments of Adam in fp32 (ZeRO, arXiv 1910.02054, section 3.1)."""
     all_reduce_s: float = 10e-6
     """Latency of one all-reduce; a pass on several devices needs two for each layer."""
@@ -143,10 +143,11 @@ def rates_of(
     devices: int = 1,
     efficiency: Efficiency | None = None,
     rows: int = 256,
+    gang: int = 0,
 ) -> Rates:
     """Return the modelled rates of a worker of so many devices.
 
-    Raises `ModelTooLarge`.
+    It trains in a gang of `gang` devices, or alone. Raises `ModelTooLarge`.
     """
     share = efficiency or Efficiency()
     free = devices * hardware.memory_bytes * share.memory - model.weight_bytes
@@ -156,7 +157,7 @@ def rates_of(
     prompt_flops = devices * hardware.peak_flops * share.prompt_flops
     train_flops = devices * hardware.peak_flops * share.train_flops
     attention = 4 * model.layers * model.attention_width
-    trained = share.trained_bytes * model.parameters / devices
+    trained = share.trained_bytes * model.parameters / max(gang, devices)
     moved_s = min(trained, hardware.memory_bytes * share.memory) / share.host_bytes
     asleep_s = model.weight_bytes / devices / share.host_bytes
     return Rates(

@@ -62,16 +62,22 @@ class DeviceModelSection(Section):
 
 
 def worker_rates(
-    section: DeviceModelSection, devices: int, rows: int = 256, hardware: str | None = None
+    section: DeviceModelSection,
+    devices: int,
+    rows: int = 256,
+    hardware: str | None = None,
+    gang: int = 0,
 ) -> Rates:
     """Return the rates of a worker of so many devices and at most so many rows, without `scale`.
 
-    `hardware` names its devices if they are not those of the section. Raises `UnknownPreset` or
+    `hardware` names its devices if they are not those of the section; it trains in a gang of `gang`
+    devices, or alone. Raises `UnknownPreset` or
     `ModelTooLarge`.
     """
     device = hardware_named(hardware or section.hardware)
     measured: dict[str, Any] = section.rates
-    return replace(rates_of(device, model_named(section.model), devices, rows=rows), **measured)
+    modelled = rates_of(device, model_named(section.model), devices, rows=rows, gang=gang)
+    return replace(modelled, **measured)
 
 
 def _preset(found: Callable[[], str]) -> str:

@@ -42,8 +42,9 @@ def modelled(
     Raises `UnknownPreset` or `ModelTooLarge`.
     """
     workers: dict[str, ModelledWorker] = {}
+    gang = sum(lot.count * lot.devices for lot in section.workers if "train" in lot.tags)
     for lot in section.workers:
-        one = _worker(section.rows, devices, lot)
+        one = _worker(section.rows, devices, lot, gang)
         first = len(workers)
         workers |= {f"w{number}": one for number in range(first, first + lot.count)}
     return ModelledCluster(
@@ -51,11 +52,13 @@ def modelled(
     )
 
 
-def _worker(rows: int, devices: DeviceModelSection, lot: SimulatedWorkersSection) -> ModelledWorker:
+def _worker(
+    rows: int, devices: DeviceModelSection, lot: SimulatedWorkersSection, gang: int
+) -> ModelledWorker:
     hardware = hardware_named(lot.hardware or devices.hardware)
     return ModelledWorker(
         tags=lot.tags,
-        rates=worker_rates(devices, lot.devices, rows, lot.hardware),
+        rates=worker_rates(devices, lot.devices, rows, lot.hardware, gang),
         devices=lot.devices,
         hardware=hardware.figures,
     )

@@ -51,7 +51,7 @@ class ClockBackend:
         trainer, self._model = settings.trainer, settings.device_model
         self._computing = computing
         self._own, self._devices = max(1, len(trainer.devices)), trainer.ranks
-        self._rates = worker_rates(self._model, self._own)
+        self._rates = worker_rates(self._model, self._own, gang=self._devices)
         self._weights = stand_in(settings.policy.model)
         self._steps = 0
         """Optimizer steps behind the weights."""

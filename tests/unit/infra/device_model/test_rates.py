@@ -41,6 +41,17 @@ def test_more_devices_divide_the_work_of_each_pass_and_of_training() -> None:
     assert eight.kv_tokens > 8 * one.kv_tokens
 
 
+def test_a_gang_divides_what_training_keeps_and_a_worker_the_rest() -> None:
+    alone, ganged = (
+        rates_of(hardware_named("H800"), model_named("Qwen3-8B"), 8, PERFECT, gang=gang)
+        for gang in (0, 32)
+    )
+
+    assert ganged.take_s == ganged.leave_s == pytest.approx(alone.take_s / 4)
+    assert ganged.wake_s == alone.wake_s
+    assert ganged.train_s == alone.train_s
+
+
 def test_a_prompt_behind_others_costs_their_attention_too() -> None:
     rates = Rates(row_s=1, prompt_s=2, prompt_context_s=0.5)
 
