@@ -35,14 +35,18 @@ class ModelledCluster:
 
 
 def modelled(
-    section: SimulationSection, devices: DeviceModelSection, update: UpdateSection
+    section: SimulationSection,
+    devices: DeviceModelSection,
+    update: UpdateSection,
+    gang_size: int | None = None,
 ) -> ModelledCluster:
-    """Return the cluster that the settings describe.
+    """Return the cluster that the settings describe; `gang_size` as `scheduler.gang_size`.
 
     Raises `UnknownPreset` or `ModelTooLarge`.
     """
     workers: dict[str, ModelledWorker] = {}
-    gang = sum(lot.count * lot.devices for lot in section.workers if "train" in lot.tags)
+    able = sum(lot.count * lot.devices for lot in section.workers if "train" in lot.tags)
+    gang = min(able, gang_size or able)
     for lot in section.workers:
         one = _worker(section.rows, devices, lot, gang)
         first = len(workers)

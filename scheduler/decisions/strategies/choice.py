@@ -78,9 +78,7 @@ def choose(snapshot: Snapshot, speeds: Mapping[str, Speed], work: RoleWork) -> C
     everyone = sum(speeds[of.name].rollout for of in snapshot.workers if "rollout" in of.tags)
 
     def predicted(team: Team) -> float:
-        # Only a gang that holds training needs no switch.
-        costs = MeanCosts() if whole and team.names == snapshot.gang else snapshot.costs
-        return predicted_step_ms(team, work, everyone, snapshot.lag, costs)
+        return predicted_step_ms(team, work, everyone, snapshot.lag, snapshot.costs)
 
     best = min(
         (team for order in _orders(able, speeds) for team in _prefixes(order, speeds, least)),
@@ -120,19 +118,34 @@ def is_settled(snapshot: Snapshot) -> bool:
 def predicted_step_ms(
     team: Team, work: RoleWork, everyone: float, lag: int, costs: MeanCosts
 ) -> float:
-    """Return the time of a step: training, or all rollout, whichever takes longer; with lag 0 both.
+    """Return the time of a step of a gang that rolls out between steps, or that trains for good,
+    whichever is shorter: it goes back to rollout only if that pays (`gates.py`).
 
     `everyone` is the rollout speed of all workers together.
     """
+    training_ms = _training_ms(team, work)
+    if everyone <= 0:
+        return training_ms + (costs.to_train or 0.0)
+    moved_ms = _moved_ms(team, work, everyone, lag, costs)
+    others = everyone - team.rollout
+    if others <= 0:
+        return moved_ms
+    return min(moved_ms, _overlapped(training_ms, work.rollout / others, lag))
+
+
+def _moved_ms(team: Team, work: RoleWork, everyone: float, lag: int, costs: MeanCosts) -> float:
     to_train, to_rollout = costs.to_train or 0.0, costs.to_rollout or 0.0
     training_ms = _training_ms(team, work) + to_train
-    if everyone <= 0:
-        return training_ms
     if lag == 0:
         return work.rollout / everyone + training_ms + to_rollout
     # The gang's rollout is missing while it trains and switches.
     rollout_ms = (work.rollout + team.rollout * (training_ms + to_rollout)) / everyone
-    return max(HEADROOM * training_ms, rollout_ms)
+    return _overlapped(training_ms, rollout_ms, lag)
+
+
+def _overlapped(training_ms: float, rollout_ms: float, lag: int) -> float:
+    """Return the time of both: whichever takes longer; with lag 0 one after the other."""
+    return max(HEADROOM * training_ms, rollout_ms) if lag else training_ms + rollout_ms
 
 
 def _training_ms(team: Team, work: RoleWork) -> float:

@@ -169,7 +169,8 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     if notice := left_out(config):
         typer.echo(f"! {notice}", err=True)
     section, line = with_own_workers(config, path)
-    cluster = modelled(section, config.device_model, config.rollout.update)
+    update, gang_size = config.rollout.update, config.scheduler.gang_size
+    cluster = modelled(section, config.device_model, update, gang_size)
     if line:
         typer.echo(line)
     lag = config.run.lag if lag is None else lag

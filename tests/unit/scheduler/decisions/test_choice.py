@@ -110,9 +110,20 @@ def test_rollout_workers_do_not_help_where_their_switches_cost_more() -> None:
     holds = first._replace(role="train")
     seen = replace(NOW, workers=(holds, *others), gang=frozenset({"f0"}), ended_ms=500)
 
-    dear = replace(COSTS, to_train=2000, to_rollout=2000)
-    assert len(gang(bidirectional, replace(seen, costs=COSTS))) == 2
+    cheap = replace(COSTS, rollout=4500)
+    dear = replace(cheap, to_train=2000, to_rollout=2000)
+    assert len(gang(bidirectional, replace(seen, costs=cheap))) == 2
     assert gang(bidirectional, replace(seen, costs=dear)) == {"f0"}
+
+
+def test_where_switches_are_dear_the_gang_is_the_one_that_is_best_for_good() -> None:
+    for_good = replace(COSTS, to_train=2000, to_rollout=2000)
+    # Step: max(1.1 x 1000 / 2, 3000 / 4); with one or three workers it is 1100 or 1000.
+    wanted = bidirectional(replace(NOW, workers=workers(6, 0), costs=for_good))
+
+    figures = next(want.figures for want in wanted if want.role == "train")
+    assert figures["devices"] == 2
+    assert figures["predicted_step_ms"] == pytest.approx(750)
 
 
 def test_each_choice_has_its_figures() -> None:

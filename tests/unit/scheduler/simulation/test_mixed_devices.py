@@ -66,6 +66,16 @@ def test_adaptive_leaves_slow_devices_out_and_is_as_fast_as_the_best_fixed_size(
     assert adaptive > 0.95 * fixed
 
 
+def test_a_smaller_gang_takes_longer_to_move_what_training_keeps() -> None:
+    whole, half = (
+        modelled(PAIR, DeviceModelSection(), UpdateSection(), gang_size).workers["w0"].rates
+        for gang_size in (None, 8)
+    )
+
+    assert half.take_s == pytest.approx(2 * whole.take_s)
+    assert half.wake_s == whole.wake_s
+
+
 def test_in_a_mixed_gang_only_its_own_part_of_a_step_is_training_of_a_fast_worker() -> None:
     settings = scheduler_settings(
         RunSection(steps=4, groups_per_step=B, group_size=8, lag=0),

@@ -1,6 +1,7 @@
 """Loads around the threshold at which a move back to rollout begins to pay."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,18 +18,24 @@ MINUTE_MS = 60_000
 
 
 def run(
-    strategy: str, balance: float, switch_ms: float, swing: float, dwell_s: float, steps: int = 60
+    strategy: str,
+    balance: float,
+    switch_ms: float,
+    swing: float,
+    dwell_s: float,
+    tags: Sequence[str] = ("rollout",),
 ) -> tuple[SimulatedRun, float]:
     """Return a run and its trained tokens a second. At a `balance` of 1 training takes as long as
-    rollout on the other workers; sessions of every second step are `swing` times as long.
+    rollout on the other workers; sessions of every second step are `swing` times as long. `tags`
+    are those of the other workers.
     """
-    tags = ("train",) if strategy == "disaggregated" else BOTH
-    workers = {f"t{number}": tags for number in range(TRAINERS)}
-    workers |= {f"r{number}": ("rollout",) for number in range(ROLLERS)}
+    trains = ("train",) if strategy == "disaggregated" else BOTH
+    workers = {f"t{number}": trains for number in range(TRAINERS)}
+    workers |= {f"r{number}": tuple(tags) for number in range(ROLLERS)}
     train_ms = balance * B * SIZE * SAMPLE_MS * TRAINERS / ROLLERS
     settings = scheduler_settings(
-        RunSection(steps=steps, groups_per_step=B, group_size=SIZE, lag=1),
-        SchedulerSection(policy=strategy, min_dwell_s=dwell_s),
+        RunSection(steps=60, groups_per_step=B, group_size=SIZE, lag=1),
+        SchedulerSection(policy=strategy, min_dwell_s=dwell_s, gang_size=TRAINERS),
         PacingSection(tasks=Path("made up")),
     )
     outcome = simulate(
@@ -59,6 +66,19 @@ def test_multiplexed_is_at_most_two_percent_slower_than_disaggregated_on_a_load_
 ) -> None:
     _, apart = run("disaggregated", balance, switch_ms, swing, dwell_s=0.2)
     _, shared = run("multiplexed", balance, switch_ms, swing, dwell_s=0.2)
+
+    assert shared >= 0.98 * apart
+
+
+@pytest.mark.parametrize(
+    ("strategy", "balance", "switch_ms"),
+    [("adaptive", 0.85, 300), ("adaptive", 1.2, 300), ("bidirectional", 1.0, 100)],
+)
+def test_a_gang_that_may_grow_is_at_most_two_percent_slower_than_disaggregated(
+    strategy: str, balance: float, switch_ms: float
+) -> None:
+    _, apart = run("disaggregated", balance, switch_ms, swing=1, dwell_s=0.2)
+    _, shared = run(strategy, balance, switch_ms, swing=1, dwell_s=0.2, tags=BOTH)
 
     assert shared >= 0.98 * apart
 
