@@ -1,7 +1,6 @@
 """Loads around the threshold at which a move back to rollout begins to pay."""
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,15 +22,15 @@ def run(
     switch_ms: float,
     swing: float,
     dwell_s: float,
-    tags: Sequence[str] = ("rollout",),
+    tags: tuple[str, ...] = ("rollout",),
 ) -> tuple[SimulatedRun, float]:
     """Return a run and its trained tokens a second. At a `balance` of 1 training takes as long as
     rollout on the other workers; sessions of every second step are `swing` times as long. `tags`
     are those of the other workers.
     """
     trains = ("train",) if strategy == "disaggregated" else BOTH
-    workers = {f"t{number}": trains for number in range(TRAINERS)}
-    workers |= {f"r{number}": tuple(tags) for number in range(ROLLERS)}
+    workers: dict[str, tuple[str, ...]] = {f"t{number}": trains for number in range(TRAINERS)}
+    workers |= {f"r{number}": tags for number in range(ROLLERS)}
     train_ms = balance * B * SIZE * SAMPLE_MS * TRAINERS / ROLLERS
     settings = scheduler_settings(
         RunSection(steps=60, groups_per_step=B, group_size=SIZE, lag=1),
