@@ -30,7 +30,7 @@ class Letter:
     @property
     def form(self) -> Form:
         """Return the form of the record."""
-        return canon.of_record(self.record)
+        return canon.of_shared(self.record)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +127,7 @@ class TrainerActor(Process):
 def _add_roles(collector: Collector, roles: RolloutRoles | RankRoles | None) -> None:
     collector.add(roles is None)
     if roles is not None:
-        collector.join(canon.of_roles(roles))
+        collector.join(canon.of_shared(roles))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

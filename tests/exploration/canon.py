@@ -11,7 +11,8 @@ from typing import Any
 
 from producers.rollout.roles.roles import RolloutRoles
 from scheduler.state.steps import Gang
-from scheduler.state.workers import RoleFailures
+from scheduler.state.policy_state import PolicyState
+from scheduler.state.workers import RoleFailures, Worker
 from schemas import records as r
 from schemas.records import Record
 
@@ -42,7 +43,9 @@ _IGNORED = {
     # The same in all worlds, or a figure of another field.
     *("directory", "manifest_sha256", "tags", "devices", "turns", "queued", "counted_ms"),
 }
-_MOST_RECORDS = 300_000
+_MOST_KNOWN = 300_000
+_PLAIN = {int, str, bool, float, type(None), frozenset}
+_SHARED = {Worker, PolicyState}
 _fields_of: dict[type[Any], tuple[str, ...]] = {}
 
 
@@ -87,22 +90,25 @@ class Collector:
 
     def value(self, value: Any, name: str = "") -> None:
         """Add a fold, a record or a plain value; `name` is that of its field."""
-        if name in _KINDS and (value is None or isinstance(value, int)):
+        kind = type(value)
+        if name in _KINDS and (value is None or kind is int):
             self.mark(_KINDS[name], value)
-        elif isinstance(value, Record):
-            self.join(of_record(value))
+        elif kind in _PLAIN:
+            self.found.append(value)
+        elif kind in _SHARED or isinstance(value, Record):
+            self.join(of_shared(value))
+        elif is_dataclass(kind):
+            self.found.append(kind.__name__)
+            self.fields(value)
         elif isinstance(value, Mapping):
             self.found.append(len(value))
             for key in sorted(value):
                 self.found.append(key)
                 self.value(value[key], "number" if name == "members" else "")
-        elif isinstance(value, tuple):
+        elif kind is tuple:
             self.found.append(len(value))
             for one in value:
                 self.value(one)
-        elif is_dataclass(value):
-            self.found.append(type(value).__name__)
-            self._fields(value)
         else:
             self.found.append(value)
 
@@ -110,7 +116,7 @@ class Collector:
         """Return the form."""
         return Form(hash(tuple(self.found)), tuple(self.marks))
 
-    def _fields(self, value: Any) -> None:
+    def fields(self, value: Any) -> None:
         for name in _names(type(value)):
             self.value(getattr(value, name), name)
         match value:
@@ -121,6 +127,8 @@ class Collector:
             case RolloutRoles():
                 self.order(value.worker, value.trainer[0])
                 self.add(value.trainer[1])
+            case Record():
+                _times(value, self)
         if hasattr(value, "obeyed"):
             self.add(value.obeyed[0])
             self.number(value.obeyed[1])
@@ -133,31 +141,18 @@ def form_of(value: Any) -> Form:
     return collector.form()
 
 
-_known: dict[int, tuple[Record, Form]] = {}
-_roles: dict[int, tuple[object, Form]] = {}
+_known: dict[int, tuple[object, Form]] = {}
 
 
-def of_roles(roles: object) -> Form:
-    """Return the form of the roles of a process, which are never changed, only replaced."""
-    known = _roles.get(id(roles))
+def of_shared(value: Any) -> Form:
+    """Return the form of a value that is never changed, only replaced: it is made once."""
+    known = _known.get(id(value))
     if known is None:
-        if len(_roles) > _MOST_RECORDS:
-            _roles.clear()
-        known = _roles[id(roles)] = (roles, form_of(roles))
-    return known[1]
-
-
-def of_record(record: Record) -> Form:
-    """Return the form of a record; each record is taken apart once."""
-    known = _known.get(id(record))
-    if known is None:
-        if len(_known) > _MOST_RECORDS:
+        if len(_known) > _MOST_KNOWN:
             _known.clear()
-        collector = Collector([type(record).__name__])
-        for name in _names(type(record)):
-            collector.value(getattr(record, name), name)
-        _times(record, collector)
-        known = _known[id(record)] = (record, collector.form())
+        collector = Collector([type(value).__name__])
+        collector.fields(value)
+        known = _known[id(value)] = (value, collector.form())
     return known[1]
 
 

@@ -70,7 +70,7 @@ class World:
         forms += [one.form for one in self.rollouts.values()]
         forms += [one.form for one in self.trainers.values()]
         forms += [one.form for one in self.schedulers]
-        forms += [canon.of_record(record) for record in self.compacted.values()]
+        forms += [canon.of_shared(record) for record in self.compacted.values()]
         return canon.canonical(self.clock, forms)
 
     def tick(self) -> int:
