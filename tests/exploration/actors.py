@@ -5,7 +5,7 @@ does. A scheduler holds its two folds. `form` is what their future depends on.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import ClassVar, Self
 
 from producers.rollout.roles.roles import RolloutRoles
 from scheduler.state.fleet import Fleet
@@ -54,6 +54,7 @@ class Log:
 class Process:
     """A process of a worker: `lives` counts its incarnations."""
 
+    kind: ClassVar[str]
     worker: str
     lives: int = 0
     control: tuple[Letter, ...] = ()
@@ -67,8 +68,14 @@ class Process:
     """The form without what it has not read."""
     form: Form = field(init=False)
 
+    @property
+    def incarnation(self) -> str:
+        """Name of its newest life."""
+        return f"{self.worker}-{self.kind}-{self.lives}"
+
     def __post_init__(self) -> None:
-        collector = Collector([self.lives, self.memory, self.doubted])
+        collector = Collector([self.memory, self.doubted])
+        collector.life(self.incarnation)
         self._add_own(collector)
         object.__setattr__(self, "own", collector.form())
         collector = Collector()
@@ -90,6 +97,7 @@ class Process:
 class RolloutActor(Process):
     """A rollout process; without roles while it is dead."""
 
+    kind = "rollout"
     roles: RolloutRoles | None
 
     def _add_own(self, collector: Collector) -> None:
@@ -100,6 +108,7 @@ class RolloutActor(Process):
 class TrainerActor(Process):
     """A trainer process; without roles while it is dead."""
 
+    kind = "train"
     roles: RankRoles | None
     move: tuple[str, int] | None = None
     """`acquire` or `release` under way, with the assignment that it began with."""
@@ -146,7 +155,9 @@ class SchedulerActor:
         collector = Collector([self.epoch, len(self.control), len(self.unread_fleet)])
         collector.join(self.log.form)
         for key, latest in sorted(self.fleet.heartbeats.items()):
-            collector.add(*key, latest.heartbeat.incarnation, latest.replaced, latest.seen_ms < 0)
+            collector.add(*key, latest.seen_ms < 0)
+            # The life before it is told apart only from late heartbeats, and those are in order.
+            collector.life(latest.heartbeat.incarnation)
         for letter in (*self.control, *self.unread_fleet):
             collector.join(letter.form)
             collector.add(letter.writer == self.name)

@@ -7,20 +7,22 @@ are longer ago than a limit. So a form is a hash of all else and a list of such 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Any
 
 from producers.rollout.roles.roles import RolloutRoles
-from scheduler.state.steps import Gang
 from scheduler.state.policy_state import PolicyState
+from scheduler.state.steps import Gang
 from scheduler.state.workers import RoleFailures, Worker
 from schemas import records as r
 from schemas.records import Record
+from trainer.roles.roles import TrainerRoles
 
 PAUSE_MS = 61_000
 """A time that passes every retry and dwell, and is shorter than every deadline."""
 
 _SHIFT = 56
-_NUMBER, _GANG, _AGE, _ORDER = (kind << _SHIFT for kind in range(1, 5))
+_NUMBER, _GANG, _AGE, _LIFE, _ORDER = (kind << _SHIFT for kind in range(1, 6))
 _MIDDLE = 1 << 55
 """Added to marked values, so that negative ones stay within their kind."""
 
@@ -44,6 +46,8 @@ _IGNORED = {
     *("directory", "manifest_sha256", "tags", "devices", "turns", "queued", "counted_ms"),
 }
 _MOST_KNOWN = 300_000
+_APART = {Gang: ("epoch",), RolloutRoles: ("trainer",), TrainerRoles: ("rollout", "followed")}
+"""Fields that `Collector.fields` takes apart in a way of their own."""
 _PLAIN = {int, str, bool, float, type(None), frozenset}
 _SHARED = {Worker, PolicyState}
 _fields_of: dict[type[Any], tuple[str, ...]] = {}
@@ -84,6 +88,15 @@ class Collector:
         """Add the number of an assignment."""
         self.mark(_NUMBER, assignment)
 
+    def life(self, incarnation: str) -> None:
+        """Add an incarnation: one is only ever compared with others of its process, so the number
+        of lives before it is an accident.
+        """
+        process, place = _life(incarnation)
+        self.found.append(process)
+        if place:
+            self.marks.append(_LIFE + _MIDDLE + place)
+
     def order(self, worker: str, at_ms: int) -> None:
         """Add a time that is compared with others of the same worker."""
         self.mark(_ORDER + (ord(worker) - ord("a") << _SHIFT), at_ms)
@@ -93,6 +106,8 @@ class Collector:
         kind = type(value)
         if name in _KINDS and (value is None or kind is int):
             self.mark(_KINDS[name], value)
+        elif name == "incarnation":
+            self.life(value)
         elif kind in _PLAIN:
             self.found.append(value)
         elif kind in _SHARED or isinstance(value, Record):
@@ -104,7 +119,8 @@ class Collector:
             self.found.append(len(value))
             for key in sorted(value):
                 self.found.append(key)
-                self.value(value[key], "number" if name == "members" else "")
+                of_member = "incarnation" if isinstance(value[key], str) else "number"
+                self.value(value[key], of_member if name == "members" else "")
         elif kind is tuple:
             self.found.append(len(value))
             for one in value:
@@ -124,6 +140,10 @@ class Collector:
                 self.mark(_GANG, value.epoch)
             case RoleFailures():
                 self.mark(_AGE, value.at_ms)
+            case TrainerRoles():
+                # It reads `control` alone, in whose order these times are.
+                self.add(value.rollout[1], value.followed[1])
+                self.mark(_GANG, value.followed[0])
             case RolloutRoles():
                 self.order(value.worker, value.trainer[0])
                 self.add(value.trainer[1])
@@ -174,6 +194,16 @@ def canonical(now_ms: int, forms: Iterable[Form]) -> int:
     return hash((tuple(collector.found), tuple([ranks[mark] for mark in collector.marks])))
 
 
+@cache
+def _life(incarnation: str) -> tuple[str, int]:
+    """Return the process of an incarnation, and the place of its mark; 0 if there is none."""
+    process, _, number = incarnation.rpartition("-")
+    if not number.isdigit():
+        return incarnation, 0
+    worker, _, kind = process.partition("-")
+    return process, ((2 * ord(worker) + (kind == "train")) << 20) + int(number)
+
+
 def _times(record: Record, collector: Collector) -> None:
     match record:
         case r.RoleAcquired() | r.RoleReleased() | r.AssignmentTimedOut():
@@ -193,8 +223,8 @@ def _names(kind: type[Any]) -> tuple[str, ...]:
     """Return the fields of a class that matter as they are."""
     known = _fields_of.get(kind)
     if known is None:
-        special = {Gang: "epoch", RolloutRoles: "trainer"}.get(kind)
-        left_out = {*_IGNORED, special, "obeyed"}
+        special = {name for of, names in _APART.items() if issubclass(kind, of) for name in names}
+        left_out = {*_IGNORED, *special, "obeyed"}
         names = tuple(of.name for of in fields(kind) if of.name not in left_out)
         known = _fields_of[kind] = names
     return known

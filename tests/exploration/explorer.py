@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tests.exploration.bounds import Bounds
-from tests.exploration.changes import trainers
-from tests.exploration.changes.transitions import transitions
+from tests.exploration.changes.transitions import settle, transitions
 from tests.exploration.opening import opening
 from tests.exploration.properties import at_goal, check
 from tests.exploration.world import Broken, World
@@ -77,9 +76,10 @@ def explore(
     most_states: int = 10**9,
     limit_s: float = 10**9,
     report: Callable[[Exploration], None] = lambda _: None,
+    first: World | None = None,
 ) -> Exploration:
     """Return the graph of all worlds within the bounds. Raise `Counterexample`."""
-    graph, first = Exploration(bounds), opening(bounds)
+    graph, first = Exploration(bounds), first or opening(bounds)
     _find(graph, first, 0, "")
     waiting, began, reported = deque([first]), time.monotonic(), time.monotonic()
     done = 0
@@ -105,7 +105,7 @@ def _expanded(graph: Exploration, world: World, place: int) -> Iterator[World]:
         after = world.copied()
         try:
             change(after)
-            trainers.settle(after)
+            settle(after)
             check(after)
         except Broken as broken:
             raise Counterexample(str(broken), [*graph.trace(place), name]) from broken

@@ -1,10 +1,11 @@
 """The first world: all processes run, weights are published, and all workers roll out."""
 
+from producers.rollout.roles.roles import RolloutRoles
 from tests.exploration.actors import RolloutActor, TrainerActor
 from tests.exploration.bounds import Bounds
 from tests.exploration.canon import form_of
 from tests.exploration.changes import rollouts, schedulers, trainers, training
-from tests.exploration.changes.transitions import transitions
+from tests.exploration.changes.transitions import settle, transitions
 from tests.exploration.rank_roles import RankRoles
 from tests.exploration.world import World
 
@@ -12,15 +13,20 @@ LONGEST = 1_000
 """Transitions until it is reached."""
 
 
-def opening(bounds: Bounds) -> World:
-    """Return the world before the first batch and the first fault."""
+def opening(
+    bounds: Bounds,
+    rollout: type[RolloutRoles] = RolloutRoles,
+    trainer: type[RankRoles] = RankRoles,
+) -> World:
+    """Return the world before the first batch and the first fault, with the code under test."""
     quiet = Bounds(strategy=bounds.strategy, workers=bounds.workers, steps=0)
-    world = World(bounds=bounds, left=quiet)
+    world = World(bounds=bounds, left=quiet, rollout_roles=rollout)
     for name in bounds.names:
         world.rollouts[name] = RolloutActor(worker=name, roles=None)
+        world.join(name)
         if bounds.trains(name):
             world.trainers[name] = TrainerActor(worker=name, roles=None)
-            roles = RankRoles(name, f"{name}-next")
+            roles = trainer(name, f"{name}-next", ranks=bounds.trainers)
             world.fresh[name] = (roles, form_of(roles))
     training.publish(world, 0)
     for name in world.trainers:
@@ -34,6 +40,6 @@ def opening(bounds: Bounds) -> World:
         if not possible or possible[0][0].startswith("time"):
             break
         possible[0][1](world)
-        trainers.settle(world)
+        settle(world)
     world.bounds, world.left = bounds, bounds
     return world

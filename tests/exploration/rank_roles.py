@@ -12,11 +12,16 @@ class RankRoles(TrainerRoles):
     """Both folds of `control`."""
 
     gang: GangWatch = field(default_factory=GangWatch)
+    ranks: int = field(default=1, kw_only=True)
+    """Number of training processes of a gang."""
 
     def apply(self, record: Record) -> None:
         """Fold one record into both."""
         TrainerRoles.apply(self, record)
         self.gang.apply(record)
+        if self.ranks == 1:
+            # As in `GangWatch.check`: the log does not break a gang of one.
+            self.gang.broken_by = ""
 
     def copied(self) -> "RankRoles":
         """Return roles that may be changed."""

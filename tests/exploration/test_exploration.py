@@ -3,18 +3,27 @@
 `scripts/explore` explores larger bounds.
 """
 
+from dataclasses import replace
+
 import pytest
 
+from producers.rollout.roles.roles import RolloutRoles
 from scheduler.decisions.snapshot import Snapshot
 from scheduler.decisions.strategies.wanted import Wanted
 from tests.builders.records import control
 from tests.exploration.bounds import Bounds
 from tests.exploration.changes import rollouts
 from tests.exploration.explorer import Counterexample, explore
+from tests.exploration.faulty_roles import (
+    ObeysTheDeposed,
+    WaitsForNoTrainer,
+    WaitsForTheDead,
+)
 from tests.exploration.opening import opening
+from tests.exploration.rank_roles import RankRoles
 
-MOST_STATES = 12_000
-"""Bounds of a few seconds each; the larger ones are explored this far."""
+MOST_STATES = 25_000
+"""Enough for each of the bounds here, the largest of which take half a minute."""
 
 
 @pytest.mark.slow
@@ -49,6 +58,22 @@ def never_trains(snapshot: Snapshot) -> list[Wanted]:
 def test_a_strategy_under_which_a_batch_waits_for_ever_is_noticed() -> None:
     with pytest.raises(Counterexample, match="lead nowhere, after\n"):
         explore(Bounds(strategy=f"{__name__}:never_trains"))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "rollout", "trainer", "reason"),
+    [
+        (Bounds(), WaitsForNoTrainer, RankRoles, "both processes of worker"),
+        (Bounds(takeovers=1), RolloutRoles, ObeysTheDeposed, "obeys epoch 1 behind a newer claim"),
+        (Bounds(crashes=1), WaitsForTheDead, RankRoles, "both processes of worker"),
+    ],
+)
+def test_a_fault_in_the_code_is_noticed(
+    bounds: Bounds, rollout: type[RolloutRoles], trainer: type[RankRoles], reason: str
+) -> None:
+    bounds = replace(bounds, strategy="multiplexed")
+    with pytest.raises(Counterexample, match=reason):
+        explore(bounds, first=opening(bounds, rollout, trainer))
 
 
 def test_a_process_that_lags_acts_behind_any_part_of_what_it_has_not_read() -> None:

@@ -7,6 +7,7 @@ compaction keeps. Transitions (`changes`) change a copy.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from producers.rollout.roles.roles import RolloutRoles
 from scheduler.state import state as fold
 from scheduler.state.state import State
 from schemas import records as r
@@ -47,6 +48,9 @@ class World:
     fresh: dict[str, tuple[RankRoles, Form]] = field(default_factory=dict)
     """The roles that a trainer process has after it read all of `control`, and
     their form."""
+    rollout_roles: type[RolloutRoles] = RolloutRoles
+    newcomers: dict[str, RolloutRoles] = field(default_factory=dict)
+    """The roles that a rollout process has after it read `fleet` as compaction left it."""
     schedulers: tuple[SchedulerActor, ...] = ()
     log: Log = field(default_factory=lambda: Log.of(State()))
     compacted: dict[str, Record] = field(default_factory=dict)
@@ -60,18 +64,37 @@ class World:
             rollouts=dict(self.rollouts),
             trainers=dict(self.trainers),
             fresh=dict(self.fresh),
+            newcomers=dict(self.newcomers),
             compacted=dict(self.compacted),
         )
 
     def key(self) -> int:
         """Return the hash of all that the future depends on."""
-        head = Collector([self.left, self.leader, len(self.schedulers)])
+        head = Collector([self.left, self.leader, len(self.schedulers), self.snapshot_epoch])
         forms = [head.form(), self.log.form, *(form for _, form in self.fresh.values())]
         forms += [one.form for one in self.rollouts.values()]
         forms += [one.form for one in self.trainers.values()]
         forms += [one.form for one in self.schedulers]
-        forms += [canon.of_shared(record) for record in self.compacted.values()]
+        forms += [canon.of_shared(roles) for roles in self.newcomers.values()]
+        # In which order compaction leaves heartbeats is only of concern to those that start.
+        beats = sorted(key for key in self.compacted if key.startswith("WorkerHeartbeat"))
+        forms += [canon.of_shared(self.compacted[key]) for key in beats]
         return canon.canonical(self.clock, forms)
+
+    @property
+    def snapshot_epoch(self) -> int:
+        """Epoch of the scheduler that stored its state last, -1 before the first."""
+        found = self.compacted.get("SchedulerSnapshot")
+        return found.epoch if isinstance(found, r.SchedulerSnapshot) else -1
+
+    def join(self, name: str) -> None:
+        """Let what a rollout process that starts now reads of `fleet` be known."""
+        roles = self.rollout_roles(name, f"{name}-next", policy="policy", loads_asleep=True)
+        actor = RolloutActor(worker=name, roles=replace(roles))
+        for record in self.compacted.values():
+            if of_rollout(record, actor):
+                roles.apply(record)
+        self.newcomers[name] = roles
 
     def tick(self) -> int:
         """Let a millisecond pass; return the time."""
@@ -105,6 +128,8 @@ class World:
         key = fleet_key(record)
         self.compacted.pop(key, None)
         self.compacted[key] = record
+        for name in self.newcomers:
+            self.join(name)
         letter = Letter(record, writer, self.log, self.log.state.epoch)
         if isinstance(record, r.WorkerHeartbeat):
             self.schedulers = tuple(

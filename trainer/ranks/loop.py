@@ -107,8 +107,9 @@ class RankLoop:
                 process.work.begin(self.follow, lambda _: None)
             return
         started = self.started
-        if started and process.roles.may_start(started, started.step):
+        if started and process.roles.may_start(started):
             process.gang.check(ranks, started)
             self.started = None
+            process.roles.follow(started)
             process.enter("training", "waiting")
             process.work.begin(self.follow, lambda _: None)

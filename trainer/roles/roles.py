@@ -25,6 +25,9 @@ class TrainerRoles(WorkerRoles):
     rollout: tuple[int, bool] = (-1, False)
     """Time of the rollout process's last record, and whether it held the devices then."""
 
+    followed: tuple[int, int] = (-1, -1)
+    """Gang epoch and step of the newest step that it followed."""
+
     @property
     def rollout_holds(self) -> bool:
         """Return whether the worker's rollout process holds the devices."""
@@ -75,15 +78,23 @@ class TrainerRoles(WorkerRoles):
         """Return whether a start that is read now counts; a claim behind it leaves it valid."""
         return started.epoch >= self.epoch
 
-    def may_start(self, started: r.StepStarted, step: int) -> bool:
-        """Return whether `started` is for `step` and for the assignment that is held."""
+    def may_start(self, started: r.StepStarted) -> bool:
+        """Return whether `started` is for the assignment that is held and its step not followed.
+
+        The start of a step is written again to the same gang if the trainer announces its batch
+        again, and may be read when the step is over.
+        """
         return (
             self.held is not None
             and not self.leaving
-            and started.step == step
             and started.gang_epoch == self.held.gang_epoch
             and self.worker in started.workers
+            and (started.gang_epoch, started.step) > self.followed
         )
+
+    def follow(self, started: r.StepStarted) -> None:
+        """Note that the process follows the step."""
+        self.followed = (started.gang_epoch, started.step)
 
     def _assign(self, record: r.RoleAssigned) -> None:
         if not self.is_newer(record):

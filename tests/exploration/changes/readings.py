@@ -40,18 +40,29 @@ def _all(actor: Of, acts: Callable[[Of], bool], read: Callable[[Of, str], Of]) -
         further = [
             (topic, read(one, topic)) for topic in ("control", "fleet") if getattr(one, topic)
         ]
-        # What is older than what is known changes nothing, at no time.
-        inert = [
-            after
-            for topic, after in further
-            if after.own == one.own and not isinstance(getattr(one, topic)[0].record, _SPECIAL)
-        ]
+        inert = [after for topic, after in further if _is_inert(one, after, topic)]
         if not inert and acts(one):
             yield one
         for after in inert[:1] or [after for _, after in further]:
             if after.form not in found:
                 found.add(after.form)
                 waiting.append(after)
+
+
+def without_inert(actor: Of, read: Callable[[Of, str], Of]) -> Of:
+    """Return the process after it read what changes nothing, so that nothing waits behind it."""
+    while True:
+        for topic in ("control", "fleet"):
+            if getattr(actor, topic) and _is_inert(actor, after := read(actor, topic), topic):
+                actor = after
+                break
+        else:
+            return actor
+
+
+def _is_inert(before: Of, after: Of, topic: str) -> bool:
+    """Return True for a record older than what is known: it changes nothing, at no time."""
+    return after.own == before.own and not isinstance(getattr(before, topic)[0].record, _SPECIAL)
 
 
 def words(before: Process, after: Process) -> str:

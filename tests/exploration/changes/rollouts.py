@@ -10,8 +10,8 @@ from producers.rollout.roles.roles import RolloutRoles
 from schemas import records as r
 from tests.builders.records import control, fleet
 from tests.exploration.actors import Letter, RolloutActor
-from tests.exploration.changes.readings import readings, words
-from tests.exploration.world import Broken, World, of_rollout
+from tests.exploration.changes.readings import readings, without_inert, words
+from tests.exploration.world import Broken, World
 
 
 def usual(world: World) -> Iterator[tuple[str, Any]]:
@@ -39,11 +39,7 @@ def faults(world: World) -> Iterator[tuple[str, Any]]:
 def start(world: World, name: str) -> None:
     """Start a process: it reads `control` from now on, and `fleet` as compaction left it."""
     lives = world.rollouts[name].lives + 1
-    roles = RolloutRoles(name, f"{name}-rollout-{lives}", policy="policy", loads_asleep=True)
-    actor = RolloutActor(worker=name, lives=lives, roles=replace(roles))
-    for record in world.compacted.values():
-        if of_rollout(record, actor):
-            roles.apply(record)
+    roles = replace(world.newcomers[name], incarnation=f"{name}-rollout-{lives}")
     world.rollouts[name] = RolloutActor(worker=name, lives=lives, roles=roles)
     _beat(world, roles)
 
@@ -59,6 +55,13 @@ def _beat(world: World, roles: RolloutRoles) -> None:
 def acting(actor: RolloutActor) -> list[RolloutActor]:
     """Return the process as it acts, for each way to read before."""
     return readings(actor, _acts, _read)
+
+
+def settle(world: World) -> None:
+    """Let processes read what changes nothing for them, now and later."""
+    for name, actor in world.rollouts.items():
+        if actor.control or actor.fleet:
+            world.rollouts[name] = without_inert(actor, _read)
 
 
 def _acts(actor: RolloutActor) -> bool:
@@ -87,7 +90,10 @@ def _begin(actor: RolloutActor, world: World) -> None:
         world.rollouts[name] = actor.with_changes(roles=roles, lives=actor.lives + 1, doubted=False)
         _beat(world, roles)
         return
-    if move is not None:
+    if isinstance(move, Load | Preload):
+        # No other process sees when it ends; a crash before leaves what one behind it leaves.
+        roles.loaded_weights(move)
+    elif move is not None:
         roles.begin(move)
     memory = actor.memory or isinstance(move, Acquire)
     world.rollouts[name] = actor.with_changes(roles=roles, memory=memory)
@@ -105,8 +111,6 @@ def _finish(actor: RolloutActor, world: World) -> None:
                 written = control.acquired(
                     name, "rollout", move.assignment, slot=move.slot, **origin
                 )
-        case Load() | Preload():
-            roles.loaded_weights(move)
         case Release():
             written = control.released(name, "rollout", move.assignment, **origin)
             roles.released()

@@ -11,12 +11,23 @@ from scheduler.decisions.strategies import registry
 from scheduler.settings import RunSection, SchedulerSection, SchedulerSettings
 from scheduler.state import fleet as fleet_fold
 from scheduler.state.fleet import Fleet
+from scheduler.state.state import State
 from schemas import records as r
-from schemas.topics import CONTROL
+from schemas.topics import CONTROL, fleet_key
 from tests.builders.records import fleet
 from tests.exploration.actors import SchedulerActor
 from tests.exploration.bounds import Bounds
 from tests.exploration.canon import PAUSE_MS
+from tests.exploration.changes.silences import (
+    alive,
+    beat_again,
+    dead,
+    doubt,
+    doubted,
+    heard,
+    lives,
+    silence,
+)
 from tests.exploration.world import World, heartbeats
 
 GANG_S, ASSIGNMENT_S = 10**5, 10**7
@@ -26,7 +37,6 @@ WAITS = {
     "past the deadline of training": 2 * 1000 * GANG_S,
     "past all deadlines": 2 * 1000 * ASSIGNMENT_S,
 }
-SILENT_MS = -(10**18)
 _REPORTS = r.PlanWarning | r.ProgressStalled
 """Records that no participant acts on."""
 _due: dict[tuple[int, int, int], tuple[object, bool]] = {}
@@ -56,15 +66,15 @@ def usual(world: World) -> Iterator[tuple[str, Any]]:
             yield f"{name} reads {record}", partial(_read_control, place=place)
         if actor.unread_fleet:
             yield f"{name} reads WorkerHeartbeat", partial(_read_fleet, place=place)
-        if _acts(actor) and (_is_due(world, actor) or _snapshot_epoch(world) < actor.epoch):
+        if _acts(actor) and _has_due(world, actor):
             yield f"{name} decides", partial(_decide, place=place)
-    for worker, process in _dead(world):
-        if _heard(world, worker, process):
+    for worker, process in dead(world):
+        if heard(world, worker, process):
             yield f"{process} {worker} is missed", partial(silence, worker=worker, process=process)
-    for worker, process in _doubted(world):
+    for worker, process in doubted(world):
         yield (
             f"{process} {worker} is heard again",
-            partial(_beat_again, worker=worker, process=process),
+            partial(beat_again, worker=worker, process=process),
         )
 
 
@@ -74,11 +84,11 @@ def faults(world: World) -> Iterator[tuple[str, Any]]:
         yield "fault: a scheduler claims the next epoch", _take_over
     if not world.left.silences:
         return
-    for worker, process in (*_alive(world),):
-        if _heard(world, worker, process):
+    for worker, process in (*alive(world),):
+        if heard(world, worker, process):
             yield (
                 f"fault: {process} {worker} is silent",
-                partial(_doubt, worker=worker, process=process),
+                partial(doubt, worker=worker, process=process),
             )
 
 
@@ -99,11 +109,7 @@ def waits(world: World, idle: bool) -> Iterator[tuple[str, Any]]:
 def claim(world: World) -> None:
     """Let a scheduler read both topics to their ends and claim the next epoch."""
     epoch = world.log.state.epoch + 1
-    for record in [*heartbeats(world)]:
-        if _lives(world, record):
-            world.compacted["WorkerHeartbeat/" + record.worker + "/" + record.process] = replace(
-                record, at_ms=world.clock
-            )
+    _beat_all(world)
     known = Fleet(policies=frozenset({"policy"}))
     for record in heartbeats(world):
         known = fleet_fold.apply(known, record, world.clock)
@@ -136,28 +142,60 @@ def _is_due(world: World, actor: SchedulerActor, wait_ms: int = 0) -> bool:
     return known[1]
 
 
-def _snapshot_epoch(world: World) -> int:
-    found = world.compacted.get("SchedulerSnapshot")
-    return found.epoch if isinstance(found, r.SchedulerSnapshot) else -1
-
-
 def _replace(world: World, place: int, actor: SchedulerActor) -> None:
     world.schedulers = (*world.schedulers[:place], actor, *world.schedulers[place + 1 :])
 
 
 def _read_control(world: World, place: int) -> None:
     """Read a record, and those behind it as long as nothing is decided in between."""
-    actor = world.schedulers[place]
-    able = True
-    while able or (actor.control and not (_acts(actor) and _is_due(world, actor))):
-        able = False
-        letter, unread = actor.control[0], actor.control[1:]
-        if letter.behind.state.epoch > actor.epoch:
-            # A newer claim ends it.
-            world.schedulers = (*world.schedulers[:place], *world.schedulers[place + 1 :])
+    epoch = world.schedulers[place].epoch
+    while True:
+        _read_next(world, place)
+        found = [one for one in world.schedulers if one.epoch == epoch]
+        if not found or not found[0].control or (_acts(found[0]) and _is_due(world, found[0])):
             return
-        actor = replace(actor, log=letter.behind, control=unread)
-    _replace(world, place, actor)
+
+
+def _read_next(world: World, place: int) -> None:
+    actor = world.schedulers[place]
+    letter, unread = actor.control[0], actor.control[1:]
+    if letter.behind.state.epoch > actor.epoch:
+        # A newer claim ends it.
+        world.schedulers = (*world.schedulers[:place], *world.schedulers[place + 1 :])
+    else:
+        _replace(world, place, replace(actor, log=letter.behind, control=unread))
+
+
+def settle(world: World) -> None:
+    """Let schedulers read what they may as well read at once."""
+    for actor in world.schedulers:
+        while actor in world.schedulers and _reads_at_once(world, actor):
+            place = world.schedulers.index(actor)
+            _read_next(world, place)
+            actor = next((one for one in world.schedulers if one.epoch == actor.epoch), actor)
+
+
+def _reads_at_once(world: World, actor: SchedulerActor) -> bool:
+    """Return True if to read the next record of `control` later would be the same.
+
+    It is while the scheduler waits for what it wrote, since it decides nothing before. Afterwards
+    only a heartbeat, or the want of one, lets it decide something before that record. That is a
+    change of members, decided alone, and the same behind a record that changes neither them nor the
+    epoch; unless a deadline may pass in between.
+    """
+    if not actor.control or not _acts(actor):
+        return bool(actor.control)
+    before, after = actor.log.state, actor.control[0].behind.state
+    same = before.epoch == after.epoch and _members(before) == _members(after)
+    return same and not world.left.deadlines and not _has_due(world, actor)
+
+
+def _members(state: State) -> dict[str, object]:
+    return {name: worker.processes for name, worker in state.workers.items()}
+
+
+def _has_due(world: World, actor: SchedulerActor) -> bool:
+    return _is_due(world, actor) or world.snapshot_epoch < actor.epoch
 
 
 def _read_fleet(world: World, place: int) -> None:
@@ -174,7 +212,7 @@ def _decide(world: World, place: int) -> None:
             world.to_control(record, actor.name)
         else:
             world.to_fleet(record, actor.name)
-    if _snapshot_epoch(world) < actor.epoch:
+    if world.snapshot_epoch < actor.epoch:
         snapshot = fleet.snapshot(epoch=actor.epoch, state=b"", at_ms=world.tick())
         world.to_fleet(snapshot, actor.name)
 
@@ -188,89 +226,13 @@ def _wait(world: World, wait_ms: int, free: bool) -> None:
     if not free:
         world.left = world.left.less("deadlines")
     world.clock += wait_ms
-    # Who lives sends heartbeats meanwhile.
+    _beat_all(world)
+
+
+def _beat_all(world: World) -> None:
+    """Let all that live have sent a heartbeat just now."""
     for record in [*heartbeats(world)]:
-        if _lives(world, record):
-            world.compacted["WorkerHeartbeat/" + record.worker + "/" + record.process] = replace(
-                record, at_ms=world.clock
-            )
-
-
-def silence(world: World, worker: str, process: str) -> None:
-    """Let the schedulers miss the heartbeats of a process."""
-    world.schedulers = tuple(_missing(one, worker, process) for one in world.schedulers)
-
-
-def _missing(actor: SchedulerActor, worker: str, process: str) -> SchedulerActor:
-    latest = actor.fleet.heartbeats.get((worker, process))
-    if latest is None:
-        return actor
-    changed = {**actor.fleet.heartbeats, (worker, process): replace(latest, seen_ms=SILENT_MS)}
-    return replace(actor, fleet=replace(actor.fleet, heartbeats=changed))
-
-
-def _doubt(world: World, worker: str, process: str) -> None:
-    world.left = world.left.less("silences")
-    silence(world, worker, process)
-    if process == "rollout":
-        world.rollouts[worker] = world.rollouts[worker].with_changes(doubted=True)
-    else:
-        world.trainers[worker] = world.trainers[worker].with_changes(doubted=True)
-
-
-def _beat_again(world: World, worker: str, process: str) -> None:
-    record = world.compacted[f"WorkerHeartbeat/{worker}/{process}"]
-    if isinstance(record, r.WorkerHeartbeat):
-        world.to_fleet(replace(record, at_ms=world.tick()), worker)
-
-
-def _processes(world: World) -> Iterator[tuple[str, str, str | None]]:
-    """Yield worker, process and incarnation, which is None while it is dead."""
-    for name, rollout in world.rollouts.items():
-        yield name, "rollout", rollout.roles.incarnation if rollout.roles else None
-    for name, trainer in world.trainers.items():
-        yield name, "train", trainer.roles.incarnation if trainer.roles else None
-
-
-def _alive(world: World) -> Iterator[tuple[str, str]]:
-    return ((worker, kind) for worker, kind, life in _processes(world) if life is not None)
-
-
-def _dead(world: World) -> Iterator[tuple[str, str]]:
-    return ((worker, kind) for worker, kind, life in _processes(world) if life is None)
-
-
-def _lives(world: World, record: r.WorkerHeartbeat) -> bool:
-    return (record.worker, record.process, record.incarnation) in _processes(world)
-
-
-def _heard(world: World, worker: str, process: str) -> bool:
-    """Return True if a scheduler has read its last heartbeat and counts it as alive."""
-    last = world.compacted[f"WorkerHeartbeat/{worker}/{process}"]
-    return any(
-        latest is not None
-        and latest.seen_ms >= 0
-        and isinstance(last, r.WorkerHeartbeat)
-        and latest.heartbeat.incarnation == last.incarnation
-        for one in world.schedulers
-        for latest in [one.fleet.heartbeats.get((worker, process))]
-    )
-
-
-def _doubted(world: World) -> Iterator[tuple[str, str]]:
-    """Yield live processes that a scheduler misses, none of whose heartbeats it has yet to read."""
-    for worker, process, life in _processes(world):
-        for one in world.schedulers:
-            latest = one.fleet.heartbeats.get((worker, process))
-            unread = any(
-                isinstance(letter.record, r.WorkerHeartbeat)
-                and (letter.record.worker, letter.record.process) == (worker, process)
-                for letter in one.unread_fleet
-            )
-            if latest is None or latest.seen_ms >= 0 or unread:
-                continue
-            member = one.log.state.workers.get(worker)
-            joined = member is not None and process in member.processes
-            if latest.heartbeat.incarnation == life and not joined:
-                yield worker, process
-                break
+        if lives(world, record):
+            world.compacted[fleet_key(record)] = replace(record, at_ms=world.clock)
+    for name in world.newcomers:
+        world.join(name)

@@ -8,7 +8,7 @@ from typing import Any, cast
 from schemas import records as r
 from tests.builders.records import control, fleet
 from tests.exploration.actors import TrainerActor
-from tests.exploration.changes.readings import readings, words
+from tests.exploration.changes.readings import readings, without_inert, words
 from tests.exploration.rank_roles import RankRoles
 from tests.exploration.world import Broken, World, copied_roles
 
@@ -35,7 +35,7 @@ def _act(world: World, before: TrainerActor, actor: TrainerActor) -> Iterator[tu
     roles = cast(RankRoles, actor.roles)
     done = f"trainer {actor.worker}{words(before, actor)}"
     # All ranks start again when one is lost.
-    if roles.gang.broken_by and world.bounds.trainers > 1:
+    if roles.gang.broken_by:
         yield f"{done} ends with its gang", partial(end, name=actor.worker)
     elif actor.move is not None:
         yield f"{done} finishes {actor.move[0]}", partial(_finish, actor)
@@ -98,6 +98,8 @@ def settle(world: World) -> None:
     for name, actor in world.trainers.items():
         if actor.control and actor.move is None and not _may_begin(actor):
             _read(world, name)
+        if world.trainers[name].control:
+            world.trainers[name] = without_inert(world.trainers[name], _next)
 
 
 def _read(world: World, name: str) -> None:
@@ -132,7 +134,7 @@ def _may_begin(actor: TrainerActor) -> bool:
     roles, started = actor.roles, actor.started
     if roles is None or roles.gang.broken_by or roles.due():
         return True
-    return started is not None and roles.may_start(started, started.step)
+    return started is not None and roles.may_start(started)
 
 
 def _begin(actor: TrainerActor, world: World) -> None:
@@ -171,8 +173,10 @@ def _finish(actor: TrainerActor, world: World) -> None:
 
 
 def _train(actor: TrainerActor, world: World) -> None:
-    name = actor.worker
-    world.trainers[name] = actor.with_changes(started=None, training=actor.started)
+    name, started = actor.worker, cast(r.StepStarted, actor.started)
+    roles = copied_roles(cast(RankRoles, actor.roles))
+    roles.follow(started)
+    world.trainers[name] = actor.with_changes(roles=roles, started=None, training=started)
 
 
 def _crash(world: World, name: str) -> None:

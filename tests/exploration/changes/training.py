@@ -17,7 +17,7 @@ def usual(world: World) -> Iterator[tuple[str, Any]]:
     """Yield what may happen without a fault."""
     leader = world.leader
     if not leader.alive:
-        yield "the trainer starts", _start
+        yield "the trainer starts", start
         return
     if leader.lost:
         yield "the trainer ends with its gang", _end
@@ -34,6 +34,16 @@ def faults(world: World) -> Iterator[tuple[str, Any]]:
         yield "fault: the trainer crashes", _crash
 
 
+def settle(world: World) -> None:
+    """Let the trainer start again at once where only its next act tells that it has.
+
+    While it is dead, training processes may end that it would have been connected to; the only one
+    does not, without a further crash.
+    """
+    if not (world.leader.alive or world.left.crashes) and world.bounds.trainers == 1:
+        start(world)
+
+
 def publish(world: World, version: int) -> None:
     """Publish a version."""
     now_ms = world.tick()
@@ -42,7 +52,7 @@ def publish(world: World, version: int) -> None:
     world.to_fleet(fleet.weights(version=version, step=version, **place), LEADER)
 
 
-def _start(world: World) -> None:
+def start(world: World) -> None:
     """Start again: it executes the step under way once more, with all training processes anew."""
     world.leader = replace(world.leader, alive=True)
 

@@ -29,3 +29,11 @@ def _faults(world: World) -> Iterator[Transition]:
     yield from trainers.faults(world)
     yield from training.faults(world)
     yield from schedulers.faults(world)
+
+
+def settle(world: World) -> None:
+    """Let happen at once what could as well happen later."""
+    rollouts.settle(world)
+    trainers.settle(world)
+    training.settle(world)
+    schedulers.settle(world)
