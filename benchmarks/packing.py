@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> None:
     found: dict[str, float] = {"sessions": len(sessions), "tokens": tokens}
     found["chains"] = speed(tokens, lambda: [chains(one, "tiny") for one in sessions])
     for layout in get_args(Layout):
-        packing = partial(pack, made, [1.0] * len(made), asked.budget, layout)
+        packing = partial(pack, made, asked.budget, layout)
         found[f"pack_{layout}"] = speed(tokens, packing)
         found[f"both_{layout}"] = speed(tokens, partial(whole, sessions, asked.budget, layout))
     print(json.dumps(found))
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
 def whole(sessions: Sequence[Trajectory], budget: int, layout: Layout) -> None:
     """Make micro-batches of trajectories."""
     made: list[Chain] = [chain for one in sessions for chain in chains(one, "tiny").chains]
-    pack(made, [1.0] * len(made), budget, layout)
+    pack(made, budget, layout)
 
 
 def speed(tokens: int, work: Callable[[], object]) -> float:

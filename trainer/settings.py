@@ -21,7 +21,7 @@ from trainer.policy import PolicySection
 Action = Literal["count", "drop"]
 Dtype = Literal["float32", "bfloat16", "float16"]
 LossName = Literal["ppo_clip", "tis", "icepop"]
-EstimatorName = Literal["grpo", "grpo_unscaled", "rloo"]
+EstimatorName = Literal["grpo", "grpo_unscaled", "rloo", "turn", "session_and_turn"]
 FilterName = Literal["zero_variance", "untrainable"]
 
 
@@ -37,6 +37,20 @@ class LossSection(Section):
     )
     cap: float = Field(
         2.0, gt=1, description="tis: larger ratios are cut to it; icepop: they leave the loss"
+    )
+
+
+class ReturnsSection(Section):
+    """Returns of turns, for the advantages `turn` and `session_and_turn`."""
+
+    discount: float = Field(
+        1.0, ge=0, le=1, description="Factor of a turn's return in the return of the turn before it"
+    )
+    session_weight: float = Field(
+        1.0, ge=0, description="session_and_turn: weight of the session's advantage"
+    )
+    turn_weight: float = Field(
+        1.0, ge=0, description="session_and_turn: weight of the advantage of turn rewards"
     )
 
 
@@ -99,6 +113,7 @@ class TrainerSection(Section):
         "127.0.0.1:29500", description="fsdp2, clock: host:port where rank 0 listens for the others"
     )
     advantage: EstimatorName = Field("grpo", description="See trainer/data/advantages.py")
+    returns: ReturnsSection = Field(default_factory=ReturnsSection)
     filters: dict[FilterName, Action] = Field(
         {"zero_variance": "count", "untrainable": "drop"},
         description="Rules that keep groups out of the loss, with their action; count: the group "

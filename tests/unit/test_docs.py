@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from pydantic import BaseModel
@@ -18,7 +19,7 @@ from scheduler.settings import SchedulerSettings
 from schemas.registry import raw_schemas
 from tests.paths import ROOT
 from tests.source_files import PRODUCT, modules
-from trainer.settings import TrainerSettings
+from trainer.settings import EstimatorName, FilterName, LossName, TrainerSettings
 
 FOLDERS = (*PRODUCT, "benchmarks", "docs", "requirements", "runbooks", "scripts", "tests")
 FILES = [
@@ -190,3 +191,11 @@ def test_the_members_of_each_session_call_are_told(call: str, body: type[BaseMod
     text = (ROOT / "runbooks/agents.md").read_text()
     (row,) = [line for line in text.splitlines() if line.startswith(f"| `{call}` |")]
     assert set(body.model_fields) - set(CODE.findall(row)) == set()
+
+
+@pytest.mark.parametrize(
+    "name", [*get_args(EstimatorName), *get_args(LossName), *get_args(FilterName)]
+)
+def test_every_algorithm_is_in_a_table(name: str) -> None:
+    page = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    assert f"| `{name}` |" in page

@@ -1,24 +1,41 @@
-"""Advantage estimators: from the returns of a group's sessions to one advantage per session.
+"""Advantage estimators: from the rewards of a group's sessions to the advantage of each token.
 
-Every trained token of a session gets the advantage of its session. Estimators are registered by
-name (`ESTIMATORS`, the setting `trainer.advantage`); `batch.py` calls them. `_S` counts the
-sessions of a group.
+Estimators are registered by name (`ESTIMATORS`, the setting `trainer.advantage`); `batch.py` calls
+them. Those that see returns alone give all trained tokens of a session one advantage. `_S` counts
+the sessions of a group, `_N` the trained tokens of a session, `_K` its turns.
 """
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-Returns = NDArray[np.float64]
-Estimator = Callable[[Returns], Returns]
+from trainer.data.chains import NOWHERE
+from trainer.data.episodes import Episode, Float64s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnRules:
+    """The settings of returns, `trainer.returns`."""
+
+    discount: float = 1.0
+    """Factor of a turn's return in that of the turn before it."""
+    session_weight: float = 1.0
+    turn_weight: float = 1.0
+
+
+Advantages = Sequence[Float64s]
+"""Of each trained token (N), for each session (S)."""
+Estimator = Callable[[Sequence[Episode], ReturnRules], Advantages]
 
 EQUAL = 1e-8
 """Returns that differ by no more than this are equal: their spread is rounding, and dividing by it
 would make large advantages of it."""
 
 
-def grpo(returns_S: Returns) -> Returns:
+def grpo(returns_S: Float64s) -> Float64s:
     """Return (r - mean) / standard deviation of the group; zeros if all returns are equal.
 
     Group relative policy optimization, arXiv 2402.03300, with the population's deviation.
@@ -28,7 +45,7 @@ def grpo(returns_S: Returns) -> Returns:
     return np.asarray((returns_S - returns_S.mean()) / returns_S.std())
 
 
-def grpo_unscaled(returns_S: Returns) -> Returns:
+def grpo_unscaled(returns_S: Float64s) -> Float64s:
     """Return r - mean of the group, without scaling by the spread of the returns.
 
     Dr. GRPO, arXiv 2503.20783.
@@ -36,7 +53,7 @@ def grpo_unscaled(returns_S: Returns) -> Returns:
     return np.asarray(returns_S - returns_S.mean())
 
 
-def rloo(returns_S: Returns) -> Returns:
+def rloo(returns_S: Float64s) -> Float64s:
     """Return r - mean of the other sessions; zero for a group of one session.
 
     REINFORCE leave-one-out, arXiv 2402.14740.
@@ -47,9 +64,105 @@ def rloo(returns_S: Returns) -> Returns:
     return np.asarray((returns_S - returns_S.mean()) * (len(returns_S) / others))
 
 
-def varied(returns_S: Returns) -> bool:
+def varied(returns_S: Float64s) -> bool:
     """Return whether the returns differ by more than `EQUAL`."""
     return bool(np.ptp(returns_S) > EQUAL) if len(returns_S) else False
 
 
-ESTIMATORS: Mapping[str, Estimator] = {"grpo": grpo, "grpo_unscaled": grpo_unscaled, "rloo": rloo}
+def turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
+    """Return for each token the return of its turn, in standard deviations from the mean of all
+    turns of the group that have as many turns before them.
+
+    Turn-level credit, arXiv 2505.11821 (MT-GRPO), with discounted returns: see `turn_returns`.
+    """
+    return _by_turn(episodes, [turn_returns(one, settings.discount) for one in episodes])
+
+
+def session_and_turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
+    """Return the weighted sum of GRPO's advantage and of that of the turn rewards alone.
+
+    Episode and step advantage, arXiv 2509.11543 (UI-S1) and 2505.10978 (GiGPO).
+    """
+    returns = [turn_returns(one, settings.discount, outcome=0.0) for one in episodes]
+    of_turns = _by_turn(episodes, returns)
+    of_sessions = by_session(grpo, episodes, settings)
+    return [
+        settings.session_weight * session_N + settings.turn_weight * turn_N
+        for session_N, turn_N in zip(of_sessions, of_turns, strict=True)
+    ]
+
+
+def by_session(
+    of_returns: Callable[[Float64s], Float64s], episodes: Sequence[Episode], _: ReturnRules
+) -> Advantages:
+    """Return for all tokens of a session the advantage that `of_returns` gives its return."""
+    values = of_returns(np.array([one.reward for one in episodes])).tolist()
+    return [np.full(len(one), value) for one, value in zip(episodes, values, strict=True)]
+
+
+def turn_returns(
+    episode: Episode, discount: float, outcome: float | None = None
+) -> dict[int, float]:
+    """Return the discounted return of each turn that has a trained token.
+
+    G_k = r_k + discount x the mean of G over the turns that follow k; a last turn gets `outcome`
+    too, by default the session's return.
+    """
+    previous = episode.previous_turns()
+    following: defaultdict[int, list[float]] = defaultdict(list)
+    found: dict[int, float] = {}
+    last = episode.reward if outcome is None else outcome
+    # A turn begins behind all that precede it, so its followers are known when it is reached.
+    for number in reversed(list(previous)):
+        further = following[number]
+        later = discount * float(np.mean(further)) if further else last
+        found[number] = float(episode.turn_rewards_K[number]) + later
+        following[previous[number]].append(found[number])
+    return found
+
+
+def _by_turn(episodes: Sequence[Episode], returns: Sequence[Mapping[int, float]]) -> Advantages:
+    """Return returns of turns, normalised over the turns of all sessions at the same depth."""
+    depths = [_depths(one) for one in episodes]
+    by_depth: defaultdict[int, list[float]] = defaultdict(list)
+    for depth, values in zip(depths, returns, strict=True):
+        for number, value in values.items():
+            by_depth[depth[number]].append(value)
+    normal = {depth: _normal(np.array(values)) for depth, values in by_depth.items()}
+    found = []
+    for one, depth, values in zip(episodes, depths, returns, strict=True):
+        of_K = np.zeros(len(one.turn_rewards_K))
+        for number, value in values.items():
+            mean, deviation = normal[depth[number]]
+            of_K[number] = (value - mean) / deviation
+        found.append(of_K[one.turns_N])
+    return found
+
+
+def _depths(episode: Episode) -> dict[int, int]:
+    """Return how many turns precede each turn on its branch."""
+    found = {NOWHERE: -1}
+    for number, before in episode.previous_turns().items():
+        found[number] = found[before] + 1
+    return found
+
+
+def _normal(values: Float64s) -> tuple[float, float]:
+    """Return mean and deviation; the deviation is infinite if the values are equal."""
+    deviation = float(values.std()) if varied(values) else float("inf")
+    return float(values.mean()), deviation
+
+
+ESTIMATORS: Mapping[str, Estimator] = {
+    "grpo": partial(by_session, grpo),
+    "grpo_unscaled": partial(by_session, grpo_unscaled),
+    "rloo": partial(by_session, rloo),
+    "turn": turn,
+    "session_and_turn": session_and_turn,
+}
+
+
+def estimator(name: str, settings: ReturnRules) -> Callable[[Sequence[Episode]], Advantages]:
+    """Return an estimator by its name, with its settings."""
+    found = ESTIMATORS[name]
+    return lambda episodes: found(episodes, settings)

@@ -5,14 +5,15 @@ Pure; called by the dataloader when a batch is due, and with the recorded groups
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from schemas.records import StepGroup
-from trainer.data.advantages import Estimator
-from trainer.data.chains import Chain
+from trainer.data.advantages import Advantages
+from trainer.data.chains import Chain, credited
+from trainer.data.episodes import Episode, episode
 from trainer.data.filters import Action, verdict
 from trainer.data.grouping import Group
 from trainer.data.lengths import SessionLength, length_metrics
@@ -24,7 +25,7 @@ from trainer.data.staleness import OnStale, Screened, StepClock, screen
 class BatchRules:
     """The settings by which groups become a batch."""
 
-    estimator: Estimator
+    estimator: Callable[[Sequence[Episode]], Advantages]
     filters: Mapping[str, Action]
     on_stale: OnStale
     max_staleness: int
@@ -61,8 +62,7 @@ class Prepared:
 
     group: Group
     chains: tuple[Chain, ...]
-    advantages: tuple[float, ...]
-    """One per chain."""
+    """With their advantages."""
 
     trainable: int = 0
     """Tokens that are neither masked nor stale; a filter may keep them out of the loss."""
@@ -97,10 +97,6 @@ class Batch:
     def chains(self) -> list[Chain]:
         """Return all chains that enter the loss."""
         return [chain for one in self.groups for chain in one.chains]
-
-    def advantages(self) -> list[float]:
-        """Return one advantage per chain, in the order of `chains`."""
-        return [value for one in self.groups for value in one.advantages]
 
     def trained(self) -> int:
         """Return how many tokens enter the loss."""
@@ -166,25 +162,31 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
 
     Advantages are computed over all its sessions, whether or not any of their tokens is trained.
     """
-    returns = group.returns()
-    names = (session.source.session_id for session in group.sessions)
-    values = rules.estimator(np.asarray(returns)).tolist()
-    advantage_of = dict(zip(names, values, strict=True))
-    chains = [chain for session in group.sessions for chain in session.chains]
+    chains = _credited(group, rules)
     screened = screen(chains, clock, rules.max_staleness)
     over_age = screened.lost
     if rules.on_stale == "correct":
         screened = Screened(tuple(chains), 0, 0)
     dropped = _dropped(group, chains, screened, rules)
-    found = verdict(rules.filters, returns, screened.chains)
+    found = verdict(rules.filters, group.returns(), screened.chains)
     if found and found[1] == "drop" and dropped is None:
         dropped = ("filtered", _why(found[0], group))
     kept = () if found or dropped else screened.chains
-    advantages = tuple(advantage_of[chain.session_id] for chain in kept)
     trainable = sum(chain.trained() for chain in screened.chains)
     lost = screened.lost, over_age, screened.longest_lost
     rule = found[0] if found else ""
-    return Prepared(group, kept, advantages, trainable, *lost, rule, dropped)
+    return Prepared(group, kept, trainable, *lost, rule, dropped)
+
+
+def _credited(group: Group, rules: BatchRules) -> list[Chain]:
+    """Return the chains of all sessions with their advantages."""
+    episodes = [episode(one.chains, one.reward, one.turn_rewards) for one in group.sessions]
+    found = []
+    for session, advantages_N in zip(group.sessions, rules.estimator(episodes), strict=True):
+        ends = np.cumsum([chain.trained() for chain in session.chains])
+        parts = np.split(advantages_N, ends[:-1]) if session.chains else []
+        found += [credited(*pair) for pair in zip(session.chains, parts, strict=True)]
+    return found
 
 
 def facts(batch: Batch, clock: StepClock) -> dict[str, float]:

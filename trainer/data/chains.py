@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from infra.errors import SeamlessFlowError
 from schemas.records import Trajectory, TrajectoryNode
@@ -56,6 +56,9 @@ class Tokens:
 
     offsets_T: Int32s
     """Index of the token in its turn's completion."""
+
+    advantages_T: Floats
+    """Advantage of a trained token; 0 until its group is in a batch."""
 
     def select(self, pieces: Sequence[tuple[int, int]]) -> "Tokens":
         """Return the tokens of these (start, end) runs, joined."""
@@ -115,6 +118,13 @@ def chains(trajectory: Trajectory, policy: str, policies: Collection[str] = ()) 
     return Chains(tuple(found), {reason: count for reason, count in masked.items() if count})
 
 
+def credited(chain: Chain, advantages_N: ArrayLike) -> Chain:
+    """Return the chain with these advantages of its trained tokens, or one for all of them."""
+    advantages_T = np.zeros(len(chain), np.float32)
+    advantages_T[chain.tokens.trained_T] = advantages_N
+    return replace(chain, tokens=replace(chain.tokens, advantages_T=advantages_T))
+
+
 def without(chain: Chain, masked_T: Bools) -> Chain | None:
     """Return the chain without these tokens in the loss, or None if no trained token is left."""
     trained_T = chain.tokens.trained_T & ~masked_T
@@ -148,7 +158,9 @@ def _flat(trajectory: Trajectory, turns: dict[str, int]) -> Tokens:
             sampled[node.turn_id] += node.length
     trained_T = (mask != 0) & (turns_T >= 0)
     versions_T = _versions(trajectory, turns_T)
-    return Tokens(ids_T, trained_T, logprobs_T, temperatures_T, versions_T, turns_T, offsets_T)
+    advantages_T = np.zeros(size, np.float32)
+    places = turns_T, offsets_T, advantages_T
+    return Tokens(ids_T, trained_T, logprobs_T, temperatures_T, versions_T, *places)
 
 
 def _check(trajectory: Trajectory, node: TrajectoryNode, size: int) -> None:

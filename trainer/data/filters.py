@@ -18,9 +18,10 @@ Filter = Callable[[Sequence[float], Sequence[Chain]], bool]
 """Returns whether a group with these returns (one per session) and chains leaves the loss."""
 
 
-def zero_variance(returns: Sequence[float], _: Sequence[Chain]) -> bool:
-    """Return whether all sessions have the same return, so that no token has an advantage."""
-    return not varied(np.asarray(returns))
+def zero_variance(returns: Sequence[float], chains: Sequence[Chain]) -> bool:
+    """Return whether all sessions have the same return, and no token has an advantage."""
+    credited = any(chain.tokens.advantages_T.any() for chain in chains)
+    return not credited and not varied(np.asarray(returns))
 
 
 def untrainable(_: Sequence[float], chains: Sequence[Chain]) -> bool:

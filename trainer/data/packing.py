@@ -67,25 +67,21 @@ class _Flat:
     logprobs_S: Floats
     temperatures_S: Floats
     versions_S: Int32s
+    advantages_S: Floats
 
 
 def pack(
-    chains: Sequence[Chain],
-    advantages: Sequence[float],
-    budget: int,
-    layout: Layout,
-    padding_id: int = 0,
+    chains: Sequence[Chain], budget: int, layout: Layout, padding_id: int = 0
 ) -> list[MicroBatch]:
-    """Return micro-batches with all tokens of all chains; `advantages` has one value per chain.
+    """Return micro-batches with all tokens of all chains.
 
     A micro-batch holds at most `budget` tokens, padding included; a longer chain gets its own.
     """
     if not chains:
         return []
     flat = _flatten(chains)
-    advantages_C = np.asarray(advantages, np.float32)
     bins = _rows(flat.lengths_C, budget) if layout == "padded" else _bins(flat.lengths_C, budget)
-    return [_micro_batch(flat, advantages_C, chosen, layout, padding_id) for chosen in bins]
+    return [_micro_batch(flat, chosen, layout, padding_id) for chosen in bins]
 
 
 def empty(padding_id: int = 0) -> MicroBatch:
@@ -121,6 +117,7 @@ def _flatten(chains: Sequence[Chain]) -> _Flat:
         np.concatenate([one.logprobs_T for one in tokens]),
         np.concatenate([one.temperatures_T for one in tokens]),
         np.concatenate([one.versions_T for one in tokens]),
+        np.concatenate([one.advantages_T for one in tokens]),
     )
 
 
@@ -160,9 +157,7 @@ def _bins(lengths_C: Int64s, budget: int) -> list[Int64s]:
     return [np.asarray(chosen, np.int64) for chosen in bins]
 
 
-def _micro_batch(
-    flat: _Flat, advantages_C: Floats, chosen: Int64s, layout: Layout, padding_id: int
-) -> MicroBatch:
+def _micro_batch(flat: _Flat, chosen: Int64s, layout: Layout, padding_id: int) -> MicroBatch:
     lengths = flat.lengths_C[chosen]
     places = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     sources = np.repeat(flat.starts_C[chosen], lengths) + places
@@ -180,7 +175,7 @@ def _micro_batch(
         logprobs_N=flat.logprobs_S[from_N],
         temperatures_N=flat.temperatures_S[from_N],
         versions_N=flat.versions_S[from_N],
-        advantages_N=advantages_C[chains_N],
+        advantages_N=flat.advantages_S[from_N],
         chains_N=chains_N.astype(np.int32),
         places_N=places[trained].astype(np.int32),
         lengths_C=lengths,

@@ -6,7 +6,7 @@ dataloader.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.records import Trajectory
 from trainer.data.chains import SAMPLED, Chain, TrajectoryMalformed, chains
@@ -53,6 +53,8 @@ class ValidSession:
     """Oldest policy version among its trained tokens, or None without any."""
     has_turn: bool = True
     """True if the policy sampled some of its tokens."""
+    turn_rewards: Mapping[str, float] = field(default_factory=dict)
+    """Reward of each turn that has one."""
 
     def trained(self) -> int:
         """Return how many of its tokens may be trained."""
@@ -108,7 +110,12 @@ def read(
     except TrajectoryMalformed as error:
         return FailedSession(source, "infrastructure", str(error))
     oldest, has_turn = _version_min(found.chains), _has_turn(trajectory, policy)
-    return ValidSession(source, reward, found.chains, found.masked, oldest, has_turn)
+    turn_rewards = {
+        one.turn_id: one.value
+        for one in trajectory.rewards
+        if one.name == RETURN and one.scope == "turn" and one.turn_id is not None
+    }
+    return ValidSession(source, reward, found.chains, found.masked, oldest, has_turn, turn_rewards)
 
 
 def _has_turn(trajectory: Trajectory, policy: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from trainer.backends.backend import StepInput
-from trainer.data.advantages import ESTIMATORS
+from trainer.data.advantages import ReturnRules, estimator
 from trainer.data.batch import Batch, BatchRules
 from trainer.data.chains import NOWHERE, Chain
 from trainer.data.packing import MicroBatch, pack
@@ -20,10 +20,10 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     """Return the rules by which groups become a batch."""
     trainer = settings.trainer
     filters = {str(name): action for name, action in trainer.filters.items()}
-    estimator = ESTIMATORS[trainer.advantage]
     recorded = trainer.source_prefix is not None
     stale = trainer.on_stale, settings.max_staleness
-    return BatchRules(estimator, filters, *stale, recorded, trainer.train_foreign)
+    by_name = estimator(trainer.advantage, ReturnRules(**trainer.returns.model_dump()))
+    return BatchRules(by_name, filters, *stale, recorded, trainer.train_foreign)
 
 
 def step_input(
@@ -42,7 +42,7 @@ def step_input(
     if trainer.source_prefix is not None:
         # Versions of another run: no token is of weights that this trainer has or had.
         version, remembered = NOWHERE, ()
-    batches = pack(chains, batch.advantages(), trainer.micro_batch_tokens, trainer.layout)
+    batches = pack(chains, trainer.micro_batch_tokens, trainer.layout)
     rate = learning_rate(trainer.optimizer, trained_before, settings.run.steps)
     older = set(remembered) - {version}
     return StepInput(batches, _samples(chains, trainer, batch.step, older), version, rate)
@@ -64,4 +64,4 @@ def _samples(
         ):
             chosen.append(chains[place])
             tokens += len(versions_T)
-    return pack(chosen, [0.0] * len(chosen), trainer.micro_batch_tokens, trainer.layout)
+    return pack(chosen, trainer.micro_batch_tokens, trainer.layout)

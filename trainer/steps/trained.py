@@ -11,7 +11,8 @@ lines of JSON:
 
 `step` counts from 0, `version` is the one that the step makes. Each further line is a run of
 consecutive tokens of a turn's completion, the first at `offset`; `logprobs` are the engine's values
-in float32 at `temperature`, `versions` those that sampled the tokens. A token is in one line only.
+in float32 at `temperature`, `versions` those that sampled the tokens, `advantage` one number for
+all or a list of one for each. A token is in one line only.
 """
 
 import gzip
@@ -25,7 +26,7 @@ import orjson
 
 from infra.disk.whole_file import whole_file
 from trainer.data.chains import Chain
-from trainer.data.packing import Int32s, MicroBatch
+from trainer.data.packing import Floats, Int32s, MicroBatch
 
 FORMAT = 1
 
@@ -52,7 +53,8 @@ class TrainedRun:
     ids: list[int]
     logprobs: list[float]
     versions: list[int]
-    advantage: float
+    advantage: float | list[float]
+    """Of each token, or one for all."""
     temperature: float = 1.0
 
 
@@ -112,9 +114,15 @@ def _runs_of(
             "ids": batch.targets_N[start:end],
             "logprobs": batch.logprobs_N[start:end],
             "versions": batch.versions_N[start:end],
-            "advantage": float(batch.advantages_N[start]),
+            "advantage": _plain(batch.advantages_N[start:end]),
             "temperature": float(batch.temperatures_N[start]),
         }
+
+
+def _plain(advantages_N: Floats) -> float | Floats:
+    """Return one number if all advantages are equal."""
+    equal = (advantages_N == advantages_N[0]).all()
+    return float(advantages_N[0]) if equal else advantages_N
 
 
 def _line(content: object) -> bytes:

@@ -8,7 +8,7 @@ import torch
 
 from tests.builders.trainer.models import VOCABULARY, logprobs, open_tiny, sample
 from tests.builders.trainer.trajectories import Run, trajectory
-from trainer.data.chains import Chain, chains
+from trainer.data.chains import Chain, chains, credited
 
 
 def some_chains(seed: int = 0, count: int = 6) -> list[Chain]:
@@ -30,6 +30,11 @@ def one_chain(random: np.random.Generator) -> Chain:
     for number, origin in enumerate(["policy", "tool", "policy"]):
         runs.append(run(origin, number, list(runs[-1].ids)))
     return chains(trajectory(runs), "tiny").chains[0]
+
+
+def with_advantages(found: Sequence[Chain], advantages: Sequence[float]) -> list[Chain]:
+    """Return the chains with one advantage each."""
+    return [credited(*pair) for pair in zip(found, advantages, strict=True)]
 
 
 def sampled(

@@ -4,14 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 from schemas.records import Record
+from tests.builders.trainer.groups import RULES
 from tests.builders.trainer.trajectories import masked_whole, one_turn
-from trainer.data.advantages import grpo
 from trainer.data.batch import Batch, BatchLimits, BatchRules
 from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import Origin, resume_from
 from trainer.steps.dataloader import Dataloader, SkippedStep
 
-RULES = BatchRules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
 LIMITS = BatchLimits(groups=2, lag=1, refill=1, window=4)
 
 

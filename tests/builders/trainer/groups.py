@@ -1,13 +1,14 @@
 """Groups of one-turn sessions, and the rules by which a batch is made of them."""
 
 from tests.builders.trainer.trajectories import one_turn
-from trainer.data.advantages import grpo
+from trainer.data.advantages import ReturnRules, estimator
 from trainer.data.batch import BatchRules
 from trainer.data.grouping import Group
 from trainer.data.sessions import ValidSession, read
 from trainer.data.staleness import StepClock
 
-RULES = BatchRules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
+GRPO = estimator("grpo", ReturnRules())
+RULES = BatchRules(GRPO, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
 
 
 NOW = StepClock({}, now=3)

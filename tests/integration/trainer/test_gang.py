@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from infra.ports import free_port
-from tests.builders.trainer.chains import sampled, some_chains
+from tests.builders.trainer.chains import sampled, some_chains, with_advantages
 from tests.builders.trainer.models import open_tiny, write_tiny
 from tests.integration.trainer.gang_rank import settings
 from trainer.backends.backend import Backend, StepInput
@@ -47,8 +47,8 @@ def leader(model: Path, dtype: str) -> Iterator[FsdpBackend]:
 
 def step(model: Path, seed: int) -> StepInput:
     """Return made-up chains of version 1 to train and sampled ones of version 0 to measure."""
-    batches = pack(some_chains(seed), ADVANTAGES, 16, "padded")
-    old = pack(sampled(model, version=0), [0.0] * 4, 64, "padded")
+    batches = pack(with_advantages(some_chains(seed), ADVANTAGES), 16, "padded")
+    old = pack(sampled(model, version=0), 64, "padded")
     return StepInput(batches, old, 1, 0.05)
 
 

@@ -100,7 +100,7 @@ def trained(tmp_path: Path) -> Path:
     for step in range(STEPS):
         half = SESSION_IDS[step::STEPS]
         found = [one for session in half for one in chains(built(session), "p").chains]
-        batches = pack(found, [0.5] * len(found), 64, "padded")
+        batches = pack(found, 64, "padded")
         tokens = sum(len(batch) for batch in batches)
         header = Header(step=step, version=step + 1, lineage="l", policy="p", tokens=tokens)
         write_trained(tmp_path, header, found, batches)

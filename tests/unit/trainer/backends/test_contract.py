@@ -7,7 +7,7 @@ import pytest
 
 from infra.device_model.settings import DeviceModelSection
 from infra.weights.tensors import tensor_hashes
-from tests.builders.trainer.chains import some_chains
+from tests.builders.trainer.chains import some_chains, with_advantages
 from tests.builders.trainer.models import write_tiny
 from trainer.backends.backend import (
     Computing,
@@ -50,7 +50,9 @@ def make(request: pytest.FixtureRequest) -> Make:
 
 def step(seed: int = 0) -> StepInput:
     advantages = [1.0, -1.0] * 3
-    return StepInput(pack(some_chains(seed), advantages, 64, "padded"), [], 0, 0.05)
+    return StepInput(
+        pack(with_advantages(some_chains(seed), advantages), 64, "padded"), [], 0, 0.05
+    )
 
 
 def written(backend: LocalBackend, directory: Path) -> Mapping[str, str]:

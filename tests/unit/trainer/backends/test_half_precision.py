@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tests.builders.trainer.chains import some_chains
+from tests.builders.trainer.chains import some_chains, with_advantages
 from tests.builders.trainer.models import open_tiny, write_tiny
 from trainer.backends.backend import StepInput
 from trainer.backends.optimizer_state import WEIGHTS
@@ -37,7 +37,7 @@ def half(dtype: str, **more: object) -> TrainerSection:
 
 def small_step(seed: int = 0) -> StepInput:
     chains = some_chains(seed)
-    batches = pack(chains, [1.0, -1.0, 1.0, -1.0, 1.0, -1.0], 64, "padded")
+    batches = pack(with_advantages(chains, [1.0, -1.0] * 3), 64, "padded")
     return StepInput(batches, [], 0, 1e-6)
 
 
@@ -116,7 +116,7 @@ def test_a_gradient_that_overflows_when_scaled_is_computed_again(
     model_directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     chains = some_chains()
-    batches = pack(chains, [3e4] * 6, 64, "padded")
+    batches = pack(with_advantages(chains, [3e4] * 6), 64, "padded")
     backend = TorchBackend(model_directory, half("float16", loss={"name": "tis"}))
     metrics = backend.train(StepInput(batches, [], 0, 1e-6))
     assert "again with a smaller one" in caplog.text

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.builders.trainer.chains import sampled, some_chains
+from tests.builders.trainer.chains import sampled, some_chains, with_advantages
 from tests.builders.trainer.models import open_tiny, write_tiny, write_windowed
 from trainer.backends.backend import ModelUnusable, StepInput
 from trainer.backends.torch_backend import TorchBackend
@@ -31,7 +31,7 @@ def step(
     layout: Layout = "padded",
     version: int = 0,
 ) -> StepInput:
-    return StepInput(pack(found, advantages, budget, layout), [], version, 0.05)
+    return StepInput(pack(with_advantages(found, advantages), budget, layout), [], version, 0.05)
 
 
 def gradient(backend: TorchBackend, step: StepInput) -> dict[str, Tensor]:
@@ -154,7 +154,7 @@ def test_the_mismatch_of_an_older_version_is_measured_under_its_own_weights(
     backend.remember(0)
     old = sampled(model_directory, version=0)
     backend.train(step(some_chains(), [1.0, -1.0, 1.0, -1.0, 1.0, -1.0]))
-    batches = pack(old, [0.0] * 4, 64, "padded")
+    batches = pack(old, 64, "padded")
     metrics = backend.train(StepInput(batches, batches, 1, 0.05))
     assert metrics["mismatch_tokens"] == 24
     assert metrics["mismatch_max"] < 1e-5

@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 
-from trainer.data.advantages import ESTIMATORS, grpo, grpo_unscaled, rloo, varied
+from trainer.data.advantages import (
+    ESTIMATORS,
+    ReturnRules,
+    estimator,
+    grpo,
+    grpo_unscaled,
+    rloo,
+    turn_returns,
+    varied,
+)
+from trainer.data.episodes import Episode
 
 RETURNS = np.array([1.0, 0.0, 0.0, 0.5])
 
@@ -22,8 +32,73 @@ def test_rloo_compares_with_the_mean_of_the_others() -> None:
     assert rloo(RETURNS) == pytest.approx(RETURNS - others)
 
 
+def episode(reward: float, *turns: float, tokens: int = 2) -> Episode:
+    """Return an unbranched session with so many tokens in each turn."""
+    count = len(turns) * tokens
+    turns_N = np.repeat(np.arange(len(turns), dtype=np.int32), tokens)
+    return Episode(reward, np.array(turns), turns_N, np.arange(count) - 1)
+
+
+FORKED = Episode(
+    reward=1.0,
+    turn_rewards_K=np.array([0.0, 2.0, 4.0]),
+    turns_N=np.array([0, 0, 1, 2], np.int32),
+    previous_N=np.array([-1, 0, 1, 1]),
+)
+"""A turn of two tokens that two turns of one token follow."""
+
+
+def of(name: str, *episodes: Episode, **settings: float) -> list[list[float]]:
+    found = estimator(name, ReturnRules(**settings))(episodes)
+    return [advantages_N.tolist() for advantages_N in found]
+
+
+@pytest.mark.parametrize("name", ["grpo", "grpo_unscaled", "rloo"])
+def test_all_tokens_of_a_session_get_its_advantage(name: str) -> None:
+    first, second = of(name, episode(1.0, 0, 0), episode(0.0, 5))
+    assert first == [first[0]] * 4
+    assert second == [second[0]] * 2
+    assert first[0] > 0 > second[0]
+
+
+def test_a_turns_return_has_the_later_rewards_and_at_the_end_the_sessions() -> None:
+    assert turn_returns(episode(1.0, 0, 2, 4), discount=0.5) == {2: 5, 1: 4.5, 0: 2.25}
+    assert turn_returns(episode(1.0, 0, 2, 4), discount=0.5, outcome=0) == {2: 4, 1: 4, 0: 2}
+
+
+def test_a_turns_return_is_the_mean_over_the_turns_that_follow_it() -> None:
+    assert turn_returns(FORKED, discount=0.5) == {2: 5, 1: 3, 0: 2}
+
+
+def test_turns_are_compared_with_those_of_the_same_depth() -> None:
+    # Returns at depth 0: 3, 1; at depth 1: 2; the only turn there has no advantage.
+    assert of("turn", episode(1.0, 1, 1), episode(0.0, 1)) == [[1, 1, 0, 0], [-1, -1]]
+    # Depth 0: 7/3 of the fork's mean is 4, and 3; depth 1: 3, 5, 1.
+    fork, other = of("turn", FORKED, episode(1.0, 2, 0, tokens=1))
+    assert fork[:2] == [1, 1]
+    assert fork[2:] == pytest.approx([0, np.sqrt(1.5)])
+    assert other == pytest.approx([-1, -np.sqrt(1.5)])
+
+
+def test_session_and_turn_adds_both_with_their_weights() -> None:
+    group = episode(1.0, 0, 1), episode(0.0, 2, 1)
+    # Turn rewards alone: 1 and 3 at depth 0, equal at depth 1.
+    assert of("session_and_turn", *group) == [[0, 0, 1, 1], [0, 0, -1, -1]]
+    weighted = of("session_and_turn", *group, session_weight=0.5, turn_weight=2)
+    assert weighted == [[-1.5, -1.5, 0.5, 0.5], [1.5, 1.5, -0.5, -0.5]]
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_sessions_without_a_trained_token_count_for_the_others(name: str) -> None:
+    silent = Episode(0.0, np.zeros(0), np.zeros(0, np.int32), np.zeros(0, np.int64))
+    _, advantages_N = of(name, silent, episode(1.0, 0.0))
+    expected = 0 if name == "turn" else of(name, episode(0.0, 0.0), episode(1.0, 0.0))[1][0]
+    assert advantages_N == [expected] * 2
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("returns", [[0.3], [0.1 + 0.2, 0.3], [1.0, 1.0, 1.0]])
 def test_equal_returns_have_no_advantage(name: str, returns: list[float]) -> None:
-    assert ESTIMATORS[name](np.array(returns)) == pytest.approx(0, abs=1e-12)
+    found = of(name, *(episode(value, 1.0) for value in returns))
+    assert found == pytest.approx(np.zeros((len(returns), 2)), abs=1e-12)
     assert not varied(np.array(returns))

@@ -6,14 +6,20 @@ from typing import get_args
 import pytest
 
 from tests.builders.trainer.groups import NOW, RULES, group, session
-from trainer.data.batch import Batch, facts, prepare, select
+from trainer.data.batch import Batch, Prepared, facts, prepare, select
 from trainer.data.grouping import Group
 from trainer.data.staleness import GroupAdmission, OnStale, StepClock, awaited
 
 
+def advantages(prepared: Prepared) -> list[float]:
+    """Return the advantage of each trained token."""
+    tokens = [chain.tokens for chain in prepared.chains]
+    return [value for one in tokens for value in one.advantages_T[one.trained_T].tolist()]
+
+
 def test_every_chain_of_a_session_gets_the_sessions_advantage() -> None:
     prepared = prepare(group("g", 1.0, 0.0), NOW, RULES)
-    assert prepared.advantages == pytest.approx((1.0, -1.0))
+    assert advantages(prepared) == [1.0, 1.0, 1.0, -1.0, -1.0, -1.0]
 
 
 def test_groups_whose_tokens_are_oldest_come_first() -> None:
@@ -28,7 +34,7 @@ def test_stale_tokens_leave_the_loss_and_are_counted() -> None:
     prepared = prepare(mixed, NOW, RULES)
     assert [chain.session_id for chain in prepared.chains] == ["b"]
     assert (prepared.stale, prepared.longest_stale) == (5, 5)
-    assert prepared.advantages == pytest.approx((-1.0,))
+    assert advantages(prepared) == [-1.0] * 3
 
 
 def test_a_group_that_is_all_stale_is_dropped() -> None:

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from tests.builders.trainer.fed_dataloader import RULES
-from tests.builders.trainer.groups import group
+from tests.builders.trainer.groups import RULES, group
 from tests.builders.trainer.trajectories import one_turn
 from trainer.data.batch import Batch, facts, prepare
 from trainer.data.lengths import SessionsOfStep, quantiles

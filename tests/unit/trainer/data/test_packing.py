@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.builders.trainer.chains import with_advantages
 from tests.builders.trainer.trajectories import Run, trajectory
 from trainer.data.chains import Chain, chains
 from trainer.data.packing import Layout, MicroBatch, empty, pack, shard
@@ -44,7 +45,7 @@ def test_every_trained_token_is_packed_once_within_the_budget(
     lengths: list[int], budget: int, layout: Layout
 ) -> None:
     made = [chain(length, 100 * number) for number, length in enumerate(lengths)]
-    batches = pack(made, list(range(len(made))), budget, layout)
+    batches = pack(with_advantages(made, range(len(made))), budget, layout)
     assert all(batch.ids_BT.size <= max(budget, *lengths) for batch in batches)
     assert sum(len(batch) for batch in batches) == sum(length - 1 for length in lengths)
     packed = [length for batch in batches for length in batch.lengths_C.tolist()]
@@ -58,27 +59,27 @@ def test_every_trained_token_is_packed_once_within_the_budget(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_trained_token_is_predicted_from_the_column_before_it(layout: Layout) -> None:
-    for batch in pack([chain(5), chain(3, 50)], [1, 2], 64, layout):
+    for batch in pack([chain(5), chain(3, 50)], 64, layout):
         following = batch.ids_BT[batch.rows_N, batch.columns_N + 1]
         assert following.tolist() == batch.targets_N.tolist()
 
 
 def test_packed_chains_count_their_positions_from_zero() -> None:
-    (batch,) = pack([chain(3), chain(2, 50)], [1, 2], 64, "packed")
+    (batch,) = pack([chain(3), chain(2, 50)], 64, "packed")
     assert batch.ids_BT.tolist() == [[0, 1, 2, 50, 51]]
     assert batch.positions_BT is not None
     assert batch.positions_BT.tolist() == [[0, 1, 2, 0, 1]]
 
 
 def test_padded_chains_lie_in_rows_with_padding_behind() -> None:
-    (batch,) = pack([chain(3), chain(2, 50)], [1, 2], 64, "padded", padding_id=9)
+    (batch,) = pack([chain(3), chain(2, 50)], 64, "padded", padding_id=9)
     assert batch.ids_BT.tolist() == [[0, 1, 2], [50, 51, 9]]
     assert batch.positions_BT is None
 
 
 def test_a_chain_longer_than_the_budget_has_a_micro_batch_to_itself() -> None:
     for layout in LAYOUTS:
-        sizes = [b.ids_BT.size for b in pack([chain(20), chain(4)], [1, 1], 8, layout)]
+        sizes = [b.ids_BT.size for b in pack([chain(20), chain(4)], 8, layout)]
         assert sizes == [20, 4]
 
 
@@ -86,17 +87,17 @@ def test_packing_leaves_few_places_free() -> None:
     random = np.random.default_rng(0)
     made = [chain(int(length)) for length in random.integers(2, 500, 400)]
     total = sum(len(one) for one in made)
-    batches = pack(made, [0.0] * len(made), 2048, "packed")
+    batches = pack(made, 2048, "packed")
     assert len(batches) <= 1.02 * total / 2048 + 1
 
 
 def test_nothing_packs_to_nothing() -> None:
-    assert pack([], [], 64, "padded") == []
+    assert pack([], 64, "padded") == []
 
 
 def test_ranks_get_equally_many_micro_batches_and_every_token_once() -> None:
     made = [chain(length) for length in (30, 20, 10, 9, 8)]
-    batches = pack(made, [1.0] * 5, 30, "packed")
+    batches = pack(made, 30, "packed")
     ranks = shard(batches, 2)
     assert len(ranks[0]) == len(ranks[1])
     assert trained(ranks[0] + ranks[1]) == trained(batches)

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.builders.trainer.fed_dataloader import RULES, FedDataloader
+from tests.builders.trainer.fed_dataloader import FedDataloader
+from tests.builders.trainer.groups import RULES
 from trainer.steps.barren import BarrenSteps, NothingToTrain, StepTokens, why
 from trainer.steps.dataloader import SkippedStep
 

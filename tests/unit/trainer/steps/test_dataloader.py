@@ -6,7 +6,8 @@ from dataclasses import replace
 from schemas import records as r
 from schemas.records import StepGroup
 from tests.builders.records import control
-from tests.builders.trainer.fed_dataloader import RULES, FedDataloader
+from tests.builders.trainer.fed_dataloader import FedDataloader
+from tests.builders.trainer.groups import RULES
 from tests.builders.trainer.trajectories import one_turn
 from trainer.data.batch import Batch
 from trainer.steps.barren import StepTokens

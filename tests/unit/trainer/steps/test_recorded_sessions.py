@@ -8,7 +8,8 @@ import pytest
 from schemas import records as r
 from schemas.records import TrajectoryNode
 from tests.builders.records import control
-from tests.builders.trainer.fed_dataloader import RULES, FedDataloader
+from tests.builders.trainer.fed_dataloader import FedDataloader
+from tests.builders.trainer.groups import RULES
 from trainer.data.batch import Batch
 from trainer.recovery.resume import GroupsGone
 from trainer.steps.dataloader import SkippedStep

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.trainer.chains import with_advantages
 from tests.builders.trainer.trajectories import Run, trajectory
-from trainer.data.chains import Chain, chains, without
+from trainer.data.chains import Chain, chains, credited, without
 from trainer.data.packing import Layout, pack
 from trainer.steps.trained import Header, TrainedRun, read_trained, write_trained
 
@@ -22,7 +23,7 @@ def two_turns() -> Chain:
 
 
 def written(directory: Path, found: list[Chain], layout: Layout = "padded") -> list[TrainedRun]:
-    batches = pack(found, [0.7 + number for number in range(len(found))], 64, layout)
+    batches = pack(found, 64, layout)
     header, runs = read_trained(write_trained(directory, HEADER, found, batches))
     assert header == HEADER
     return runs
@@ -30,11 +31,11 @@ def written(directory: Path, found: list[Chain], layout: Layout = "padded") -> l
 
 @pytest.mark.parametrize("layout", ["padded", "packed"])
 def test_turns_are_runs_of_their_own(tmp_path: Path, layout: Layout) -> None:
-    first, second = written(tmp_path, [two_turns()], layout)
+    first, second = written(tmp_path, with_advantages([two_turns()], [0.75]), layout)
     assert (first.session, first.turn, first.offset, first.ids) == ("s", "a", 0, [3, 4, 5])
     assert first.logprobs == pytest.approx([-0.1, -0.2, -0.3], abs=1e-7)
     assert first.versions == [4, 4, 5]
-    assert first.advantage == pytest.approx(0.7)
+    assert first.advantage == 0.75
     assert (second.turn, second.offset, second.ids) == ("b", 0, [6, 7])
 
 
@@ -60,8 +61,16 @@ def test_log_probs_come_back_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_sessions_keep_their_advantages(tmp_path: Path) -> None:
-    runs = written(tmp_path, [two_turns(), two_turns()], "packed")
-    assert sorted(round(run.advantage, 3) for run in runs) == [0.7, 0.7, 1.7, 1.7]
+    found = with_advantages([two_turns(), two_turns()], [0.75, 1.75])
+    assert (
+        sorted(run.advantage for run in written(tmp_path, found, "packed"))
+        == [0.75] * 2 + [1.75] * 2
+    )
+
+
+def test_tokens_of_a_turn_may_have_advantages_of_their_own(tmp_path: Path) -> None:
+    found = credited(two_turns(), [0.5, -0.5, 0.25, 2, 2])
+    assert [run.advantage for run in written(tmp_path, [found])] == [[0.5, -0.5, 0.25], 2]
 
 
 def test_a_step_without_tokens_has_a_file_too(tmp_path: Path) -> None:
@@ -72,7 +81,7 @@ def test_equal_steps_are_equal_bytes_and_nothing_else_is_left(tmp_path: Path) ->
     contents = []
     for _ in range(2):
         found = [two_turns()]
-        path = write_trained(tmp_path, HEADER, found, pack(found, [1.0], 64, "padded"))
+        path = write_trained(tmp_path, HEADER, found, pack(found, 64, "padded"))
         contents.append(path.read_bytes())
     assert contents[0] == contents[1]
     assert [one.name for one in tmp_path.iterdir()] == ["step-00000004-version-00000005.jsonl.gz"]

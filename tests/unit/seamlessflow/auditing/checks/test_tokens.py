@@ -36,7 +36,7 @@ def train(directory: Path, step: int, *of: list[Record], version: int = 0) -> r.
     version = version or step + 1
     built = [trajectory(SessionBuilder().apply(*one).session, 0) for one in of]
     found = [chain for one in built for chain in chains(one, "p").chains]
-    batches = pack(found, [0.5] * len(found), 64, "padded")
+    batches = pack(found, 64, "padded")
     lineage = "a" if version == step + 1 else "b"
     tokens = sum(len(batch) for batch in batches)
     header = Header(step=step, version=version, lineage=lineage, policy="p", tokens=tokens)

@@ -24,7 +24,7 @@ from trainer.settings import TrainerSection, TrainerSettings
 
 LIMIT_S = 20.0
 SLOW = {"train_s": 2.0, "train_context_s": 0.0}
-STEP = StepInput(pack(some_chains(), [1.0] * 6, 64, "packed"), [], 0, 0.05)
+STEP = StepInput(pack(some_chains(), 64, "packed"), [], 0, 0.05)
 LENGTHS = [len(chain.tokens.ids_T) for chain in some_chains()]
 
 

@@ -1,0 +1,102 @@
+"""Sessions as estimators see them: the tree of their trained tokens, and rewards by turn."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tests.builders.trainer.trajectories import Run, trajectory
+from trainer.data.chains import NOWHERE, chains
+from trainer.data.episodes import Episode, episode
+
+PROMPT = Run([1, 2], "prompt")
+FIRST = Run([3, 4, 5], turn="a", parent=0, parent_end=2)
+TOOL = Run([6], "tool", parent=1, parent_end=3)
+SECOND = Run([7, 8], turn="b", parent=2, parent_end=1)
+
+
+def made(runs: Sequence[Run], **rewards: float) -> Episode:
+    return episode(chains(trajectory(runs), "tiny").chains, 1.0, rewards)
+
+
+def test_a_trained_token_follows_the_one_before_it_over_what_others_wrote() -> None:
+    found = made([PROMPT, FIRST, TOOL, SECOND], b=0.5)
+
+    assert found.turns_N.tolist() == [0, 0, 0, 1, 1]
+    assert found.previous_N.tolist() == [NOWHERE, 0, 1, 2, 3]
+    assert found.turn_rewards_K.tolist() == [0, 0.5]
+    assert found.previous_turns() == {0: NOWHERE, 1: 0}
+
+
+def test_branches_follow_the_token_at_which_they_part() -> None:
+    behind_two = Run([9], turn="c", parent=1, parent_end=2)
+    apart = Run([5, 6], turn="d")
+    found = made([PROMPT, FIRST, TOOL, SECOND, behind_two, apart])
+
+    assert found.turns_N.tolist() == [0, 0, 0, 1, 1, 2, 3]
+    assert found.previous_N.tolist() == [NOWHERE, 0, 1, 2, 3, 1, NOWHERE]
+    assert found.previous_turns() == {0: NOWHERE, 1: 0, 2: 0, 3: NOWHERE}
+
+
+def test_masked_tokens_are_left_out_of_the_tree() -> None:
+    masked = Run([3, 4, 5], turn="a", parent=0, parent_end=2, trained=False)
+    found = made([PROMPT, masked, TOOL, SECOND])
+
+    assert found.turns_N.tolist() == [1, 1]
+    assert found.previous_N.tolist() == [NOWHERE, 0]
+    assert found.previous_turns() == {1: NOWHERE}
+
+
+def test_a_session_without_trained_tokens_is_empty() -> None:
+    found = made([PROMPT])
+
+    assert len(found) == 0
+    assert found.previous_turns() == {}
+
+
+def test_each_token_follows_its_predecessor_in_every_chain() -> None:
+    """Compare with a walk over the nodes of random trees."""
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        runs = [PROMPT]
+        for number in range(int(random.integers(1, 8))):
+            parent = int(random.integers(0, len(runs)))
+            end = int(random.integers(1, len(runs[parent].ids) + 1))
+            ids = random.integers(0, 9, int(random.integers(1, 4))).tolist()
+            trained = bool(random.integers(0, 2))
+            runs.append(Run(ids, turn=f"t{number}", parent=parent, parent_end=end, trained=trained))
+        found = made(runs)
+        expected = sorted(walked(runs))
+        assert sorted(zip(*told(runs, found), strict=True)) == expected
+
+
+Place = tuple[int, int]
+
+
+def told(runs: Sequence[Run], found: Episode) -> tuple[list[Place], list[Place]]:
+    """Return (node, offset) of each trained token and of the one before it."""
+    turns = chains(trajectory(runs), "tiny").chains
+    names = turns[0].turns if turns else ()
+    nodes = {run.turn: number for number, run in enumerate(runs) if run.sampled}
+    tokens = [chain.tokens for chain in turns]
+    places = [
+        (nodes[names[turn]], offset)
+        for one in tokens
+        for turn, offset in zip(
+            one.turns_T[one.trained_T].tolist(), one.offsets_T[one.trained_T].tolist(), strict=True
+        )
+    ]
+    return places, [(-1, -1) if n == NOWHERE else places[n] for n in found.previous_N.tolist()]
+
+
+def walked(runs: Sequence[Run]) -> list[tuple[Place, Place]]:
+    """Return the same pairs, from each token back over its ancestors."""
+    found = []
+    for number, run in enumerate(runs):
+        if not (run.sampled and run.trained):
+            continue
+        for offset in range(len(run.ids)):
+            node, place = number, offset - 1
+            while node >= 0 and (place < 0 or not (runs[node].sampled and runs[node].trained)):
+                node, place = runs[node].parent, runs[node].parent_end - 1
+            found.append(((number, offset), (node, place) if node >= 0 else (-1, -1)))
+    return found

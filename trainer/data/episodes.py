@@ -1,0 +1,80 @@
+"""Episodes: the trained tokens of a session as the tree that they form, with the session's rewards.
+
+Estimators of advantages see nothing else of a session. Pure; called by `batch.py`. `_N` counts the
+trained tokens of a session in the order of its chains, `_K` its turns.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.data.chains import NOWHERE, Chain, Int32s
+
+Float64s = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """A session as an estimator of advantages sees it."""
+
+    reward: float
+    """Return of the session."""
+
+    turn_rewards_K: Float64s
+    """Reward of each turn, 0 for a turn without one."""
+
+    turns_N: Int32s
+    """Turn of each trained token."""
+
+    previous_N: Int64s
+    """Place of the trained token before each on its branch; `NOWHERE` for the first ones."""
+
+    def __len__(self) -> int:
+        return len(self.turns_N)
+
+    def previous_turns(self) -> dict[int, int]:
+        """Return the turn before each turn that has a trained token; `NOWHERE` for the first ones.
+
+        Earlier turns come first.
+        """
+        found: dict[int, int] = {}
+        for turn, first in zip(*np.unique(self.turns_N, return_index=True), strict=True):
+            before = int(self.previous_N[first])
+            found[int(turn)] = NOWHERE if before == NOWHERE else int(self.turns_N[before])
+        return found
+
+
+def episode(chains: Sequence[Chain], reward: float, turn_rewards: Mapping[str, float]) -> Episode:
+    """Return the episode of a session with these chains; `turn_rewards` by the id of the turn."""
+    if not chains:
+        none = np.zeros(0, np.int32)
+        return Episode(reward, np.zeros(0), none, none.astype(np.int64))
+    turns_N = np.concatenate([one.tokens.turns_T[one.tokens.trained_T] for one in chains])
+    rewards_K = np.array([turn_rewards.get(turn, 0.0) for turn in chains[0].turns], np.float64)
+    return Episode(reward, rewards_K, turns_N, _previous(chains))
+
+
+def _previous(chains: Sequence[Chain]) -> Int64s:
+    """Return the place of the trained token before each, over all chains one after the other."""
+    keys_N = np.concatenate([_keys(one)[one.tokens.trained_T] for one in chains])
+    order_N = np.argsort(keys_N, kind="stable")
+    sorted_N = keys_N[order_N]
+    found = []
+    for chain in chains:
+        keys_T, trained_T = _keys(chain), chain.tokens.trained_T
+        at_T = np.minimum(np.searchsorted(sorted_N, keys_T), len(sorted_N) - 1)
+        # A token that another chain trains is on this branch too.
+        known_T = sorted_N[at_T] == keys_T
+        path = order_N[at_T[known_T]]
+        before = np.concatenate([[NOWHERE], path[:-1]])
+        found.append(before[trained_T[known_T]])
+    return np.concatenate(found).astype(np.int64)
+
+
+def _keys(chain: Chain) -> Int64s:
+    """Return one number for each token that says which token of which turn it is."""
+    tokens = chain.tokens
+    return (tokens.turns_T.astype(np.int64) << 32) + tokens.offsets_T
