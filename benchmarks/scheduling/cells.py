@@ -12,9 +12,8 @@ from scheduler.settings import PacingSection, RunSection, SchedulerSection, Sche
 from scheduler.simulation.cluster import modelled
 from scheduler.simulation.figures import figures
 from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
-from scheduler.simulation.simulator import SimulatedRun, simulate
+from scheduler.simulation.simulator import SimulatedRun, simulate_going_on
 from scheduler.simulation.workload import Workload, WorkloadSection
-from schemas.records import StepCompleted
 
 NODE = 8
 """Devices of a node. A worker is a node, so splits are in whole nodes."""
@@ -25,7 +24,6 @@ _LAST_DROPPED = 0.5
 """Share of the groups that the filter drops at the end of a drift: each trained one takes twice
 the rollout of the beginning."""
 _NO_LIMIT_S = 1e6
-_EMPTYING = 2
 Tag = Literal["rollout", "train"]
 BOTH: tuple[Tag, ...] = ("rollout", "train")
 
@@ -157,14 +155,11 @@ def measured(cell: Cell) -> Measured:
 
 
 def simulated(cell: Cell) -> tuple[SimulatedRun, SchedulerSettings]:
-    """Return the run of a cell, and its settings, up to its last step but two.
-
-    While those are made no further groups begin, and engines run empty: a long run has few such.
-    """
+    """Return the run of a cell, as one that goes on, and its settings."""
     groups = cell.load.groups * cell.nodes
     settings = SchedulerSettings(
         run=RunSection(
-            steps=cell.steps + _EMPTYING,
+            steps=cell.steps,
             groups_per_step=groups,
             group_size=GROUP,
             lag=cell.pipeline.lag,
@@ -181,16 +176,8 @@ def simulated(cell: Cell) -> tuple[SimulatedRun, SchedulerSettings]:
     if cell.load.drifts:
         workload = Workload(section.workload, filtered=dropped_later(cell.steps * groups))
     devices = DeviceModelSection(model=MODEL, hardware=HARDWARE)
-    run = simulate(settings, modelled(section, devices, UpdateSection()), workload)
-    shorter = settings.run.model_copy(update={"steps": cell.steps})
-    return _until(run, cell.steps), settings.model_copy(update={"run": shorter})
-
-
-def _until(run: SimulatedRun, steps: int) -> SimulatedRun:
-    """Return the run as it was when so many steps were completed."""
-    ends = [n for n, one in enumerate(run.control) if isinstance(one, StepCompleted)]
-    last = ends[min(steps, len(ends)) - 1] if ends else 0
-    return replace(run, control=run.control[: last + 1], tokens=run.tokens[:steps])
+    cluster = modelled(section, devices, UpdateSection())
+    return simulate_going_on(settings, cluster, workload), settings
 
 
 def dropped_later(trained: int) -> Callable[[str], bool]:

@@ -18,7 +18,7 @@ WARM_UP_STEPS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedFigures:
-    """Means over the steps after the first ones."""
+    """Means over the steps after the first ones; of a run that goes on, no engine runs empty."""
 
     step_s: float
     ideal_s: float
@@ -87,7 +87,7 @@ def figures(
     spent = together(of.device_time(window).values())
     ahead = settings.run.lag + settings.pacing.extra_groups
     trained, stopped = sum(run.ages.values()), run.cancelled + run.overdue
-    ideal = ideal_step(spent, steps, spent.total / length_ms, of.group_ms or 0.0, ahead)
+    ideal = ideal_step(spent, steps, spent.total / length_ms, of.group_ms(window) or 0.0, ahead)
     return SimulatedFigures(
         step_s=length_ms / steps / 1000,
         ideal_s=ideal.ms / 1000,

@@ -8,7 +8,7 @@ depend on (`scheduler/simulation/due.py`). Called by `seamlessflow simulate` and
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 
 from scheduler.decisions.decide import Rules, View, decide, finished
@@ -75,6 +75,24 @@ def simulate(
     return Simulation(settings, cluster, workload, on_step).run(longest_s)
 
 
+def simulate_going_on(
+    settings: SchedulerSettings,
+    cluster: ModelledCluster,
+    workload: Workload,
+    on_step: Callable[[int], None] = lambda steps: None,
+) -> SimulatedRun:
+    """Return the same steps of a run that goes on behind them: groups begin until the last one.
+
+    In the last lag + 1 steps of a run none begin, and its engines run empty. A long run has few
+    such steps, so they would distort the figures of a short simulation.
+    """
+    run = settings.run
+    further = ceil(run.lag + 1 + settings.pacing.extra_groups)
+    longer = run.model_copy(update={"steps": run.steps + further})
+    simulation = Simulation(settings.model_copy(update={"run": longer}), cluster, workload, on_step)
+    return simulation.run(LONGEST_S, run.steps)
+
+
 class Simulation:
     """One run: an agenda of coming events, and the log that they leave."""
 
@@ -92,6 +110,7 @@ class Simulation:
         self._log: list[Record] = []
         self._changed = False
         self._decisions = 0
+        self._steps = 0
         self._dropped = DroppedGroups()
         self._agenda = Agenda()
         router = Router(self._agenda)
@@ -118,16 +137,17 @@ class Simulation:
             case r.WeightsPublished():
                 self._fleet.publish(record.version)
             case r.StepCompleted():
+                self._steps += 1
                 self._on_step(record.step + 1)
             case r.GroupReady() | r.GroupDropped() if self._rules.settings.pacing.redundancy:
                 self._agents.end_group(record.group_id)
         self._trainer.react(record)
 
-    def run(self, longest_s: float) -> SimulatedRun:
-        """Return the run after its last step, or after `longest_s`."""
+    def run(self, longest_s: float, steps: int | None = None) -> SimulatedRun:
+        """Return the run after its last step, or after so many `steps`, or after `longest_s`."""
         self._begin()
         agenda, due_s, quiet, vain = self._agenda, 0.0, 0, ""
-        while agenda.now_s < longest_s and quiet < _QUIET and not vain:
+        while agenda.now_s < longest_s and quiet < _QUIET and not vain and self._steps != steps:
             if self._changed or agenda.now_s >= due_s:
                 known = len(self._log)
                 self._decide()

@@ -47,12 +47,21 @@ class Timeline:
     training_ms: Window
     """From the first group for training, or of recorded sessions the first step, to the end of the
     last step; else the whole timeline."""
-    group_ms: float | None
-    """Mean time from a group's admission until it is ready; None without a group for training."""
+    groups: tuple[tuple[int, int], ...]
+    """When each group for training was ready, and its latency: the time since its admission."""
 
     def device_time(self, window: Window | None = None) -> dict[str, DeviceTime]:
         """Return each worker's device time in the window, by default that of the training."""
         return device_time(self.intervals, window or self.training_ms)
+
+    def group_ms(self, window: Window | None = None) -> float | None:
+        """Return the mean latency of the groups that were ready in the window, by default of all;
+        None without one.
+        """
+        found = [
+            took for at_ms, took in self.groups if window is None or window[0] <= at_ms <= window[1]
+        ]
+        return fmean(found) if found else None
 
     @property
     def step_ms(self) -> float | None:
@@ -67,7 +76,7 @@ class Timeline:
         if not self.steps or not spent.total:
             return None
         devices = spent.total / (end_ms - start_ms)
-        return ideal_step(spent, len(self.steps), devices, self.group_ms or 0.0, lag)
+        return ideal_step(spent, len(self.steps), devices, self.group_ms() or 0.0, lag)
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -117,7 +126,7 @@ class _TimelineFold:
     )
     """By worker and process."""
     admitted: dict[str, int] = field(default_factory=dict)
-    latencies: list[int] = field(default_factory=list)
+    groups: list[tuple[int, int]] = field(default_factory=list)
     switches: int = 0
     handed_back: int = 0
 
@@ -147,7 +156,7 @@ class _TimelineFold:
             start_ms=start_ms,
             end_ms=self.now_ms,
             training_ms=(begun_ms, self.steps[-1].at_ms if self.steps else self.now_ms),
-            group_ms=fmean(self.latencies) if self.latencies else None,
+            groups=tuple(self.groups),
         )
 
     def _apply_role(self, record: Record) -> None:
@@ -177,7 +186,8 @@ class _TimelineFold:
                 self._begin(record.at_ms)
                 self.admitted.setdefault(record.group_id, record.at_ms)
             case r.GroupReady() if record.group_id in self.admitted:
-                self.latencies.append(record.at_ms - self.admitted.pop(record.group_id))
+                took = record.at_ms - self.admitted.pop(record.group_id)
+                self.groups.append((record.at_ms, took))
 
     def _begin(self, at_ms: int) -> None:
         self.begun_ms = at_ms if self.begun_ms is None else self.begun_ms

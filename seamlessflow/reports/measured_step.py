@@ -96,12 +96,19 @@ class _Workers:
                 self.lag = json.loads(record.settings).get("run", {}).get("lag")
 
 
-def measured_step(records: Sequence[Record]) -> MeasuredStep:
-    """Return the mean step of the training. Raises `TooFewSteps`."""
+def measured_step(records: Sequence[Record], warm_up: int = 0) -> MeasuredStep:
+    """Return the mean step of the training. Raises `TooFewSteps`.
+
+    That of a simulation is measured behind its first `warm_up` steps; a recorded run as a whole,
+    since all work that it began belongs to its steps.
+    """
     of = timeline(records)
     workers = _workers(records)
-    spent = together(of.device_time().values())
-    steps = len(of.steps)
+    steps = len(of.steps) - warm_up
+    window = of.training_ms
+    if warm_up and steps > 0:
+        window = (of.steps[warm_up - 1].at_ms, window[1])
+    spent = together(of.device_time(window).values())
     if steps < LEAST_STEPS or not spent.useful or not workers.devices:
         raise TooFewSteps(steps if spent.useful else 0)
     devices = sum(workers.devices.values())
@@ -113,10 +120,10 @@ def measured_step(records: Sequence[Record]) -> MeasuredStep:
             train=spent.of(TRAINING) / steps / 1000,
             switch=switch_ms / 1000,
             load=spent.of(LOADING, RECOMPUTING) / steps / devices / 1000,
-            latency=(of.group_ms or 0.0) / 1000,
+            latency=(of.group_ms(window if warm_up else None) or 0.0) / 1000,
         ),
         steps=steps,
-        step_s=(of.step_ms or 0.0) / 1000,
+        step_s=(window[1] - window[0]) / steps / 1000,
         spent=spent,
         devices=devices,
         gang=workers.gangs.most_common(1)[0][0] if workers.gangs else devices,

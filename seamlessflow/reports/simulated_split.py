@@ -9,8 +9,8 @@ from statistics import fmean
 from infra.errors import SeamlessFlowError
 from scheduler.settings import SchedulerSettings
 from scheduler.simulation.cluster import ModelledCluster
-from scheduler.simulation.figures import SimulatedFigures, figures, why_none
-from scheduler.simulation.simulator import SimulatedRun, simulate
+from scheduler.simulation.figures import WARM_UP_STEPS, SimulatedFigures, figures, why_none
+from scheduler.simulation.simulator import SimulatedRun, simulate_going_on
 from scheduler.simulation.workload import Workload
 from scheduler.state.accounts.closed_form import COLOCATED, DISAGGREGATED
 from seamlessflow.config import RunConfig
@@ -40,7 +40,7 @@ def present_step(
     run, settings = _simulated(config, cluster, strategy, lag, config.scheduler.gang_size)
     if figures(run, settings) is None:
         raise NothingToPlan(strategy, why_none(run, settings))
-    return measured_step(run.control)
+    return measured_step(run.control, WARM_UP_STEPS)
 
 
 def simulated_choice(
@@ -92,4 +92,4 @@ def _simulated(
         pacing=config.pacing,
     )
     workload = Workload(config.simulation.workload, config.simulation.seed)
-    return simulate(settings, cluster, workload), settings
+    return simulate_going_on(settings, cluster, workload), settings

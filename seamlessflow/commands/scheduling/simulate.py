@@ -181,12 +181,14 @@ def _checked(
 def _simulated(
     settings: "SchedulerSettings", cluster: "ModelledCluster", section: "SimulationSection"
 ) -> "SimulatedRun":
-    from scheduler.simulation.simulator import simulate as simulated
+    from scheduler.simulation.simulator import simulate_going_on
     from scheduler.simulation.workload import Workload
 
     name, steps = settings.scheduler.policy, settings.run.steps
     workload = Workload(section.workload, section.seed)
-    return simulated(settings, cluster, workload, on_step=lambda done: _show(name, done, steps))
+    return simulate_going_on(
+        settings, cluster, workload, on_step=lambda done: _show(name, done, steps)
+    )
 
 
 def _make(folder: Path | None) -> None:

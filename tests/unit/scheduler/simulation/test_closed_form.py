@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.settings import PacingSection, RunSection, SchedulerSection
 from scheduler.simulation.figures import figures
-from scheduler.simulation.simulator import simulate
+from scheduler.simulation.simulator import simulate, simulate_going_on
 from tests.builders.scheduler.cluster import cluster, workload
 from tests.builders.scheduler.inputs import BOTH, scheduler_settings
 
@@ -54,3 +54,22 @@ def test_a_step_takes_what_the_device_time_says(
 
     assert found is not None
     assert found.step_s == pytest.approx(step_s, rel=0.02)
+
+
+@pytest.mark.parametrize("steps", [6, 12])
+def test_idle_share_and_ideal_step_are_of_the_same_steps_as_the_step_time(steps: int) -> None:
+    settings = scheduler_settings(
+        RunSection(steps=steps, groups_per_step=B, group_size=SIZE, lag=1),
+        SchedulerSection(policy="multiplexed", min_dwell_s=0),
+        PacingSection(tasks=Path("made up")),
+    )
+    workers = {f"w{n}": BOTH if n < 10 else ("rollout",) for n in range(DEVICES)}
+    modelled = cluster(workers, 1000 * 600 / (B * SIZE), 1000 * 100, B * SIZE)
+
+    run = simulate_going_on(settings, modelled, workload())
+    found = figures(run, settings)
+
+    assert found is not None
+    assert len(run.tokens) == steps
+    assert found.ideal_s == pytest.approx(700 / DEVICES, rel=0.01), "no work is left out"
+    assert found.spent.idle_share == pytest.approx(1 - 700 / DEVICES / found.step_s, abs=0.01)

@@ -62,11 +62,40 @@ def test_a_configuration_is_simulated(tmp_path: Path) -> None:
     measured, _, _, head, *rows, _, tags, staleness = done.stdout.splitlines()
     assert "left out: coder" in done.stderr
 
-    assert measured.startswith("measured over 8 steps")
+    assert measured.startswith("measured over 6 steps")
     assert head.split()[-3:] == ["s", "idle", "staleness"]
     assert {row.split()[0] for row in rows} == {"colocated", "disaggregated", "multiplexed"}
     assert all(len(row.split()) >= 11 for row in rows), "each has figures of its simulation"
     assert "T/(R+T)" in tags and staleness.startswith("Staleness")
+
+
+EVEN = """
+run: {groups_per_step: 8, group_size: 8}
+scheduler: {policy: multiplexed, min_dwell_s: 0}
+simulation:
+  rows: 1
+  workload: {turns: 1, turn_tokens: 10, prompt_tokens: 1, spread: 0, prompt_effect: 0, tool_s: 0}
+  workers:
+    - {count: 2, tags: [rollout, train], devices: 1}
+    - {count: 6, tags: [rollout], devices: 1}
+device_model:
+  rates: {weights_s: 0, row_s: 0.09375, context_s: 0, prompt_s: 0, prompt_context_s: 0, load_s: 0,
+    train_s: 0.02840909, train_context_s: 0, leave_s: 0, take_s: 0, sleep_s: 0, wake_s: 0}
+"""
+"""A step rolls out for 60 and trains for 20 device seconds, on 8 devices."""
+
+
+def test_neither_the_fill_nor_the_end_of_a_simulated_run_counts(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(EVEN)
+    measured, idle, *rows = plan("--config", str(file)).stdout.splitlines()
+
+    assert "steps of 10.3 s: R 60.1 and T 20 device seconds a step" in measured
+    assert idle.startswith("idle 2%")
+    (now,) = (
+        row.split() for row in rows if row.split()[:2] == ["multiplexed", "2"] and " 1 " in row
+    )
+    assert now[-2] == "2%"
 
 
 SMALL = """
