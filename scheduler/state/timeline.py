@@ -47,8 +47,9 @@ class Timeline:
     training_ms: Window
     """From the first group for training, or of recorded sessions the first step, to the end of the
     last step; else the whole timeline."""
-    groups: tuple[tuple[int, int], ...]
-    """When each group for training was ready, and its latency: the time since its admission."""
+    groups: tuple[tuple[int, str, int], ...]
+    """When each group for training was ready, for which policy, and its latency: the time since its
+    admission."""
 
     def device_time(self, window: Window | None = None) -> dict[str, DeviceTime]:
         """Return each worker's device time in the window, by default that of the training."""
@@ -57,15 +58,24 @@ class Timeline:
     def group_ms(self, window: Window | None = None) -> float | None:
         """Return the mean latency of the groups that were ready in the window, by default of all;
         None without one.
+
+        Of several policies, whose steps are counted together, 1 / sum(1 / the mean of each): each
+        makes its steps beside the others.
         """
-        found = [
-            took for at_ms, took in self.groups if window is None or window[0] <= at_ms <= window[1]
-        ]
-        return fmean(found) if found else None
+        own = defaultdict[str, list[int]](list)
+        for at_ms, policy, took in self.groups:
+            if window is None or window[0] <= at_ms <= window[1]:
+                own[policy].append(took)
+        means = [fmean(took) for took in own.values()]
+        if not means or min(means) <= 0:
+            return min(means, default=None)
+        return 1 / sum(1 / mean for mean in means)
 
     @property
     def step_ms(self) -> float | None:
-        """Mean time of an optimizer step; None before the end of the first."""
+        """Mean time of an optimizer step, of several policies from the step of any to the next;
+        None before the end of the first.
+        """
         start_ms, end_ms = self.training_ms
         return (end_ms - start_ms) / len(self.steps) if self.steps else None
 
@@ -126,7 +136,8 @@ class _TimelineFold:
     )
     """By worker and process."""
     admitted: dict[str, int] = field(default_factory=dict)
-    groups: list[tuple[int, int]] = field(default_factory=list)
+    groups: dict[tuple[str, str], tuple[int, str, int]] = field(default_factory=dict)
+    """By policy and group, which is ready for each of its policies."""
     switches: int = 0
     handed_back: int = 0
 
@@ -156,7 +167,7 @@ class _TimelineFold:
             start_ms=start_ms,
             end_ms=self.now_ms,
             training_ms=(begun_ms, self.steps[-1].at_ms if self.steps else self.now_ms),
-            groups=tuple(self.groups),
+            groups=tuple(self.groups.values()),
         )
 
     def _apply_role(self, record: Record) -> None:
@@ -186,8 +197,9 @@ class _TimelineFold:
                 self._begin(record.at_ms)
                 self.admitted.setdefault(record.group_id, record.at_ms)
             case r.GroupReady() if record.group_id in self.admitted:
-                took = record.at_ms - self.admitted.pop(record.group_id)
-                self.groups.append((record.at_ms, took))
+                took = record.at_ms - self.admitted[record.group_id]
+                key = record.policy, record.group_id
+                self.groups.setdefault(key, (record.at_ms, record.policy, took))
 
     def _begin(self, at_ms: int) -> None:
         self.begun_ms = at_ms if self.begun_ms is None else self.begun_ms

@@ -23,6 +23,7 @@ from seamlessflow.rehearsal.verdict import (
     NearestLimit,
     SoftwareTime,
     distortions,
+    modelled_step_s,
     nearest_limit,
 )
 from seamlessflow.reports.outcome import RunOutcome, write_report
@@ -74,7 +75,7 @@ def _software(kafka: KafkaSettings, outcome: RunOutcome, stopping: Stopping) -> 
     return SoftwareTime(
         hops=hops(records(REQUESTS), records(SESSIONS)),
         turns=told["turns"] / max(1, told["trajectories"]),
-        step_s=max(told["ideal_step_s"].values(), default=0.0),
+        step_s=modelled_step_s(told),
         delays_ms=step_delays(records(CONTROL)),
     )
 

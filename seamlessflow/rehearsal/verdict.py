@@ -7,6 +7,7 @@ for a processor, or software takes a noticeable part of a step, its figures tell
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from seamlessflow.processes.launcher import BROKER
 from seamlessflow.processes.usage import ProcessLoad
@@ -24,7 +25,8 @@ class SoftwareTime:
     turns: float
     """Mean number of a session."""
     step_s: float
-    """A modelled step: the ideal one, which waits for nothing and so is the shortest."""
+    """A modelled step: the ideal one, which waits for nothing and so is the shortest; of several
+    policies that of the one with the most steps."""
     delays_ms: Sequence[int] = ()
     """Of each step, from its last group to its start (`step_delays`)."""
 
@@ -47,6 +49,17 @@ class NearestLimit:
     process: str
     factor: float
     """Multiple of this load at which it is."""
+
+
+def modelled_step_s(summary: Mapping[str, Any]) -> float:
+    """Return the ideal step from a run's `summary.json`; 0 if it made none.
+
+    The ideal step there is from a step of any policy to the next. Software holds up the steps of
+    each policy for itself, so that of the policy with the most steps is longer than that.
+    """
+    ideal_s = max(summary["ideal_step_s"].values(), default=0.0)
+    own = [one["steps"] for one in summary.get("policies", {}).values()]
+    return ideal_s * summary["steps"] / max(own) if any(own) else ideal_s
 
 
 def distortions(loads: Mapping[str, ProcessLoad], software: SoftwareTime) -> list[str]:

@@ -33,9 +33,11 @@ def _figures(of: Rehearsed) -> list[tuple[str, str]]:
     limits = [f"{ms / scale:.2f} s by {name}" for name, ms in told["ideal_step_s"].items()]
     hop = f"{of.software.hops.mean_ms:.0f} ms mean, {of.software.hops.p95_ms} ms p95"
     delay = f"{of.software.delay_ms:.0f} ms from a batch's last group to its step"
+    policies = told.get("policies") or {}
     return [
         ("step", f"{step_s / scale:.2f} s; no shorter than {' and '.join(limits)}"),
         ("tokens", f"{scale * (tokens or 0) / wall_s:,.0f} trained a second"),
+        *((name, _policy(one, scale)) for name, one in policies.items()),
         ("device time", ", ".join(f"{name.replace('_', '-')} {part:.1%}" for name, part in shares)),
         ("staleness", f"at most {told['max_staleness']} optimizer steps"),
         ("switches", f"{told['role_switches']} changes of role in {told['steps']} steps"),
@@ -43,6 +45,12 @@ def _figures(of: Rehearsed) -> list[tuple[str, str]]:
         ("would break first", _limit(of)),
         ("files", f"{of.outcome.out}: timeline.png, summary.json, rehearsal.json"),
     ]
+
+
+def _policy(of: Mapping[str, Any], scale: float) -> str:
+    step_s = of["step_s"]
+    took = "" if step_s is None else f", one in {step_s / scale:.2f} s"
+    return f"{of['steps']} steps{took}, {of['tokens_trained'] or 0:,} tokens trained"
 
 
 def _limit(of: Rehearsed) -> str:

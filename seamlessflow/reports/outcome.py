@@ -27,7 +27,7 @@ from seamlessflow.reports import reward_chart
 from seamlessflow.reports.lengths import bias
 from seamlessflow.reports.lengths_chart import plot_lengths
 from seamlessflow.reports.reward_curve import session_facts, step_facts
-from seamlessflow.reports.summary import LauncherFacts, of_policy, policy_figures, summary
+from seamlessflow.reports.summary import LauncherFacts, of_policy, summary
 from seamlessflow.reports.timeline import chart
 from trainer.metrics.reasons import reasons_for_little_learning
 
@@ -79,14 +79,11 @@ def write_report(
     peaks_mb = {**facts.peak_rss_mb, "seamlessflow": peak_rss_mb("self")}
     ahead = config.run.lag + config.pacing.extra_groups
     facts = replace(facts, peak_rss_mb=peaks_mb, lag=ahead)
-    first = of_policy(control, config.run.policy)
-    figures = summary(first, sessions, facts, checked, timeline(control))
-    if config.policies:
-        own = {name: of_policy(control, name) for name in (config.run.policy, *config.policies)}
-        figures["policies"] = {name: policy_figures(of, sessions) for name, of in own.items()}
+    names = config.run.policy, *config.policies
+    figures = summary(control, sessions, facts, checked, names)
     text = json.dumps(figures, indent=2, ensure_ascii=False)
     (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")
-    steps = step_facts(first, sessions)
+    steps = step_facts(of_policy(control, config.run.policy), sessions)
     reward_chart.plot(steps, facts.eval_before, facts.eval_after, config.out / "reward.png")
     plot_lengths(sessions, steps, config.out / "lengths.png")
     chart.plot(timeline(control), config.out / "timeline.png")

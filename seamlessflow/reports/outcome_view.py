@@ -44,11 +44,9 @@ def outcome_view(outcome: RunOutcome) -> RenderableType:
 
 
 def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    policies = values.get("policies") or {}
     rows = [
-        (
-            "reward",
-            _change(values["reward_first10"], values["reward_last10"], "first and last ten steps"),
-        ),
+        ("reward", "" if policies else _rewards(values)),
         (
             "held-back tasks",
             _change(values["eval_before"], values["eval_after"], "before and after"),
@@ -69,6 +67,7 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
         ("device time", _device_time(values["device_time"])),
         ("step", _step(values["step_s"], values["ideal_step_s"])),
+        *((name, _policy(of)) for name, of in policies.items()),
         (
             "ended at",
             ", ".join(f"{limit} {share:.1%}" for limit, share in values["ended_at"].items()),
@@ -77,6 +76,21 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("staleness", f"at most {values['max_staleness']} optimizer steps"),
     ]
     return [(name, text) for name, text in rows if text]
+
+
+def _policy(of: Mapping[str, Any]) -> str:
+    """Return the figures of one of several policies."""
+    parts = (
+        f"{of['steps']} steps, one in {_number(of['step_s'], 2)} s",
+        f"{_count(of['tokens_trained'])} tokens trained",
+        _rewards(of) and f"reward {_rewards(of)}",
+    )
+    return ", ".join(filter(None, parts))
+
+
+def _rewards(values: Mapping[str, Any]) -> str:
+    edges = values["reward_first10"], values["reward_last10"]
+    return _change(*edges, "first and last ten steps")
 
 
 def _device_time(shares: Mapping[str, float]) -> str:

@@ -26,8 +26,9 @@ An unknown figure is null. The sources of the figures:
   the mean time in the run queue of its threads by what they computed, as shares of that time.
 - `checks`: `verify.py`.
 
-Of several policies the figures of steps are those of the first one, `policies` has those of each,
-with its own `step_s`. That of the run is the time from step to step, whichever policy makes them.
+Of several policies the figures are those of all together, and `step_s` is the time from a step of
+any of them to the next; rewards are those of the first one. `policies` has the figures of each,
+with its own `step_s`.
 """
 
 from collections import Counter
@@ -71,20 +72,24 @@ def summary(
     sessions: Mapping[str, SessionFacts],
     facts: LauncherFacts,
     verification: Verification | None,
-    roles: Timeline | None = None,
+    policies: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the figures as plain values for JSON.
 
-    `control`: its records in log order, of one policy. `roles`: the devices, if others train on
-    them also.
+    `control`: its records in log order. `policies`: names of the run's, the first one first; by
+    default all records are of one.
     """
-    steps = step_facts(control, sessions)
+    own: dict[str, Sequence[Record]] = {name: of_policy(control, name) for name in policies}
+    own = own or {"": control}
+    made = [step_facts(records, sessions) for records in own.values()]
+    first, steps = made[0], [step for of in made for step in of]
     training = [one for one in sessions.values() if one.purpose != "eval"]
     tokens = _of_all(steps, "tokens_trained")
-    roles = roles or timeline(control)
+    roles = timeline(control)
+    each = {name: policy_figures(of, sessions) for name, of in own.items()}
     return {
-        "reward_first10": mean_reward(steps[:EDGE_STEPS]),
-        "reward_last10": mean_reward(steps[-EDGE_STEPS:]),
+        "reward_first10": mean_reward(first[:EDGE_STEPS]),
+        "reward_last10": mean_reward(first[-EDGE_STEPS:]),
         "eval_before": facts.eval_before,
         "eval_after": facts.eval_after,
         "steps": len(steps),
@@ -107,6 +112,7 @@ def summary(
         "processors": {name: _rounded(asdict(load)) for name, load in facts.loads.items()},
         "checks": _checks(verification),
         "logprob_mismatch_max": max(_metric(steps, "mismatch_max"), default=None),
+        **({"policies": each} if len(each) > 1 else {}),
     }
 
 

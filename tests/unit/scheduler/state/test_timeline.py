@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from scheduler.state.accounts.device_time import (
     LOADING,
     ROLLOUT,
@@ -161,6 +163,28 @@ def test_the_ideal_step_is_that_of_the_work_or_of_a_groups_latency() -> None:
 
     assert ideal is not None
     assert (ideal.work_ms, ideal.latency_ms, ideal.ms) == (85, 25, 85)
+
+
+def test_steps_of_several_policies_are_limited_by_the_latency_of_the_groups_of_each() -> None:
+    """In a second `a` makes ten steps at most and `b` five: fifteen of both, one in 66.7 ms."""
+    groups: list[Record] = []
+    for group, policy, latency_ms in (("a0", "a", 200), ("b0", "b", 400)):
+        groups.append(control.admitted(group, at_ms=0))
+        groups.append(control.ready(group, policy=policy, at_ms=latency_ms))
+    ends = [control.completed(policy=name, at_ms=500) for name in ("a", "b")]
+    ideal = timeline([control.joined("w", at_ms=0), *groups, *ends]).ideal_step(lag=1)
+
+    assert ideal is not None and ideal.latency_ms == pytest.approx(1000 / 15)
+
+
+def test_a_group_of_several_policies_counts_for_each_of_them_once() -> None:
+    records = [
+        control.admitted("g", at_ms=0),
+        control.ready("g", policy="a", at_ms=100),
+        control.ready("g", policy="b", at_ms=300),
+        control.ready("g", policy="b", at_ms=900),
+    ]
+    assert timeline(records).group_ms() == pytest.approx(75)
 
 
 def test_workers_are_in_the_order_of_their_numbers() -> None:

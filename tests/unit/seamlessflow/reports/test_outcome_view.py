@@ -87,3 +87,11 @@ def test_what_is_wrong_is_told_in_detail(tmp_path: Path) -> None:
 def test_a_run_that_came_to_nothing_can_be_shown(tmp_path: Path) -> None:
     told = summary([], {}, LauncherFacts(), None)
     assert "0 steps in ? s" in shown(RunOutcome(tmp_path, told, CLEAN))
+
+
+def test_each_of_several_policies_has_a_row(tmp_path: Path) -> None:
+    own = {"steps": 60, "step_s": 2.0, "tokens_trained": 6_000}
+    own |= {"reward_first10": 0.2, "reward_last10": 0.4}
+    said = shown(RunOutcome(tmp_path, {**TOLD, "policies": {"coder": own}}, CLEAN))
+    assert "coder  60 steps, one in 2.00 s, 6,000 tokens trained, reward 0.200 → 0.400" in said
+    assert "0.100 → 0.950" not in said, "no reward without its policy"

@@ -10,7 +10,7 @@ from schemas.records import Record
 from seamlessflow.auditing.verify import Verification
 from seamlessflow.processes.usage import ProcessLoad
 from seamlessflow.reports.reward_curve import SessionFacts, mean_reward, session_facts, step_facts
-from seamlessflow.reports.summary import LauncherFacts, of_policy, policy_figures, summary
+from seamlessflow.reports.summary import LauncherFacts, summary
 from tests.builders.records import control
 from tests.builders.trainer.trajectories import Run, trajectory
 
@@ -287,11 +287,3 @@ def test_device_time_is_that_of_the_training() -> None:
         "waiting": 0.25,
     }
     assert (told["step_s"], told["ideal_step_s"]) == (1.5, {"work": 0.375, "latency": 0.0})
-
-
-def test_each_policy_has_the_time_of_its_own_steps() -> None:
-    ends = [("first", 300), ("second", 700), ("first", 500), ("second", 1_300)]
-    steps = [control.completed(policy=name, at_ms=at_ms) for name, at_ms in ends]
-    records: list[Record] = [control.admitted("g", at_ms=100), *steps]
-    told = {name: policy_figures(of_policy(records, name), {}) for name in ("first", "second", "x")}
-    assert [one["step_s"] for one in told.values()] == [0.2, 0.6, None]
