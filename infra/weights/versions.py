@@ -1,17 +1,19 @@
 """Versions of a policy on disk, and how long they stay.
 
-The trainer calls `retain` after each publication; readers hold a `lease` while they load, or rely
-on `FEWEST_KEPT`.
+The trainer calls `retain` after each publication; readers hold a `lease` while they verify and
+load. One that may not write here relies on `FEWEST_KEPT`.
 """
 
+import logging
 import shutil
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from infra.disk.whole_directory import remove
+from infra.errors import SeamlessFlowError
 from infra.weights.inside import inside
 
 FEWEST_KEPT = 3
@@ -22,6 +24,15 @@ LEASE_MAX_AGE_S = 900.0
 
 _LEASES = ".leases"
 _PREFIX = "version-"
+_log = logging.getLogger(__name__)
+
+
+class WeightsGone(SeamlessFlowError):
+    """The directory of a version was deleted before a reader had read it."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        super().__init__(f"weights in {directory} were deleted before they were read")
 
 
 def version_directory(root: Path, version: int) -> Path:
@@ -47,31 +58,53 @@ def retain(root: Path, keep: int) -> list[int]:
     """
     for draft in root.glob(f".{_PREFIX}*"):
         shutil.rmtree(draft)
-    superseded = list(versions(root).items())[: -max(keep, FEWEST_KEPT)]
-    leased = _leased(root)
-    deleted = [(version, path) for version, path in superseded if path.name not in leased]
-    for _, path in deleted:
-        remove(path)
-    return [version for version, _ in deleted]
+    deleted = []
+    for version, path in list(versions(root).items())[: -max(keep, FEWEST_KEPT)]:
+        if path.name not in _leased(root):  # asked for each: a deletion may take seconds
+            remove(path)
+            deleted.append(version)
+    return deleted
 
 
 @contextmanager
 def lease(directory: Path) -> Iterator[None]:
-    """Keep `directory` from being deleted while the body runs, for at most `LEASE_MAX_AGE_S`."""
-    leases = directory.parent / _LEASES
-    leases.mkdir(exist_ok=True)
-    mark = leases / f"{directory.name}.{uuid.uuid4().hex}"
-    mark.touch()
+    """Keep a version from being deleted while the body runs, for at most `LEASE_MAX_AGE_S`.
+
+    The body finds out if it was deleted before. Any other directory is left alone.
+    """
+    mark = _mark(directory)
     try:
         yield
     finally:
-        mark.unlink(missing_ok=True)
+        if mark is not None:
+            with suppress(OSError):
+                mark.unlink()
+
+
+def _mark(directory: Path) -> Path | None:
+    """Make the file that stands for a lease, where there is a version and it can be made."""
+    if not (directory.name.startswith(_PREFIX) and directory.is_dir()):
+        return None
+    mark = directory.parent / _LEASES / f"{directory.name}.{uuid.uuid4().hex}"
+    try:
+        mark.parent.mkdir(exist_ok=True)
+        mark.touch()
+    except OSError as error:  # such as a directory that this machine may only read
+        _log.info("%s is read without a lease: %s", directory, error)
+        return None
+    return mark
 
 
 def _leased(root: Path) -> set[str]:
-    oldest = time.time() - LEASE_MAX_AGE_S
-    marks = (mark for mark in (root / _LEASES).glob(f"{_PREFIX}*") if _made_at(mark) > oldest)
-    return {mark.name.rpartition(".")[0] for mark in marks}
+    """Return the names of the versions under a lease; delete the marks of readers that died."""
+    oldest, leased = time.time() - LEASE_MAX_AGE_S, set()
+    for mark in (root / _LEASES).glob(f"{_PREFIX}*"):
+        if _made_at(mark) > oldest:
+            leased.add(mark.name.rpartition(".")[0])
+        else:
+            with suppress(OSError):  # it may belong to another user
+                mark.unlink()
+    return leased
 
 
 def _made_at(mark: Path) -> float:

@@ -28,6 +28,7 @@ def evaluate(
     """
     from rich.console import Console
 
+    from infra.weights.versions import lease
     from seamlessflow.config_file import load
     from seamlessflow.processes.stopping import Interrupted, stoppable
     from seamlessflow.runs.chosen_weights import choose_weights
@@ -39,7 +40,12 @@ def evaluate(
     loaded = load(config, evaluation_check(version, weights, tasks))
     chosen = choose_weights(loaded, version, weights)
     try:
-        with stoppable() as stop, display(console, loaded.run.policy) as shown:
+        with (
+            # The run may go on, and delete the version before the evaluation has its copy.
+            lease(chosen.directory),
+            stoppable() as stop,
+            display(console, loaded.run.policy) as shown,
+        ):
             ended = run_evaluation(loaded, chosen, tasks, limit, shown, stop)
     except Interrupted:
         sys.exit(130)

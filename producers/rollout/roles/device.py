@@ -5,7 +5,8 @@ within a move must not change: verify, pause, load, resume; abort, sleep. While 
 the device, new weights are verified, and loaded if the engine can load asleep. An engine is probed
 before it serves, but not after a load under kept turns: they go on at once, and a probe would queue
 behind them. A failure before the engine was touched is `NotStarted`; after that it is `MoveFailed`,
-and the engine is never resumed.
+and the engine is never resumed. A lease keeps the trainer from deleting the files until they are
+loaded; if it did so before, or there can be no lease, the move is `NotStarted`.
 """
 
 import queue
@@ -17,11 +18,13 @@ from pathlib import Path
 from typing import Protocol
 
 from infra.errors import SeamlessFlowError
+from infra.weights.versions import WeightsGone, lease
 from infra.worker.phases import PhaseTimes
 from producers.rollout.engine.contract import Engine
 from producers.rollout.probe.questions import PROMPT_TEXT
 from producers.rollout.roles import outcomes
 from producers.rollout.roles.moves import (
+    Acquire,
     DeviceMove,
     Load,
     Preload,
@@ -106,27 +109,46 @@ class RolloutDevice:
     def _carry_out(self, move: DeviceMove, times: PhaseTimes) -> Outcome:
         if isinstance(move, Release):
             return outcomes.Released(move, self._free(times), times)
-        # Nothing is changed yet: if the files are bad, the engine goes on with what it has.
+        with lease(Path(move.weights.directory)):
+            # Nothing is changed yet: if the files are bad, the engine goes on with what it has.
+            try:
+                parser = self._parser_for(move)
+            except SeamlessFlowError as error:
+                return outcomes.NotStarted(move, error)
+            times.end("verify")
+            if isinstance(move, Load):
+                return self._load(move, parser)
+            if isinstance(move, Preload):
+                return self._preload(move)
+            return self._acquire(move, parser, times)
+
+    def _parser_for(self, move: Acquire | Load | Preload) -> MessageParser:
+        """Check that the move can be made; return the parser of its policy."""
+        if not self._known(move.weights):
+            self._engines.verify(move.weights)
+            self._verified = move.weights
+        if truncated(move.policy) and not self._engines.whole_vocabulary:
+            raise TruncationUnsupported(move.policy.policy)
+        return self._parser_of(move.policy)
+
+    def _known(self, weights: PublishedWeights) -> bool:
+        """Return True for weights in the engine, and for those verified that are still on disk."""
+        verified = weights == self._verified and Path(weights.directory).is_dir()
+        return verified or weights == self._loaded
+
+    def _acquire(self, move: Acquire, parser: MessageParser, times: PhaseTimes) -> Outcome:
         try:
-            if move.weights not in (self._loaded, self._verified):
-                self._engines.verify(move.weights)
-                self._verified = move.weights
-            if truncated(move.policy) and not self._engines.whole_vocabulary:
-                raise TruncationUnsupported(move.policy.policy)
-            parser = self._parser_of(move.policy)
-        except SeamlessFlowError as error:
+            engine = self._engine_with(move.weights, parser, times)
+        except WeightsGone as error:
             return outcomes.NotStarted(move, error)
-        times.end("verify")
-        if isinstance(move, Load):
-            return self._load(move, parser)
-        if isinstance(move, Preload):
-            if self._engines.loads_asleep:
-                self._change(self._running(), move.weights)
-            return outcomes.Preloaded(move)
-        engine = self._engine_with(move.weights, parser, times)
         offset = self._follow_slot(move.slot)
         times.end("slot")
         return outcomes.Acquired(move, engine, parser, offset, times)
+
+    def _preload(self, move: Preload) -> outcomes.Preloaded:
+        if self._engines.loads_asleep:
+            self._change(self._running(), move.weights)
+        return outcomes.Preloaded(move)
 
     def _load(self, move: Load, parser: MessageParser) -> outcomes.Loaded:
         engine, started = self._running(), time.monotonic()
@@ -142,7 +164,7 @@ class RolloutDevice:
     ) -> Engine:
         prompt = parser.encode(PROMPT_TEXT)
         if self._engine is None:
-            self._engine, self._loaded = self._engines.build(weights, parser), weights
+            self._engine, self._loaded = self._build(weights, parser), weights
             times.end("build")
             self._check.whole(self._engine, prompt, weights.version)
             times.end("probe")
@@ -162,6 +184,15 @@ class RolloutDevice:
         self._check.short(engine, prompt, weights.version)
         times.end("probe")
         return engine
+
+    def _build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
+        """Build the engine. Raises `WeightsGone` if that failed since the files were deleted."""
+        try:
+            return self._engines.build(weights, parser)
+        except Exception as error:
+            if Path(weights.directory).is_dir():
+                raise
+            raise WeightsGone(weights.directory) from error
 
     def _change(self, engine: Engine, weights: PublishedWeights) -> None:
         """Load `weights` into a paused engine, if it has others."""

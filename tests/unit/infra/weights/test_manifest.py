@@ -141,3 +141,18 @@ def test_the_lease_of_a_dead_reader_ends(tmp_path: Path) -> None:
         for mark in (tmp_path / ".leases").iterdir():
             os.utime(mark, (long_ago, long_ago))
         assert retain(tmp_path, 3) == [0]
+        assert not list((tmp_path / ".leases").iterdir())
+
+
+def test_only_versions_that_are_there_are_leased(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    for directory in (tmp_path / "version-00000007", tmp_path / "model"):
+        with lease(directory):
+            assert not (tmp_path / ".leases").exists()
+
+
+def test_a_reader_that_cannot_make_a_mark_reads_without_a_lease(tmp_path: Path) -> None:
+    put(tmp_path, 7)
+    (tmp_path / ".leases").touch()
+    with lease(versions(tmp_path)[7]):
+        assert retain(tmp_path, 3) == []

@@ -1,22 +1,15 @@
 """The order inside each move, and what becomes of failures."""
 
 from dataclasses import replace
-from queue import SimpleQueue
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra.errors import SeamlessFlowError
-from infra.worker.phases import PhaseTimes
-from producers.rollout.engine.contract import Engine
 from producers.rollout.probe.answers import EngineProbeFailed
-from producers.rollout.roles.device import RolloutDevice
 from producers.rollout.roles.moves import (
-    Acquire,
-    DeviceMove,
     Load,
     Preload,
-    PublishedWeights,
     Release,
 )
 from producers.rollout.roles.outcomes import (
@@ -24,80 +17,19 @@ from producers.rollout.roles.outcomes import (
     Loaded,
     MoveFailed,
     NotStarted,
-    Outcome,
     Paused,
     Preloaded,
     Released,
 )
-from producers.rollout.turns.message_parser import MessageParser
-from schemas.records import PolicyWeights, Sampling
-from tests.builders.engines.manual import ManualEngine
-from tests.builders.rollout.completions import LetterParser
+from schemas.records import Sampling
+from tests.builders.rollout.device_setup import (
+    DeviceSetup,
+    Spoilt,
+    acquire,
+    five_versions,
+    weights,
+)
 from tests.builders.rollout.roles import policy
-
-
-class Spoilt(SeamlessFlowError):
-    """The files are not what was published."""
-
-
-class DeviceSetup:
-    """A device over a manual engine; `calls` of the engine also hold what the device did else.
-
-    It is factory and probe at once.
-    """
-
-    whole_vocabulary = True
-    loads_asleep = True
-
-    def __init__(self) -> None:
-        self.engine = ManualEngine()
-        self.spoilt: set[int] = set()
-        self.untrusted: set[int] = set()
-        self.outcomes: SimpleQueue[Outcome] = SimpleQueue()
-        self.device = RolloutDevice(self, self._load_parser, self._follow, self.outcomes.put, self)
-
-    def verify(self, weights: PublishedWeights) -> None:
-        self.engine.calls.append(("verify", weights.version))
-        if weights.version in self.spoilt:
-            raise Spoilt
-
-    def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
-        self.engine.calls.append(("build", weights.version))
-        self.engine.version = weights.version
-        return self.engine
-
-    def whole(self, engine: Engine, prompt: bytes, version: int) -> None:
-        self._probe("whole", version)
-
-    def short(self, engine: Engine, prompt: bytes, version: int) -> None:
-        self._probe("short", version)
-
-    def _probe(self, length: str, version: int) -> None:
-        self.engine.calls.append((length, version))
-        if version in self.untrusted:
-            raise EngineProbeFailed("greedy", "version", version, 0)
-
-    def do(self, move: DeviceMove) -> Outcome:
-        """Carries a move out and forgets the calls before it."""
-        self.engine.calls.clear()
-        self.device.begin(move, PhaseTimes())
-        return self.outcomes.get(timeout=10)
-
-    def _load_parser(self, policy: PolicyWeights) -> LetterParser:
-        self.engine.calls.append(("parser",))
-        return LetterParser()
-
-    def _follow(self, slot: int) -> int:
-        self.engine.calls.append(("follow", slot))
-        return 99
-
-
-def acquire(version: int = 0, assignment: int = 1) -> Acquire:
-    return Acquire(assignment, 4, weights(version), policy())
-
-
-def weights(version: int) -> PublishedWeights:
-    return PublishedWeights(version, f"v{version}", "sha")
 
 
 @pytest.fixture
@@ -170,19 +102,21 @@ def test_weights_loaded_ahead_are_verified_before_and_not_touched_again(setup: D
 
 
 def test_weights_of_an_engine_that_loads_awake_are_verified_ahead_and_once(
-    setup: DeviceSetup,
+    setup: DeviceSetup, tmp_path: Path
 ) -> None:
+    five_versions(tmp_path)
+    ahead = weights(4, tmp_path)
     setup.loads_asleep = False
     setup.do(acquire(0))
     setup.do(Release(2))
-    assert isinstance(setup.do(Preload(weights(5), policy())), Preloaded)
-    assert setup.engine.calls == [("verify", 5)]
-    assert isinstance(setup.do(acquire(5)), Acquired)
+    assert isinstance(setup.do(Preload(ahead, policy())), Preloaded)
+    assert setup.engine.calls == [("verify", 4)]
+    assert isinstance(setup.do(replace(acquire(), weights=ahead)), Acquired)
     assert setup.engine.calls == [
         ("wake",),
-        ("load_weights", "v5", 5),
+        ("load_weights", ahead.directory, 4),
         ("resume",),
-        ("short", 5),
+        ("short", 4),
         ("follow", 4),
     ]
 
