@@ -86,6 +86,8 @@ class RunProgress:
     now_ms: int = 0
     _joined: set[str] = field(default_factory=set)
     """Incarnations of the present processes, so that those of an earlier start are not reported."""
+    _busy: dict[str, str] = field(default_factory=dict)
+    """Incarnation of the process that has, or is to take, each worker's role."""
     _tokens: deque[tuple[int, int]] = field(default_factory=deque)
 
     @property
@@ -198,6 +200,8 @@ class RunProgress:
             self.begun_ms = at_ms
 
     def _activity(self, record: Record) -> None:
+        if isinstance(record, r.RoleAssigned | r.RoleAcquired):
+            self._busy[record.worker] = record.incarnation
         match record:
             case r.RoleAssigned():
                 self.doing[record.worker] = f"→ {record.role}"
@@ -213,8 +217,9 @@ class RunProgress:
                 self.serving.pop(record.worker, None)
             case r.WorkerJoined():
                 self._joined.add(record.incarnation)
-            case r.WorkerLost() if record.incarnation in self._joined:
-                self.serving.pop(record.worker, None)
+            case r.WorkerLost() if record.incarnation == self._busy.get(record.worker):
+                for shown in (self.doing, self.serving, self.useful, self._busy):
+                    shown.pop(record.worker, None)
             case r.StepStarted():
                 self._begin(record.at_ms)
                 self.doing |= dict.fromkeys(record.workers, f"training step {record.step + 1}")

@@ -55,6 +55,33 @@ def test_who_rolls_out_with_which_version() -> None:
     assert seen.serving == {"w0": 4}
 
 
+def test_a_worker_that_was_lost_or_ended_is_not_shown() -> None:
+    seen = progress(
+        *(control.joined(name, incarnation=name, at_ms=SINCE) for name in ("w0", "w1", "w2")),
+        acquired("w0", "rollout", incarnation="w0"),
+        acquired("w1", "rollout", incarnation="w1"),
+        control.assigned("w2", "rollout", 2, incarnation="w2", at_ms=SINCE),
+        control.usage("w1", at_ms=SINCE, from_ms=SINCE - 1_000, decoding_ms=1_000),
+        *(
+            control.lost(name, incarnation=name, reason=reason, at_ms=SINCE)
+            for name, reason in (("w1", "ended"), ("w2", "failed"))
+        ),
+    )
+    assert seen.doing == {"w0": "rollout"}
+    assert seen.serving == {"w0": 3}
+    assert seen.useful == {}
+    assert "rollout of w2 lost: failed" in text_of(panel(seen, "run", ""))
+
+
+def test_a_worker_that_lost_the_process_without_its_role_is_still_shown() -> None:
+    seen = progress(
+        control.joined("w0", incarnation="train", process="train", at_ms=SINCE),
+        acquired("w0", "rollout", incarnation="rollout"),
+        control.lost("w0", process="train", incarnation="train", at_ms=SINCE),
+    )
+    assert (seen.doing, seen.serving) == ({"w0": "rollout"}, {"w0": 3})
+
+
 def test_a_step_is_trained_and_then_waited_for() -> None:
     started = control.started(["w1"], 4, at_ms=SINCE)
     seen = progress(acquired("w1", "train"), started)
