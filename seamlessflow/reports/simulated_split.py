@@ -3,13 +3,17 @@
 Called by `seamlessflow plan`.
 """
 
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable
+from itertools import accumulate, groupby
 from statistics import fmean
 
+from infra.device_model.hardware import hardware_named
 from infra.errors import SeamlessFlowError
 from scheduler.settings import SchedulerSettings
-from scheduler.simulation.cluster import ModelledCluster
+from scheduler.simulation.cluster import ModelledCluster, modelled
 from scheduler.simulation.figures import WARM_UP_STEPS, SimulatedFigures, figures, why_none
+from scheduler.simulation.settings import SimulatedWorkersSection
 from scheduler.simulation.simulator import SimulatedRun, simulate_going_on
 from scheduler.simulation.workload import Workload
 from scheduler.state.accounts.closed_form import COLOCATED, DISAGGREGATED
@@ -19,7 +23,13 @@ from seamlessflow.reports.simulated_workers import without_room
 from seamlessflow.reports.split_plan import PlannedCluster, SplitChoice
 
 BOTH, ROLLOUT, TRAIN = ("rollout", "train"), ("rollout",), ("train",)
-STEPS = 8
+STEPS, MOST_STEPS = 8, 20
+"""Fewest and most steps of a simulation."""
+_TURNS = 200_000
+"""Turns of all simulations of a plan together, where no more than `STEPS` steps need them: they
+bound its time to some ten seconds on a core at rest."""
+_GANGS = 8
+"""Most gangs that are tried of a strategy, besides that of now and that of the closed form."""
 
 
 class NothingToPlan(SeamlessFlowError):
@@ -33,27 +43,32 @@ class NothingToPlan(SeamlessFlowError):
         super().__init__(f"{strategy}: {why}")
 
 
-def present_step(
-    config: RunConfig, cluster: ModelledCluster, strategy: str, lag: int
-) -> MeasuredStep:
+def as_configured(config: RunConfig) -> ModelledCluster:
+    """Return the cluster of the section `simulation`. Raises `UnknownPreset` or `ModelTooLarge`."""
+    return _modelled(config, config.simulation.workers, config.scheduler.gang_size)
+
+
+def present_step(config: RunConfig, strategy: str, lag: int) -> MeasuredStep:
     """Return the mean step of the configuration as it is. Raises `NothingToPlan`."""
-    run, settings = _simulated(config, cluster, strategy, lag, config.scheduler.gang_size)
+    size = config.scheduler.gang_size
+    run, settings = _simulated(config, as_configured(config), strategy, lag, size, STEPS)
     if figures(run, settings) is None:
         raise NothingToPlan(strategy, why_none(run, settings))
     return measured_step(run.control, WARM_UP_STEPS)
 
 
 def simulated_choice(
-    config: RunConfig, cluster: ModelledCluster, of: PlannedCluster, one: SplitChoice
+    config: RunConfig, of: PlannedCluster, one: SplitChoice, steps: int
 ) -> tuple[SimulatedFigures | None, str]:
     """Return the figures of a choice, None if it did not make all its steps, and a notice if its
     gang has no room.
     """
-    size = config.scheduler.gang_size
+    cluster, size = as_configured(config), config.scheduler.gang_size
     if (one.strategy, one.gang) != (of.strategy, of.gang):
         # A gang of all that have the tag: their number is what is planned.
-        cluster, size = split(cluster, one.strategy, one.gang), None
-    run, settings = _simulated(config, cluster, one.strategy, one.lag, size)
+        workers = split(ordered(config), one.strategy, one.gang)
+        cluster, size = _modelled(config, workers, None), None
+    run, settings = _simulated(config, cluster, one.strategy, one.lag, size, steps)
     return figures(run, settings), without_room(config.device_model, cluster, run.control)
 
 
@@ -63,31 +78,95 @@ def change_s(cluster: ModelledCluster) -> float:
     return fmean(of.sleep_s + of.take_s + of.leave_s + of.wake_s for of in rates)
 
 
-def split(cluster: ModelledCluster, strategy: str, gang: int) -> ModelledCluster:
-    """Return the cluster with tags for a gang of so many devices, or as few more as whole workers
-    allow. Workers that have the tag train now come first.
+def tried_gangs(config: RunConfig) -> list[int]:
+    """Return the gangs to try: the first of the workers in their order, by devices.
+
+    All of one kind and of those before it, and others evenly; fewer where a step has many turns.
     """
-    ordered = sorted(cluster.workers, key=lambda name: "train" not in cluster.workers[name].tags)
-    chosen: set[str] = set()
-    for name in ordered:
-        if sum(cluster.workers[one].devices for one in chosen) < gang:
-            chosen.add(name)
-    trains = TRAIN if strategy == DISAGGREGATED else BOTH
-    tags = {
-        name: BOTH if strategy == COLOCATED else trains if name in chosen else ROLLOUT
-        for name in cluster.workers
-    }
-    workers = {name: replace(of, tags=tags[name]) for name, of in cluster.workers.items()}
-    return replace(cluster, workers=workers)
+    workers = ordered(config)
+    sizes = list(accumulate(of.devices for of in workers))
+    kinds = accumulate(len(list(of)) for _, of in groupby(workers, lambda of: of.hardware))
+    most = min(_GANGS, int(_TURNS / STEPS / _turns(config) / 2))
+    places = {number - 1 for number in kinds}
+    spread = {round(number * len(sizes) / most) - 1 for number in range(1, most + 1)}
+    if most >= len(sizes):
+        places = set(range(len(sizes)))
+    return sorted({sizes[place] for place in (places | spread if most else ()) if place >= 0})
+
+
+def steps_each(config: RunConfig, simulations: int) -> int:
+    """Return the steps of each of so many simulations: those of the run, within limits."""
+    affordable = int(_TURNS / _turns(config) / simulations)
+    return max(STEPS, min(config.run.steps, MOST_STEPS, affordable))
+
+
+def ordered(config: RunConfig) -> list[SimulatedWorkersSection]:
+    """Return the workers one by one in the order in which a gang takes them: those that train
+    fastest first, and of them those that have the tag now.
+    """
+
+    def order(of: SimulatedWorkersSection) -> tuple[float, bool]:
+        device = hardware_named(of.hardware or config.device_model.hardware)
+        return -device.peak_flops, "train" not in of.tags
+
+    each = (of.model_copy(update={"count": 1}) for of in _each(config.simulation.workers))
+    return sorted(each, key=order)
+
+
+def kinds_in_order(config: RunConfig) -> str:
+    """Return a line about the order in which a gang takes workers; empty if all are of one kind."""
+    kinds = Counter((of.devices, of.hardware or "") for of in ordered(config))
+    if len({hardware for _, hardware in kinds}) == 1:
+        return ""
+    default = config.device_model.hardware
+    told = ", ".join(f"{n} x {own} {name or default}" for (own, name), n in kinds.items())
+    return f"another gang takes the workers that train fastest first: {told}"
+
+
+def split(
+    workers: Iterable[SimulatedWorkersSection], strategy: str, gang: int
+) -> list[SimulatedWorkersSection]:
+    """Return the workers with tags for a gang of so many devices, or as few more as whole workers
+    allow, of the first ones.
+    """
+    found, before = list[SimulatedWorkersSection](), 0
+    for of in workers:
+        chosen = TRAIN if strategy == DISAGGREGATED else BOTH
+        tags = BOTH if strategy == COLOCATED else chosen if before < gang else ROLLOUT
+        found.append(of.model_copy(update={"tags": tags}))
+        before += of.devices
+    return found
+
+
+def _each(lots: Iterable[SimulatedWorkersSection]) -> Iterable[SimulatedWorkersSection]:
+    return (lot for lot in lots for _ in range(lot.count))
+
+
+def _turns(config: RunConfig) -> float:
+    """Return the turns of a step."""
+    run = config.run
+    return run.groups_per_step * run.group_size * config.simulation.workload.turns
+
+
+def _modelled(
+    config: RunConfig, workers: Iterable[SimulatedWorkersSection], gang_size: int | None
+) -> ModelledCluster:
+    section = config.simulation.model_copy(update={"workers": tuple(workers)})
+    return modelled(section, config.device_model, config.rollout.update, gang_size)
 
 
 def _simulated(
-    config: RunConfig, cluster: ModelledCluster, strategy: str, lag: int, gang_size: int | None
+    config: RunConfig,
+    cluster: ModelledCluster,
+    strategy: str,
+    lag: int,
+    gang_size: int | None,
+    steps: int,
 ) -> tuple[SimulatedRun, SchedulerSettings]:
     """Return a run of the configuration's work, and its settings."""
     choice = {"policy": strategy, "gang_size": gang_size}
     settings = SchedulerSettings(
-        run=config.run.model_copy(update={"lag": lag, "steps": STEPS}),
+        run=config.run.model_copy(update={"lag": lag, "steps": steps}),
         scheduler=config.scheduler.model_copy(update=choice),
         pacing=config.pacing,
     )

@@ -3,7 +3,7 @@
 Of the closed form (`scheduler/state/accounts/closed_form.py`). Called by `seamlessflow plan`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.simulation.figures import SimulatedFigures
@@ -22,6 +22,8 @@ from seamlessflow.reports.measured_step import MeasuredStep
 
 _SAME = 0.02
 """Difference of two step times below which they count as equal."""
+_GAIN = 0.03
+"""Part of a step below which a shorter one is no advice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +77,20 @@ def planned(
     return of, f"the run is taken as {'; '.join(told)}" if told else ""
 
 
-def choices(of: PlannedCluster) -> list[SplitChoice]:
-    """Return the choices to compare: each strategy on the present split and on its best one."""
+def choices(of: PlannedCluster, tried: Sequence[int] = ()) -> list[SplitChoice]:
+    """Return the choices to compare: each strategy and lag on the present split and on the best one
+    by its own formula; with the lag of the plan also on each gang that is `tried`.
+    """
     lags = sorted({0, max(1, of.lag)})
+    names = [*STRATEGIES, *({of.strategy} - {*STRATEGIES})]
     return [
         _choice(of, strategy, gang, lag)
-        for strategy, gangs in _splits(of)
-        for gang in gangs
-        for lag in ((0,) if strategy == COLOCATED != of.strategy else lags)
+        for strategy in names
+        for gang, lag in sorted(
+            (gang, lag)
+            for lag in ((0,) if strategy == COLOCATED != of.strategy else lags)
+            for gang in _gangs(of, strategy, lag, tried if lag == of.lag else ())
+        )
     ]
 
 
@@ -110,17 +118,14 @@ def seconds(value: float) -> str:
     return f"{value:.3g} s" if value < 999.5 else f"{value:,.0f} s"
 
 
-def _splits(of: PlannedCluster) -> Iterator[tuple[str, list[int]]]:
-    lag = max(1, of.lag)
-    yield COLOCATED, sorted({of.devices, of.gang if of.strategy == COLOCATED else of.devices})
-    if of.devices > of.unit:
-        best = best_gang(DISAGGREGATED, of.devices, of.work, lag, of.unit)
-        now = [of.gang] if of.gang < of.devices else []
-        yield DISAGGREGATED, sorted({*now, best})
-    best = best_gang(MULTIPLEXED, of.devices, of.work, lag, of.unit)
-    yield MULTIPLEXED, sorted({of.gang, best})
-    if of.strategy not in STRATEGIES:
-        yield of.strategy, [of.gang]
+def _gangs(of: PlannedCluster, strategy: str, lag: int, tried: Sequence[int]) -> set[int]:
+    if strategy == COLOCATED:
+        return {of.devices, of.gang if of.strategy == COLOCATED else of.devices}
+    if strategy not in STRATEGIES:
+        return {of.gang}
+    found = {of.gang, best_gang(strategy, of.devices, of.work, lag, of.unit), *tried}
+    # Disaggregated, one worker at least rolls out.
+    return {one for one in found if strategy != DISAGGREGATED or one < of.devices}
 
 
 def _choice(of: PlannedCluster, strategy: str, gang: int, lag: int) -> SplitChoice:
@@ -130,20 +135,17 @@ def _choice(of: PlannedCluster, strategy: str, gang: int, lag: int) -> SplitChoi
 
 
 def _split(of: PlannedCluster, found: Sequence[SplitChoice]) -> str:
-    needed = devices_that_train(of.devices, of.work.rollout, of.work.train)
-    share = of.work.train / (of.work.rollout + of.work.train)
-    rule = f"T/(R+T) is {share:.2f}, so multiplexed with lag 1 needs {needed} of {of.devices}"
-    rule += f" devices in its gang to leave none idle, and {of.gang} are in the gang of now"
-    now = _now(of, found, of.lag)
+    rule, now = _rule(of), _now(of, found, of.lag)
 
-    def rank(one: SplitChoice) -> tuple[float, bool, bool, int]:
+    def rank(one: SplitChoice) -> tuple[float, bool, bool]:
         """Return the order of choices: of equally short steps, the least change first."""
-        change = one.strategy != of.strategy, one.gang != of.gang, abs(one.lag - of.lag)
-        return _rounded(one, now), *change
+        return _rounded(one, now), one.strategy != of.strategy, one.gang != of.gang
 
-    best = min(found, key=rank)
-    if best.prediction.step > now.step * (1 - _SAME):
-        return f"{rule}; no split makes the step of {seconds(now.step)} shorter: {_limit(now)}."
+    # Colocated rolls out and trains in turn, whatever lag is asked for.
+    best = min((one for one in found if one.lag == of.lag or one.strategy == COLOCATED), key=rank)
+    if best.prediction.step > now.step * (1 - _GAIN):
+        told = f"no split makes the step of {seconds(now.step)} shorter by {_GAIN:.0%}"
+        return f"{rule}; {told}: {_limit(of, now)}."
     train = "device that trains" if best.gang == 1 else "devices that train"
     gang = f" and {best.gang} {train}" if best.prediction.limit else ""
     return (
@@ -151,6 +153,23 @@ def _split(of: PlannedCluster, found: Sequence[SplitChoice]) -> str:
         f"{seconds(best.prediction.step)} a step instead of {seconds(now.step)}, and leaves "
         f"{best.prediction.idle:.0%} idle instead of {now.idle:.0%}."
     )
+
+
+def _rule(of: PlannedCluster) -> str:
+    """Return the number of devices that `multiplexed` needs, and whether some idle even so."""
+    work = of.work
+    share = f"T/(R+T) is {work.train / (work.rollout + work.train):.2f}"
+    gang = f"{of.gang} are in the gang of now"
+    if not of.lag:
+        turns = "with lag 0 rollout and training of a step take turns"
+        return f"{share}, and {turns}; of {of.devices} devices {gang}"
+    needed = devices_that_train(of.devices, work.rollout, work.train)
+    told = predicted(MULTIPLEXED, of.devices, needed, work, of.lag)
+    rule = f"multiplexed with lag {of.lag} needs {needed} of {of.devices} devices in its gang"
+    if told.idle < _SAME:
+        return f"{share}, so by the closed form {rule} to leave none idle, and {gang}"
+    idle = f"and even so leaves {told.idle:.0%} idle"
+    return f"{share}, so by the closed form {rule} for training, {idle}; {gang}"
 
 
 def _now(of: PlannedCluster, found: Sequence[SplitChoice], lag: int) -> Prediction:
@@ -166,12 +185,18 @@ def _rounded(one: SplitChoice, now: Prediction) -> float:
     return round(one.prediction.step / (now.step * _SAME)) if now.step else 0.0
 
 
-def _limit(of: Prediction) -> str:
-    if of.limit == "latency":
+def _limit(of: PlannedCluster, now: Prediction) -> str:
+    """Return the limit of a step, and what its switches and loads take of it."""
+    if now.limit == "latency":
         return "its groups take so long, which faster agents, shorter turns or more lag change"
-    if not of.limit:
+    if not now.limit:
         return "no closed form tells its limit"
-    return f"its limit is {of.limit}"
+    away = 0.0 if of.strategy == DISAGGREGATED else of.gang / of.devices * of.work.switch
+    costs = {"switches": away / now.step, "loads": of.work.load / now.step}
+    told = " and ".join(f"{name} {share:.0%}" for name, share in costs.items() if share >= 0.01)
+    return f"its limit is {now.limit}" + (
+        f", and of all device time it costs {told}" if told else ""
+    )
 
 
 def _staleness(of: PlannedCluster, found: Sequence[SplitChoice]) -> str:

@@ -158,10 +158,9 @@ def _measured(found: "MeasuredStep") -> str:
 def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     from dataclasses import replace
 
-    from scheduler.simulation.cluster import modelled
     from seamlessflow.config_file import load
     from seamlessflow.each_policy import left_out
-    from seamlessflow.reports.simulated_split import change_s, present_step, simulated_choice
+    from seamlessflow.reports import simulated_split as simulated
     from seamlessflow.reports.simulated_workers import with_own_workers
     from seamlessflow.reports.split_plan import choices, planned
 
@@ -169,17 +168,19 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     if notice := left_out(config):
         typer.echo(f"! {notice}", err=True)
     section, line = with_own_workers(config, path)
-    update, gang_size = config.rollout.update, config.scheduler.gang_size
-    cluster = modelled(section, config.device_model, update, gang_size)
-    if line:
-        typer.echo(line)
+    config = config.model_copy(update={"simulation": section})
+    cluster = simulated.as_configured(config)
+    for told in filter(None, (line, simulated.kinds_in_order(config))):
+        typer.echo(told)
     lag = config.run.lag if lag is None else lag
     name = strategy or config.scheduler.policy
-    found = present_step(config, cluster, name, lag)
+    found = simulated.present_step(config, name, lag)
     typer.echo(_measured(found))
-    work = replace(found.work, switch=found.work.switch or change_s(cluster))
+    work = replace(found.work, switch=found.work.switch or simulated.change_s(cluster))
     of, _ = planned(replace(found, work=work), name, lag)
-    rows = [(one, *simulated_choice(config, cluster, of, one)) for one in choices(of)]
-    print_plan(of, [(one, figures) for one, figures, _ in rows])
+    compared = choices(of, simulated.tried_gangs(config))
+    steps = simulated.steps_each(config, len(compared))
+    rows = [(one, *simulated.simulated_choice(config, of, one, steps)) for one in compared]
+    print_plan(of, [(one, figures) for one, figures, _ in rows], steps)
     for notice in dict.fromkeys(notice for _, _, notice in rows if notice):
         typer.echo(f"! {notice}", err=True)

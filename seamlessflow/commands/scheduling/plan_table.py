@@ -17,8 +17,11 @@ _WIDTHS = (13, 11, 4, 8, 6, 19, 17, 6, 10)
 def print_plan(
     of: "PlannedCluster",
     rows: "Sequence[tuple[SplitChoice, SimulatedFigures | None]] | None" = None,
+    steps: int = 0,
 ) -> None:
-    """Print the choices of a plan, with what `rows` say of their simulations if there were any."""
+    """Print the choices of a plan, with what `rows` say of their simulations if there were any, of
+    so many `steps` each.
+    """
     from seamlessflow.reports.split_plan import advice, as_simulated, choices
 
     typer.echo(_row((*_COLUMNS, *(_SIMULATED if rows else ()))))
@@ -28,7 +31,8 @@ def print_plan(
             idle = f"{found.spent.idle_share:.0%}"
             figures = (f"{found.step_s:.2f}", idle, f"{found.staleness:.2f}")
         typer.echo(_row((*_predicted(one, of.devices), *figures)))
-    typer.echo("")
+    told = f"; the simulated figures count, of {steps} steps each" if rows else ""
+    typer.echo(f"step s, idle and limit are estimates, of a closed form{told}\n")
     compared = choices(of) if rows is None else as_simulated(rows)
     for sentence in advice(of, compared):
         typer.echo(sentence)

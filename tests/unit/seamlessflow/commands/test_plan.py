@@ -22,8 +22,8 @@ def test_given_work_is_compared_by_strategy_split_and_lag() -> None:
     assert [row.split()[:7] for row in rows if "multiplexed" in row] == [
         ["multiplexed", "8", "of", "64", "0", "51.56", "64%"],
         ["multiplexed", "8", "of", "64", "1", "37.50", "50%"],
-        ["multiplexed", "16", "of", "64", "0", "32.81", "43%"],
         ["multiplexed", "16", "of", "64", "1", "18.75", "0%"],
+        ["multiplexed", "64", "of", "64", "0", "18.75", "0%"],
     ]
     assert "needs 16 of 64 devices in its gang to leave none idle, and 8 are in the gang" in tags
     assert "multiplexed with lag 1 and 16 devices that train takes 18.8 s a step" in tags
@@ -33,7 +33,29 @@ def test_given_work_is_compared_by_strategy_split_and_lag() -> None:
 def test_where_groups_take_long_no_tag_helps() -> None:
     done = plan(*WORK, "--group-s", "100")
 
-    assert "no split makes the step of 50 s shorter: its groups take so long" in done.stdout
+    assert "no split makes the step of 50 s shorter by 3%: its groups take so long" in done.stdout
+
+
+def test_each_lag_has_its_best_split_and_advice_is_for_the_one_that_was_asked() -> None:
+    done = plan(*WORK, "--train-devices", "8", "--lag", "0")
+
+    rows = [row.split()[:6] for row in done.stdout.splitlines()]
+    assert ["disaggregated", "23", "of", "64", "0", "34.99"] in rows
+    assert "multiplexed with lag 0 and 64 devices that train takes 18.8 s a step" in done.stdout
+
+
+def test_a_gang_that_leaves_devices_idle_is_not_said_to_leave_none() -> None:
+    done = plan(*WORK, "--switch-s", "30", "--load-s", "5")
+
+    assert "leave none idle" not in done.stdout
+    assert "needs 16 of 64 devices in its gang for training, and even so leaves" in done.stdout
+
+
+def test_a_gain_of_less_than_three_per_cent_is_no_advice() -> None:
+    done = plan(*WORK, "--train-devices", "64", "--switch-s", "0.5")
+
+    assert "no split makes the step of 19.2 s shorter by 3%" in done.stdout
+    assert "its limit is work, and of all device time it costs switches 3%" in done.stdout
 
 
 def test_times_of_a_thousand_seconds_are_written_in_full() -> None:
@@ -59,7 +81,8 @@ def test_a_configuration_is_simulated(tmp_path: Path) -> None:
     )
     done = plan("--config", str(file))
 
-    measured, _, _, head, *rows, _, tags, staleness = done.stdout.splitlines()
+    measured, _, _, head, *rows, told, _, tags, staleness = done.stdout.splitlines()
+    assert told.endswith("the simulated figures count, of 20 steps each")
     assert "left out: coder" in done.stderr
 
     assert measured.startswith("measured over 6 steps")
@@ -96,6 +119,33 @@ def test_neither_the_fill_nor_the_end_of_a_simulated_run_counts(tmp_path: Path) 
         row.split() for row in rows if row.split()[:2] == ["multiplexed", "2"] and " 1 " in row
     )
     assert now[-2] == "2%"
+
+
+MIXED = """
+run: {groups_per_step: 4, group_size: 8}
+scheduler: {policy: multiplexed}
+simulation:
+  workload: {turns: 2, turn_tokens: 1000, tool_tokens: 1000}
+  workers:
+    - {count: 2, tags: [rollout, train], devices: 8, hardware: H20}
+    - {count: 1, tags: [rollout, train], devices: 8, hardware: H800}
+"""
+
+
+def test_gangs_of_mixed_devices_are_tried_from_the_fastest_and_the_best_one_is_advised(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(MIXED)
+    order, *rows, advice, _ = plan("--config", str(file)).stdout.splitlines()
+
+    assert order.endswith("that train fastest first: 1 x 8 H800, 2 x 8 H20")
+    cells = [row.split() for row in rows if row.split()[2:3] == ["of"]]
+    tried = {
+        int(one[1]): float(one[-3]) for one in cells if one[0] == "multiplexed" and one[4] == "1"
+    }
+    assert min(tried, key=lambda gang: tried[gang]) == 8 and list(tried) == [8, 16, 24]
+    assert "lag 1 and 8 devices that train takes" in advice
 
 
 SMALL = """
