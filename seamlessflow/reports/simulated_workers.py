@@ -54,6 +54,18 @@ def with_own_workers(config: RunConfig, path: Path | None) -> tuple[SimulationSe
     return section.model_copy(update={"workers": workers}), f"{line}{_left_out(config)}"
 
 
+def modelled_as(config: RunConfig, section: SimulationSection) -> str:
+    """Return a line about the model and the devices that are modelled, and where both are from."""
+    of = config.device_model
+    given = of.model_fields_set
+    model = "device_model" if "model" in given else "default, whatever policy.model is"
+    hardware = f"{of.hardware} ({'device_model' if 'hardware' in given else 'default'})"
+    kinds = dict.fromkeys(lot.hardware for lot in section.workers)
+    devices = ", ".join(f"{name} (its workers)" if name else hardware for name in kinds)
+    rates = f"; measured (device_model.rates): {', '.join(of.rates)}" if of.rates else ""
+    return f"modelled: {of.model} ({model}) on {devices}{rates}"
+
+
 def without_room(
     devices: DeviceModelSection, cluster: ModelledCluster, control: Iterable[Record]
 ) -> str:

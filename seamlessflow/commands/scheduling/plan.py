@@ -161,7 +161,7 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     from seamlessflow.config_file import load
     from seamlessflow.each_policy import left_out
     from seamlessflow.reports import simulated_split as simulated
-    from seamlessflow.reports.simulated_workers import with_own_workers
+    from seamlessflow.reports.simulated_workers import modelled_as, with_own_workers
     from seamlessflow.reports.split_plan import choices, planned
 
     config = load(path)
@@ -170,7 +170,8 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     section, line = with_own_workers(config, path)
     config = config.model_copy(update={"simulation": section})
     cluster = simulated.as_configured(config)
-    for told in filter(None, (line, simulated.kinds_in_order(config))):
+    kinds = simulated.kinds_in_order(config)
+    for told in filter(None, (line, modelled_as(config, section), kinds)):
         typer.echo(told)
     lag = config.run.lag if lag is None else lag
     name = strategy or config.scheduler.policy

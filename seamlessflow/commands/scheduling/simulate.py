@@ -80,8 +80,8 @@ def simulate(
     options: dict[str, dict[str, Any]] = {"simulation": simulation, "device_model": device_model}
     options["run"] = {"steps": steps, "lag": lag}
     loaded = _loaded(config, options, measured_sections(recorded, kafka, measured))
-    cluster, compared = _checked(loaded, config)
     _make(timelines)
+    cluster, compared = _checked(loaded, config)
     if not _compare(loaded, cluster, compared, timelines):
         raise typer.Exit(ExitStatus.LASTING)
 
@@ -157,7 +157,7 @@ def _checked(
     from scheduler.settings import SchedulerSettings
     from scheduler.simulation.cluster import modelled
     from seamlessflow.each_policy import left_out
-    from seamlessflow.reports.simulated_workers import with_own_workers
+    from seamlessflow.reports.simulated_workers import modelled_as, with_own_workers
 
     for name in config.simulation.strategies:
         named(name)
@@ -166,8 +166,8 @@ def _checked(
     section, line = with_own_workers(config, path)
     update, gang_size = config.rollout.update, config.scheduler.gang_size
     cluster = modelled(section, config.device_model, update, gang_size)
-    if line:
-        typer.echo(line)
+    for told in filter(None, (line, modelled_as(config, section))):
+        typer.echo(told)
     return cluster, [
         SchedulerSettings(
             run=config.run,

@@ -32,7 +32,7 @@ def config(tmp_path: Path) -> Path:
 def test_each_strategy_is_one_line_of_figures(config: Path) -> None:
     done = CliRunner().invoke(app, ["simulate", "--config", str(config)])
 
-    head, *lines = done.stdout.splitlines()
+    _, head, *lines = done.stdout.splitlines()
     assert head.split()[:4] == ["strategy", "step", "s", "ideal"]
     table = {line.split()[0]: line.split()[1:] for line in lines}
     assert list(table) == list(STRATEGIES)
@@ -48,11 +48,28 @@ def test_policies_that_are_left_out_are_named(config: Path) -> None:
     assert "policy planner alone is simulated; left out: coder" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "Qwen3-8B (default, whatever policy.model is) on H100 (default); measured"),
+        (["--model", "Qwen3-14B"], "Qwen3-14B (device_model) on H100 (default)"),
+        (["--hardware", "H20"], "on H20 (device_model); measured (device_model.rates): leave_s, "),
+    ],
+)
+def test_model_and_devices_are_named_with_their_source(
+    config: Path, options: list[str], told: str
+) -> None:
+    options = [*options, "--strategy", "colocated", "--steps", "3"]
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+
+    assert told in done.stdout.splitlines()[0]
+
+
 def test_options_count_over_the_file(config: Path) -> None:
     options = ["--both", "1", "--devices", "2", "--strategy", "colocated"]
     done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
 
-    (_, line) = done.stdout.splitlines()
+    (_, _, line) = done.stdout.splitlines()
     assert line.split()[0] == "colocated"
 
 
@@ -64,7 +81,7 @@ def test_tokens_recycled_stopped_and_over_age_are_shown_where_pacing_asks_for_th
     options = ["--strategy", "colocated", "--lag", "0"]
     done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
 
-    head, line = done.stdout.splitlines()
+    _, head, line = done.stdout.splitlines()
     assert head.endswith("recycled   stopped  over age")
     shares = [float(cell.rstrip("%")) for cell in line.split()[-3:]]
     assert all(0 < share < 100 for share in shares)
@@ -93,7 +110,7 @@ def test_without_simulated_workers_those_of_the_run_are_taken(config: Path) -> N
     options = ["--strategy", "multiplexed"]
     done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
 
-    taken, _, line = done.stdout.splitlines()
+    taken, _, _, line = done.stdout.splitlines()
     assert taken == (
         "the run's own workers: 1 x 4 H100 with the tags rollout and train, 1 x 4 H100 with the "
         "tag rollout, 1 x 1 H20 with the tag rollout"
