@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infra.errors import SeamlessFlowError
+from infra.faults import suggestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class UnknownPreset(SeamlessFlowError):
     def __init__(self, kind: str, name: str, known: Mapping[str, object]) -> None:
         self.kind = kind
         self.name = name
-        super().__init__(f"no {kind} {name!r} is known; known are {', '.join(known)}")
+        near = suggestion(name, known)
+        super().__init__(f"no {kind} {name!r} is known; known are {', '.join(known)}{near}")
 
 
 HARDWARE: Mapping[str, Hardware] = {

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, field_validator
 from infra.device_model.hardware import HARDWARE, UnknownPreset, hardware_named
 from infra.device_model.models import MODELS, model_named
 from infra.device_model.rates import Rates, rates_of
+from infra.faults import suggestion
 from infra.settings import Section
 
 
@@ -41,7 +42,7 @@ class DeviceModelSection(Section):
     @field_validator("hardware")
     @classmethod
     def _known_hardware(cls, name: str) -> str:
-        return _preset(lambda: hardware_named(name).name)
+        return known_hardware(name)
 
     @field_validator("model")
     @classmethod
@@ -51,9 +52,11 @@ class DeviceModelSection(Section):
     @field_validator("rates")
     @classmethod
     def _known(cls, rates: dict[str, float]) -> dict[str, float]:
-        unknown = set(rates) - {of.name for of in fields(Rates)}
-        if unknown:
-            raise ValueError(f"no rate is named {', '.join(sorted(unknown))}")
+        known = [of.name for of in fields(Rates)]
+        for name in rates:
+            if name not in known:
+                near = suggestion(name, known)
+                raise ValueError(f"no rate is named {name}; known are {', '.join(known)}{near}")
         if wrong := [name for name, value in rates.items() if value < 0]:
             raise ValueError(f"{', '.join(wrong)} must be at least 0")
         if rates.get("weights_s") == rates.get("row_s") == 0 and not rates.get("launch_s"):
@@ -78,6 +81,11 @@ def worker_rates(
     measured: dict[str, Any] = section.rates
     modelled = rates_of(device, model_named(section.model), devices, rows=rows, gang=gang)
     return replace(modelled, **measured)
+
+
+def known_hardware(name: str) -> str:
+    """Return the name of a device. Raises `ValueError` if none is known by it."""
+    return _preset(lambda: hardware_named(name).name)
 
 
 def _preset(found: Callable[[], str]) -> str:

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from infra.device_model.settings import known_hardware
 from infra.settings import Section
 from scheduler.decisions.strategies.registry import STRATEGIES
 from scheduler.simulation.workload import WorkloadSection
@@ -20,6 +21,11 @@ class SimulatedWorkersSection(Section):
     hardware: str | None = Field(
         None, description="Their devices, if they differ from device_model.hardware"
     )
+
+    @field_validator("hardware")
+    @classmethod
+    def _known_hardware(cls, name: str | None) -> str | None:
+        return name and known_hardware(name)
 
 
 class SimulationSection(Section):

@@ -25,6 +25,7 @@ from seamlessflow.rehearsal.verdict import (
     distortions,
     modelled_step_s,
     nearest_limit,
+    untrained,
 )
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.runs.training import run_processes
@@ -41,6 +42,8 @@ class Rehearsed:
     limit: NearestLimit | None
     distorted: tuple[str, ...]
     """Ways in which this machine distorted the figures; empty if they can be trusted."""
+    untrained: str | None = None
+    """A notice of groups whose training is missing in the figures."""
 
 
 def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
@@ -62,7 +65,8 @@ def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
         software = _software(kafka, outcome, launcher.stopping)
     limit = nearest_limit(facts.loads, os.cpu_count() or 1)
     distorted = tuple(distortions(facts.loads, software))
-    result = Rehearsed(outcome, software, config.device_model.scale, limit, distorted)
+    missing = untrained(outcome.summary)
+    result = Rehearsed(outcome, software, config.device_model.scale, limit, distorted, missing)
     (config.out / REPORT).write_text(json.dumps(_plain(result), indent=2) + "\n", encoding="utf-8")
     return result
 
@@ -90,4 +94,5 @@ def _plain(of: Rehearsed) -> dict[str, object]:
         "software_share": round(software.share, 4),
         "nearest_limit": limit and {"process": limit.process, "factor": round(limit.factor, 2)},
         "distorted": of.distorted,
+        "untrained": of.untrained,
     }

@@ -16,6 +16,9 @@ from seamlessflow.rehearsal.hops import Hops
 MOST_SHARE = 0.05
 """Largest share of a step, as it is modelled, that waiting for a processor or software may take."""
 
+EQUAL_REWARDS = "zero_variance"
+"""Filter of groups whose rewards are equal."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareTime:
@@ -77,6 +80,22 @@ def distortions(loads: Mapping[str, ProcessLoad], software: SoftwareTime) -> lis
             "last group to the start of its step, without changes of role"
         )
     return found
+
+
+def untrained(summary: Mapping[str, Any]) -> str | None:
+    """Return a notice of groups that were not trained for equal rewards, from `summary.json`.
+
+    Texts of modelled devices seldom earn any. None if too few were to matter.
+    """
+    share = summary["groups_left_out"].get(EQUAL_REWARDS, 0.0)
+    if share <= MOST_SHARE:
+        return None
+    return (
+        f"{share:.0%} of the groups had equal rewards and were left out of the loss "
+        f"({EQUAL_REWARDS}): the time of their training is missing in these figures. Set "
+        "trainer.filters to {untrainable: drop} for the rehearsal, or let the agent draw its "
+        "rewards"
+    )
 
 
 def nearest_limit(loads: Mapping[str, ProcessLoad], processors: int) -> NearestLimit | None:

@@ -23,6 +23,8 @@ def view(of: Rehearsed) -> RenderableType:
         if of.distorted
         else [Text("this machine did not distort the figures", "green")]
     )
+    if of.untrained:
+        verdict.append(Text(f"! {of.untrained}", "bold yellow"))
     return Group(figures, _loads(of.outcome.summary), *verdict)
 
 

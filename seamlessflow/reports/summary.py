@@ -10,6 +10,8 @@ An unknown figure is null. The sources of the figures:
   without those of evaluations.
 - `tokens_masked`: sampled tokens that were not trained, by reason, of the same sessions; for the
   trainer's own reasons (such as `stale`) of the steps' sessions (`StepCompleted`).
+- `groups_left_out`: share of the steps' groups that a filter kept out of the loss, by filter
+  (`trainer.filters` with the action `count`; `StepCompleted`).
 - `lengths`: quantiles of the sampled tokens and the turns of all these sessions (`begun`) and of
   those whose tokens entered the loss (`trained`): `lengths.py`.
 - `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima of their metrics
@@ -31,7 +33,7 @@ any of them to the next; rewards are those of the first one. `policies` has the 
 with its own `step_s`.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -99,6 +101,7 @@ def summary(
         "tokens_sampled": sum(one.tokens_sampled for one in training),
         "tokens_trained": _whole(sum(tokens) if tokens else None),
         "tokens_masked": _masked(training, steps),
+        "groups_left_out": _left_out(steps),
         "lengths": length_figures(sessions, steps),
         "role_switches": roles.switches,
         "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
@@ -172,6 +175,17 @@ def _masked(sessions: Sequence[SessionFacts], steps: Sequence[StepFacts]) -> dic
         found.update(session.masked)
     of_trainer = masked_tokens([step.metrics for step in steps])
     return of_trainer | dict(found.most_common())
+
+
+def _left_out(steps: Sequence[StepFacts]) -> dict[str, float]:
+    """Return the mean share of groups that each filter kept out of the loss."""
+    shares = defaultdict[str, float](float)
+    for step in steps:
+        for name, share in step.metrics.items():
+            family, _, rule = name.partition("/")
+            if family == "filtered":
+                shares[rule] += share / len(steps)
+    return _rounded(dict(sorted(shares.items())))
 
 
 def _checks(found: Verification | None) -> dict[str, int | None]:

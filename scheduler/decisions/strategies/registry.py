@@ -4,10 +4,13 @@ Called by `scheduler/controller.py`, the simulator and the checks of a configura
 """
 
 import reprlib
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 
 from infra.errors import SeamlessFlowError
+from infra.faults import suggestion
 from scheduler.decisions.snapshot import Snapshot, WorkerView
 from scheduler.decisions.strategies.adaptive import adaptive
 from scheduler.decisions.strategies.bidirectional import bidirectional
@@ -31,25 +34,28 @@ class UnknownStrategy(SeamlessFlowError):
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
         self.reason = reason
-        super().__init__(
-            f"no strategy {name!r} ({', '.join(STRATEGIES)}, module:function): {reason}"
-        )
+        super().__init__(f"no strategy {name!r} ({', '.join(STRATEGIES)}, module:function){reason}")
 
 
 def named(name: str) -> Strategy:
     """Return the strategy of that name, or the function of a name `module:function`.
 
-    Raises `UnknownStrategy`.
+    Its module may be in the working directory, as an agent's. Raises `UnknownStrategy`.
     """
     if name in STRATEGIES:
         return STRATEGIES[name]
     module, _, function = name.partition(":")
+    if not module or not function:
+        raise UnknownStrategy(name, suggestion(name, STRATEGIES))
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
     try:
         found = getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UnknownStrategy(name, str(error)) from error
+    except Exception as error:  # a user's module may raise anything
+        raise UnknownStrategy(name, f": {error}") from error
     if not callable(found):
-        raise UnknownStrategy(name, "not callable")
+        raise UnknownStrategy(name, ": not callable")
     return _tried(name, found)
 
 
@@ -59,9 +65,9 @@ def _tried(name: str, strategy: Strategy) -> Strategy:
     try:
         wanted = strategy(seen)
     except Exception as error:
-        raise UnknownStrategy(name, f"of a snapshot it raised {error!r}") from error
+        raise UnknownStrategy(name, f": of a snapshot it raised {error!r}") from error
     if not isinstance(wanted, Sequence) or not all(isinstance(one, Wanted) for one in wanted):
         raise UnknownStrategy(
-            name, f"of a snapshot it returned {reprlib.repr(wanted)}, not a list of Wanted"
+            name, f": of a snapshot it returned {reprlib.repr(wanted)}, not a list of Wanted"
         )
     return strategy

@@ -158,13 +158,14 @@ def _measured(found: "MeasuredStep") -> str:
 def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     from dataclasses import replace
 
+    from seamlessflow.checks.strategies import strategy_faults
     from seamlessflow.config_file import load
     from seamlessflow.each_policy import left_out
     from seamlessflow.reports import simulated_split as simulated
     from seamlessflow.reports.simulated_workers import modelled_as, with_own_workers
     from seamlessflow.reports.split_plan import choices, planned
 
-    config = load(path)
+    config = load(path, strategy_faults)
     if notice := left_out(config):
         typer.echo(f"! {notice}", err=True)
     section, line = with_own_workers(config, path)

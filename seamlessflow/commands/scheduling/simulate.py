@@ -135,6 +135,7 @@ def _loaded(
     config: Path | None, options: dict[str, dict[str, Any]], measured: dict[str, Any]
 ) -> "RunConfig":
     from seamlessflow.calibration.sections import under
+    from seamlessflow.checks.strategies import strategy_faults
     from seamlessflow.config_file import parse, sections_of
 
     given = dict(sections_of(config)) if config is not None else {}
@@ -146,21 +147,18 @@ def _loaded(
     shown = {name: dict(of) for name, of in measured.items() if config is None or name != "run"}
     if "workers" in given and "simulation" in shown:
         del shown["simulation"]["workers"]
-    return parse(under(given, shown), config)
+    return parse(under(given, shown), config, strategy_faults)
 
 
 def _checked(
     config: "RunConfig", path: Path | None
 ) -> "tuple[ModelledCluster, list[SchedulerSettings]]":
     """Return the cluster and the settings with each strategy, before the first is simulated."""
-    from scheduler.decisions.strategies.registry import named
     from scheduler.settings import SchedulerSettings
     from scheduler.simulation.cluster import modelled
     from seamlessflow.each_policy import left_out
     from seamlessflow.reports.simulated_workers import modelled_as, with_own_workers
 
-    for name in config.simulation.strategies:
-        named(name)
     if notice := left_out(config):
         typer.echo(f"! {notice}", err=True)
     section, line = with_own_workers(config, path)

@@ -1,5 +1,8 @@
 """Strategies: the roles that each one wants."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
@@ -224,3 +227,21 @@ def test_a_callable_that_is_no_strategy_is_refused_with_what_it_does(
 def test_an_unknown_strategy_is_refused(name: str) -> None:
     with pytest.raises(UnknownStrategy):
         named(name)
+
+
+def test_a_strategy_may_lie_in_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    Path("strategy_of_a_user.py").write_text("def rests(snapshot):\n    return []\n")
+    Path("strategy_that_fails.py").write_text("1 / 0")
+
+    assert named("strategy_of_a_user:rests").__name__ == "rests"
+    with pytest.raises(UnknownStrategy, match="division by zero"):
+        named("strategy_that_fails:rests")
+
+
+def test_the_nearest_strategy_is_named() -> None:
+    with pytest.raises(UnknownStrategy, match=r"module:function\); did you mean multiplexed\?"):
+        named("multiplex")

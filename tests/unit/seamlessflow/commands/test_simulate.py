@@ -231,6 +231,31 @@ def test_an_unknown_rate_is_refused(config: Path) -> None:
     assert "no rate is named speed" in str(done.exception)
 
 
+WRONG = """
+scheduler: {policy: multiplex}
+simulation: {workers: [{tags: [rollout, train], hardware: B300}], strategies: [adaptive, adaptiv]}
+device_model: {rates: {row_ms: 1}}
+"""
+
+
+@pytest.mark.parametrize("command", ["simulate", "plan"])
+def test_all_wrong_settings_are_named_at_once(config: Path, command: str) -> None:
+    config.write_text(WRONG)
+
+    done = CliRunner().invoke(app, [command, "--config", str(config)])
+
+    said = str(done.exception)
+    for line in (
+        "scheduler.policy: no strategy 'multiplex'",
+        "simulation.strategies[1]: no strategy 'adaptiv'",
+        "did you mean multiplexed?",
+        "simulation.workers[0].hardware: no device 'B300' is known; known are H20, H100",
+        "device_model.rates: no rate is named row_ms; known are",
+        "did you mean row_s?",
+    ):
+        assert line in said, said
+
+
 @pytest.mark.parametrize("options", [["--from", "run", "--kafka"], ["--measured", "file"]])
 def test_one_recorded_run_at_most_is_measured(config: Path, options: list[str]) -> None:
     done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])

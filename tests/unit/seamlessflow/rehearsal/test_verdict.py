@@ -8,6 +8,7 @@ from seamlessflow.rehearsal.verdict import (
     distortions,
     modelled_step_s,
     nearest_limit,
+    untrained,
 )
 
 CALM = {"broker": ProcessLoad(0.8, 0.01), "gateway": ProcessLoad(0.5, 0.02)}
@@ -54,3 +55,11 @@ def test_a_modelled_step_of_several_policies_is_that_of_the_one_with_the_most() 
     policies = {"planner": {"steps": 20}, "coder": {"steps": 10}}
     assert modelled_step_s({**told, "policies": policies}) == 3.0
     assert modelled_step_s({"steps": 0, "ideal_step_s": {}, "policies": {}}) == 0
+
+
+def test_groups_that_were_not_trained_are_told_with_what_to_set() -> None:
+    notice = untrained({"groups_left_out": {"zero_variance": 0.98}})
+    assert notice is not None and notice.startswith("98% of the groups had equal rewards")
+    assert "{untrainable: drop}" in notice
+    for few in ({}, {"zero_variance": 0.05}, {"untrainable": 1.0}):
+        assert untrained({"groups_left_out": few}) is None

@@ -26,6 +26,7 @@ FIELDS = [
     "tokens_sampled",
     "tokens_trained",
     "tokens_masked",
+    "groups_left_out",
     "lengths",
     "role_switches",
     "max_staleness",
@@ -53,8 +54,8 @@ MEASURED = LauncherFacts(
 )
 WITHOUT_WORKERS: dict[str, object] = {"idle_share": {}, "device_time": {}, "ideal_step_s": {}}
 WITHOUT_WORKERS["step_s"] = None
-FIRST_STEP = {"tokens_trained": 20, "tokens_over_age": 3, "staleness_max": 0}
-FIRST_STEP |= {"masked/stale": 3, "masked/eval": 1}
+FIRST_STEP: dict[str, float] = {"tokens_trained": 20, "tokens_over_age": 3, "staleness_max": 0}
+FIRST_STEP |= {"masked/stale": 3, "masked/eval": 1, "filtered/zero_variance": 0.5}
 
 
 def committed(step: int, *sessions: str, **changes: Any) -> Record:
@@ -205,6 +206,7 @@ def test_every_figure_of_a_run() -> None:
         "tokens_sampled": 42,
         "tokens_trained": 28,
         "tokens_masked": {"stale": 3, "eval": 1, "inexact_json_schema": 7, "cut": 1},
+        "groups_left_out": {"zero_variance": 0.25},
         "lengths": {},
         "role_switches": 0,
         "max_staleness": 1,

@@ -1,0 +1,53 @@
+"""The report of a rehearsal on the terminal."""
+
+from collections.abc import Mapping
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from seamlessflow.rehearsal.hops import Hops
+from seamlessflow.rehearsal.rehearsal import Rehearsed
+from seamlessflow.rehearsal.verdict import SoftwareTime
+from seamlessflow.rehearsal.view import view
+from seamlessflow.reports.outcome import RunOutcome
+
+TOLD: dict[str, Any] = {
+    "step_s": 0.4,
+    "ideal_step_s": {"work": 0.2, "latency": 0.3},
+    "train_wall_s": 4.0,
+    "tokens_trained": 800,
+    "device_time": {"decoding": 1.0},
+    "max_staleness": 1,
+    "role_switches": 2,
+    "steps": 10,
+    "processors": {},
+    "peak_rss_mb": {},
+}
+
+
+def shown(told: Mapping[str, Any], untrained: str | None = None) -> str:
+    software = SoftwareTime(hops=Hops([4]), turns=1, step_s=0.3)
+    outcome = RunOutcome(Path("out"), told, None)
+    console = Console(width=200, file=StringIO())
+    with console.capture() as captured:
+        console.print(view(Rehearsed(outcome, software, 0.1, None, (), untrained)))
+    return captured.get()
+
+
+def test_times_are_those_of_the_devices() -> None:
+    said = shown(TOLD)
+    assert "4.00 s; no shorter than 2.00 s by work and 3.00 s by latency" in said
+    assert "20 trained a second" in said
+
+
+def test_each_of_several_policies_has_a_row() -> None:
+    own = {"steps": 5, "step_s": 0.8, "tokens_trained": 300}
+    said = shown({**TOLD, "policies": {"coder": own, "late": {**own, "step_s": None}}})
+    assert "coder  5 steps, one in 8.00 s, 300 tokens trained" in said
+    assert "late  5 steps, 300 tokens trained" in said
+
+
+def test_groups_that_were_not_trained_are_told() -> None:
+    assert "! 98% of the groups" in shown(TOLD, "98% of the groups had equal rewards")
