@@ -3,6 +3,7 @@
 Each command imports its dependencies when it runs, so that `--help` answers at once.
 """
 
+import signal
 import sys
 
 import typer
@@ -57,6 +58,8 @@ app.add_typer(dead_letters.app, name="dlq")
 
 def main() -> None:
     """Run the command line; print an error of this project, and end with its status."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # until a command has handlers of its own
+        signal.signal(number, _interrupt)
     try:
         app()
     except SeamlessFlowError as error:
@@ -65,6 +68,10 @@ def main() -> None:
     except Interrupted:
         print("seamlessflow: stopped as asked", file=sys.stderr)
         sys.exit(Interrupted.status)
+
+
+def _interrupt(*_: object) -> None:
+    raise Interrupted
 
 
 if __name__ == "__main__":

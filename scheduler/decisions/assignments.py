@@ -83,7 +83,7 @@ def new_assignments(
                 reason=want.reason,
                 deadline_ms=snapshot.now_ms + milliseconds(timeout_s),
                 policy=settings.run.policy,
-                figures=want.figures,
+                figures=dict(want.figures),
             )
         )
     return NewAssignments(tuple(assigned), tuple(without_slot))

@@ -47,14 +47,16 @@ def warnings(
     if without_slot:
         detail = f"no slot is free for {', '.join(without_slot)}"
         found.append(_unused("no_slot", detail, snapshot, without_slot))
+    run = settings.run
+    of = f"policy {run.policy}: " if len(run.all_policies) > 1 else ""
     return [
         PlanWarning(
             epoch=state.epoch,
             at_ms=snapshot.now_ms,
             code=one.code,
-            detail=one.detail,
+            detail=of + one.detail,
             predicted_idle_share=one.share,
-            policy=settings.run.policy,
+            policy=run.policy,
             figures=one.figures,
         )
         for one in found

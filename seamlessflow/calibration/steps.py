@@ -115,6 +115,8 @@ def training_line(
     share = np.array([sum(tokens.get(one, 0) for one in of.groups) / of.devices for of in known])
     varies = float(np.var(share))
     slope = float(np.cov(share, took_s, bias=True)[0, 1]) / varies if varies > 0 else 0.0
-    # Neither part is less than nothing.
-    slope = min(max(slope, 0.0), fmean(took_s) / fmean(share))
-    return fmean(took_s) - slope * fmean(share), slope
+    # Neither part is less than nothing, and nothing is not what rounding leaves of it.
+    most = fmean(took_s) / fmean(share)
+    if slope >= most:
+        return 0.0, most
+    return fmean(took_s) - max(slope, 0.0) * fmean(share), max(slope, 0.0)

@@ -117,10 +117,10 @@ def _follow(session: str, out: Path | None, records: bool, wait_s: float) -> Non
     from seamlessflow.inspection.sessions.policies import PolicyLookup
     from seamlessflow.inspection.sessions.tree_view import Spell
     from seamlessflow.inspection.wide_console import wide_console
-    from seamlessflow.processes.cluster import kafka_of_running
+    from seamlessflow.processes.cluster import WITHOUT_FOLLOWING, kafka_of_running
     from seamlessflow.processes.stopping import Interrupted, stoppable
 
-    console, skipped, kafka = wide_console(), Skipped(), kafka_of_running(out)
+    console, skipped, kafka = wide_console(), Skipped(), kafka_of_running(out, WITHOUT_FOLLOWING)
     policies = PolicyLookup(kafka, skipped)
 
     def spell_of(observed: ObservedSession) -> Spell | None:

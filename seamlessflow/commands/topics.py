@@ -99,13 +99,17 @@ def list_(
     from infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
     from seamlessflow.inspection.wide_console import wide_console
-    from seamlessflow.processes.cluster import kafka_of_running, kafka_to_inspect
+    from seamlessflow.processes.cluster import (
+        WITHOUT_FOLLOWING,
+        kafka_of_running,
+        kafka_to_inspect,
+    )
 
     if watch and count:
         raise typer.BadParameter("--count reads all topics once: without --watch")
     settings, console = load(TopicStateSettings), wide_console()
     if watch:
-        settings = settings.model_copy(update={"kafka": kafka_of_running(out)})
+        settings = settings.model_copy(update={"kafka": kafka_of_running(out, WITHOUT_FOLLOWING)})
         with TopicInspector(settings) as inspector:
             _watch(inspector, console)
         return

@@ -20,6 +20,8 @@ from infra.settings import load as load_settings
 from schemas.topics import CONTROL
 
 KAFKA_DIR = "kafka"
+WITHOUT_FOLLOWING = "; what an ended run left is shown without --follow or --watch"
+"""Remedy for a command that may also read what a run left."""
 _ADDRESS = "run.json"
 _ANSWER_TIMEOUT_S = 2.0
 
@@ -40,12 +42,9 @@ class NoRunData(SeamlessFlowError):
 class NoRunningRun(SeamlessFlowError):
     """A directory is not that of a run that is under way."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, remedy: str = "") -> None:
         self.out = out
-        super().__init__(
-            f"no run is under way in {out}: start it first; what an ended run left is shown "
-            "without --follow or --watch"
-        )
+        super().__init__(f"no run is under way in {out}: start it first{remedy}")
 
 
 def write_address(out: Path, kafka: KafkaSettings, gateway_url: str) -> None:
@@ -121,16 +120,17 @@ def remove_deleted(out: Path) -> None:
             shutil.rmtree(left)
 
 
-def kafka_of_running(out: Path | None) -> KafkaSettings:
+def kafka_of_running(out: Path | None, remedy: str = "") -> KafkaSettings:
     """Return settings for the Kafka of the run under way in `out`, or of the environment.
 
-    Starts no broker: it would stand in the way of a run that starts. Raises `NoRunningRun`.
+    Starts no broker: it would stand in the way of a run that starts. Raises `NoRunningRun`, with
+    what else to do, `remedy`.
     """
     if out is None:
         return load_settings(ProcessSettings).kafka
     running = _running(out)
     if running is None:
-        raise NoRunningRun(out)
+        raise NoRunningRun(out, remedy)
     return running
 
 

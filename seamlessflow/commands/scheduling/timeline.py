@@ -100,10 +100,10 @@ def _follow(out: Path | None, paths: list[Path], skipped: "Skipped") -> None:
     from infra.kafka.start.cluster import find_cluster
     from schemas.topics import CONTROL
     from seamlessflow.inspection.sessions.tail import Tail
-    from seamlessflow.processes.cluster import has_address, kafka_of_running
+    from seamlessflow.processes.cluster import WITHOUT_FOLLOWING, has_address, kafka_of_running
     from seamlessflow.processes.stopping import Interrupted, stoppable
 
-    kafka = kafka_of_running(out)
+    kafka = kafka_of_running(out, WITHOUT_FOLLOWING)
     records: list[Record] = []  # all of them: a load of megabytes, never of tokens
     title, due_s, drawn = _title(out, kafka.topic_prefix), 0.0, 0
     try:

@@ -27,7 +27,7 @@ BAR = 0.72
 MOST_BARS, MOST_IMAGE_BARS, COLUMNS = 20_000, 400_000, 1_600
 """Bars of a panel, and of one that is an image so many pixels wide: of more intervals, short
 neighbours are joined."""
-MOST_LABELS, MOST_NAMES = 14, 60
+MOST_LABELS, MOST_NAMES, MOST_LINES = 14, 60, 200
 CLOSEST, NAMED = 0.03, 3
 """Least distance of two labels, as a share of the chart's width; labels with a policy's name need
 three times that."""
@@ -51,8 +51,7 @@ def plot(timeline: Timeline, path: Path) -> None:
         box = (0.09, bottom / height, 0.83, (panel - PANEL_IN) / height)
         axes = figure.add_axes(box)
         (_bars if rows <= MOST_NAMES else _image)(axes, timeline, window)
-        _steps(axes, timeline, window)
-        _frame(axes, timeline, window)
+        _frame(axes, timeline, window, _steps(axes, timeline, window))
         if number == 0:
             _idle_shares(axes, timeline)
         else:
@@ -106,15 +105,19 @@ def _heights(bar: Bar) -> Iterator[tuple[str, float, float]]:
             low += bar.shares[part]
 
 
-def _steps(axes: Axes, timeline: Timeline, window: Window) -> None:
+def _steps(axes: Axes, timeline: Timeline, window: Window) -> str:
+    """Draw the versions; return a notice of those without a line or a number."""
     inside = [end for end in timeline.steps if window[0] <= end.at_ms <= window[1]]
     several = len(timeline.policies) > 1
-    for end in _labelled(inside, window, CLOSEST * (NAMED if several else 1)):
-        at = _seconds(timeline, end.at_ms)
-        axes.axvline(at, color=INK, linewidth=0.7, linestyle=(0, (2, 2)), zorder=4)
+    labelled = _labelled(inside, window, CLOSEST * (NAMED if several else 1))
+    drawn = inside if len(inside) <= MOST_LINES else labelled
+    for end in drawn:
+        at, wide = _seconds(timeline, end.at_ms), 0.7 if end in labelled else 0.35
+        axes.axvline(at, color=INK, linewidth=wide, linestyle=(0, (2, 2)), zorder=4)
+    for end in labelled:
         axes.annotate(
             f"{end.policy} v{end.version}" if several else f"v{end.version}",
-            (at, 1),
+            (_seconds(timeline, end.at_ms), 1),
             (0, 4),
             xycoords=("data", "axes fraction"),
             textcoords="offset points",
@@ -122,6 +125,9 @@ def _steps(axes: Axes, timeline: Timeline, window: Window) -> None:
             fontsize=8,
             color=FAINT,
         )
+    if len(drawn) < len(inside):
+        return f"; lines of {len(drawn)} of {len(inside)} versions"
+    return "; a line for each version" if len(labelled) < len(inside) else ""
 
 
 def _labelled(steps: Sequence[StepEnd], window: Window, closest: float) -> Sequence[StepEnd]:
@@ -139,14 +145,14 @@ def _labelled(steps: Sequence[StepEnd], window: Window, closest: float) -> Seque
     return chosen
 
 
-def _frame(axes: Axes, timeline: Timeline, window: Window) -> None:
+def _frame(axes: Axes, timeline: Timeline, window: Window, versions: str) -> None:
     workers = timeline.workers
     start, end = (_seconds(timeline, at_ms) for at_ms in window)
     axes.set_xlim(start, max(start + 0.001, end))
     axes.set_ylim(max(1, len(workers)) - 0.5, -0.5)
     every = _every(len(workers))
     axes.set_yticks(range(0, len(workers), every), labels=workers[::every], fontsize=9, color=INK)
-    axes.set_xlabel(f"seconds; {SHARES}", fontsize=8.5, color=FAINT, labelpad=2)
+    axes.set_xlabel(f"seconds; {SHARES}{versions}", fontsize=8.5, color=FAINT, labelpad=2)
     axes.tick_params(axis="x", labelsize=8)
 
 

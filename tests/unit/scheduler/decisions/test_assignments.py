@@ -53,6 +53,11 @@ def test_a_worker_that_joined_rolls_out_in_the_lowest_free_slot() -> None:
     assert slots == {"b": 1, "c": 2}
 
 
+def test_the_log_of_an_assignment_shows_its_figures_as_plain_values() -> None:
+    found = decided(*joined_both("b"), control.joined("c", tags=("rollout",)))
+    assert found and "mappingproxy" not in repr(found)
+
+
 def test_a_slot_is_given_again_only_after_its_reader_released_it() -> None:
     moving = [
         *joined_both("b"),

@@ -40,6 +40,16 @@ def test_a_plan_that_wastes_time_is_warned_of_with_the_remedy() -> None:
     assert "2 or more devices that train" in warning.detail
 
 
+def test_a_warning_names_its_policy_where_there_are_several() -> None:
+    one = scheduler_settings()
+    names = (one.run.policy, "coder")
+    several = one.model_copy(update={"run": one.run.model_copy(update={"policies": names})})
+    state = measured(decoding_ms=200)
+    (warning,) = waste.warnings(state, snapshot(state, Fleet(), several, 0), several)
+
+    assert warning.detail.startswith(f"policy {one.run.policy}: a step takes")
+
+
 def test_a_warning_has_the_figures_of_its_prediction() -> None:
     (warning,) = warn(measured(decoding_ms=200))
 

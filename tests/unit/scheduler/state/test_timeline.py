@@ -220,6 +220,20 @@ def test_the_picture_is_a_png_or_an_svg(tmp_path: Path) -> None:
     assert "</svg>" in drawn and "coder v5" in drawn, "of several policies a version has its name"
 
 
+@pytest.mark.parametrize(
+    ("versions", "lines", "told"),
+    [(3, 3, "each worker did"), (25, 25, "a line for each version"), (600, 12, "of 600 versions")],
+)
+def test_a_picture_has_a_line_for_each_version_or_says_for_how_many(
+    tmp_path: Path, versions: int, lines: int, told: str
+) -> None:
+    ends = [control.completed(step, at_ms=300 + 100 * step) for step in range(versions)]
+    plot(timeline([control.joined("w", at_ms=0), *ends]), tmp_path / "lines.svg")
+    drawn = (tmp_path / "lines.svg").read_text()
+    assert told in drawn
+    assert drawn.count("stroke-dasharray") >= lines
+
+
 def test_a_picture_of_very_many_workers_has_a_row_of_pixels_for_each(tmp_path: Path) -> None:
     joined = [control.joined(f"w{number}", at_ms=0) for number in range(90)]
 

@@ -70,5 +70,13 @@ def test_a_line_through_the_steps_has_no_negative_part(
     assert training_line(steps, tokens) == pytest.approx(line)
 
 
+def test_a_step_without_a_fixed_part_has_none_and_not_what_rounding_leaves() -> None:
+    tokens = {"a": 10, "b": 40}
+    for took_s in ((0.1, 0.7), (1.1, 4.9), (0.3, 1.3)):
+        steps = [TrainedStep(("a",), 1, took_s[0], 0), TrainedStep(("b",), 1, took_s[1], 0)]
+        found = training_line(steps, tokens)
+        assert found is not None and found[0] == 0
+
+
 def test_steps_of_unknown_groups_have_no_line() -> None:
     assert training_line([TrainedStep(("a",), 1, 1.0, 0)], {}) is None

@@ -13,6 +13,7 @@ from seamlessflow.__main__ import app
 from seamlessflow.commands.worker import joining
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.child import ChildSpec
+from seamlessflow.processes.cluster import WITHOUT_FOLLOWING, NoRunningRun, kafka_of_running
 
 CONFIG = RunConfig.model_validate({"rollout": {"engine": "clock"}, "run": {"lag": 2}})
 KAFKA = KafkaSettings(bootstrap_servers="kafka:9092", topic_prefix="run.")
@@ -65,3 +66,11 @@ def test_wrong_tags_are_refused_before_a_run_is_looked_for(tmp_path: Path) -> No
         said("--tags", "rollout,decod").replace("│", " ").split()
     )
     assert "start it first" in said()
+
+
+def test_without_a_run_under_way_no_option_of_other_commands_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NoRunningRun) as refused:
+        kafka_of_running(tmp_path)
+    assert str(refused.value) == f"no run is under way in {tmp_path}: start it first"
+    with pytest.raises(NoRunningRun, match="without --follow"):
+        kafka_of_running(tmp_path, WITHOUT_FOLLOWING)

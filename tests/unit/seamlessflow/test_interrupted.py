@@ -1,0 +1,31 @@
+"""Signals to a command that has no handlers of its own yet."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seamlessflow.processes.stopping import Interrupted
+from tests.paths import ROOT
+
+LIMIT_S = 120
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_command_that_reads_its_configuration_ends_with_a_line(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    pipe = tmp_path / "run.yaml"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "seamlessflow", "simulate", "--config", str(pipe)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with (
+        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process,
+        pipe.open("w"),  # opens once the command reads
+    ):
+        process.send_signal(number)
+        _, said = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, said) == (Interrupted.status, "seamlessflow: stopped as asked\n")
