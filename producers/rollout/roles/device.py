@@ -91,10 +91,13 @@ class RolloutDevice:
         self._moves.put((move, times))
 
     def close(self, timeout_s: float) -> None:
-        """End the thread after the move under way, and then the engine. Blocks."""
+        """End the thread after the move under way, and then the engine. Blocks.
+
+        An engine that is still being built ends with the process: building cannot be cut short.
+        """
         self._moves.put(None)
-        self._thread.join(timeout_s)
         if self._engine is not None:
+            self._thread.join(timeout_s)
             self._engine.close()
 
     def _run(self) -> None:

@@ -71,8 +71,13 @@ class RoleKeeper:
 
     @property
     def gone(self) -> bool:
-        """True if the process was asked to end and holds no role, engine memory or move."""
-        return self._roles.leaving and not (self._roles.busy or self._roles.awake)
+        """True if the process was asked to end and holds no role, engine memory or move.
+
+        A first engine that is still being built is not waited for: nobody was told of it.
+        """
+        roles = self._roles
+        waits = roles.awake or (roles.busy and roles.loaded is not None)
+        return roles.leaving and not waits
 
     def apply(self, record: Record) -> None:
         """Fold a record of `control` or `fleet` in."""

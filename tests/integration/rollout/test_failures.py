@@ -1,6 +1,7 @@
 """Failures of a rollout worker: engines that break, lost records, killed and ended processes."""
 
 import signal
+import threading
 from pathlib import Path
 
 import orjson
@@ -73,6 +74,38 @@ def test_a_broken_engine_hands_its_turns_back_and_ends_the_process(system: Rollo
     assert isinstance(worker.error, EngineBroke)
     assert "ArithmeticError" in str(worker.error)
     system.wait(r.WorkerHeartbeat, lambda beat: (beat.worker, beat.state) == ("breaks", "failed"))
+
+
+class Building:
+    """Engines whose building takes until the test ends."""
+
+    whole_vocabulary = True
+    loads_asleep = True
+
+    def __init__(self) -> None:
+        self.begun, self.over = threading.Event(), threading.Event()
+
+    def verify(self, weights: PublishedWeights) -> None:
+        pass
+
+    def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
+        self.begun.set()
+        self.over.wait()
+        return ScriptedEngine(Script(pack([65]), 400))
+
+
+def test_an_end_does_not_wait_for_an_engine_that_is_being_built(system: RolloutSystem) -> None:
+    system.publish_unread("builds", 0)
+    engines = Building()
+    worker = system.start("builds", "policy-builds", engines)
+    system.assign("builds", "rollout", 13)
+    assert engines.begun.wait(DEADLINE_S)
+    try:
+        worker.stop()
+    finally:
+        engines.over.set()
+    assert worker.error is None
+    system.wait(r.WorkerHeartbeat, lambda beat: (beat.worker, beat.state) == ("builds", ENDED))
 
 
 class Untrue:
