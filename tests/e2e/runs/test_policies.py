@@ -115,6 +115,8 @@ def test_each_policy_trains_its_own_tokens_of_the_sessions_that_both_answer(
     assert {name: of["steps"] for name, of in figures["policies"].items()} == dict.fromkeys(
         POLICIES, STEPS
     )
+    assert figures["steps"] == STEPS * len(POLICIES)
+    assert figures["tokens_trained"] == figures["checks"]["tokens_checked"] > 0
     assert figures["checks"]["mismatches"] == figures["checks"]["trained_twice"] == 0
     assert (out / "policies" / "second" / "weights" / "final").is_dir()
 
