@@ -125,7 +125,11 @@ def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch, nam
             "ppo",
             "must be one of ppo_clip, tis, icepop (got 'ppo'); did you mean ppo_clip?",
         ),
-        ("TRAINER__ADVANTAGE", "zzz", "must be one of grpo, grpo_unscaled, rloo (got 'zzz')"),
+        (
+            "TRAINER__ADVANTAGE",
+            "zzz",
+            "must be one of grpo, grpo_unscaled, rloo, turn, session_and_turn (got 'zzz')",
+        ),
     ],
 )
 def test_a_name_that_does_not_exist_is_refused_with_the_nearest_one(
