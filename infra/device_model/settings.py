@@ -74,8 +74,7 @@ def worker_rates(
     """Return the rates of a worker of so many devices and at most so many rows, without `scale`.
 
     `hardware` names its devices if they are not those of the section; it trains in a gang of `gang`
-    devices, or alone. Raises `UnknownPreset` or
-    `ModelTooLarge`.
+    devices, or alone. Raises `UnknownPreset` or `ModelTooLarge`.
     """
     device = hardware_named(hardware or section.hardware)
     measured: dict[str, Any] = section.rates

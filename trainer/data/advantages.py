@@ -108,7 +108,7 @@ def turn_returns(
     G_k = r_k + discount x the mean of G over the turns that follow k; a last turn gets `outcome`
     too, by default the session's return.
     """
-    previous = episode.previous_turns()
+    previous = episode.previous_turns
     following: defaultdict[int, list[float]] = defaultdict(list)
     found: dict[int, float] = {}
     last = episode.reward if outcome is None else outcome
@@ -142,7 +142,7 @@ def _by_turn(episodes: Sequence[Episode], returns: Sequence[Mapping[int, float]]
 def _depths(episode: Episode) -> dict[int, int]:
     """Return how many turns precede each turn on its branch."""
     found = {NOWHERE: -1}
-    for number, before in episode.previous_turns().items():
+    for number, before in episode.previous_turns.items():
         found[number] = found[before] + 1
     return found
 

@@ -4,8 +4,9 @@ Estimators of advantages see nothing else of a session. Pure; called by `batch.p
 trained tokens of a session in the order of its chains, `_K` its turns.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,12 @@ Float64s = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Episode:
-    """A session as an estimator of advantages sees it."""
+    """A session as an estimator of advantages sees it.
+
+    The tree is computed when an estimator looks at it, which those that see returns alone do not.
+    """
 
     reward: float
     """Return of the session."""
@@ -29,14 +33,20 @@ class Episode:
     turns_N: Int32s
     """Turn of each trained token."""
 
-    previous_N: Int64s
-    """Place of the trained token before each on its branch; `NOWHERE` for the first ones."""
+    previous: Callable[[], Int64s]
+    """Returns `previous_N`."""
 
     def __len__(self) -> int:
         return len(self.turns_N)
 
+    @cached_property
+    def previous_N(self) -> Int64s:
+        """Place of the trained token before each on its branch; `NOWHERE` for the first ones."""
+        return self.previous()
+
+    @cached_property
     def previous_turns(self) -> dict[int, int]:
-        """Return the turn before each turn that has a trained token; `NOWHERE` for the first ones.
+        """The turn before each turn that has a trained token; `NOWHERE` for the first ones.
 
         Earlier turns come first.
         """
@@ -50,11 +60,10 @@ class Episode:
 def episode(chains: Sequence[Chain], reward: float, turn_rewards: Mapping[str, float]) -> Episode:
     """Return the episode of a session with these chains; `turn_rewards` by the id of the turn."""
     if not chains:
-        none = np.zeros(0, np.int32)
-        return Episode(reward, np.zeros(0), none, none.astype(np.int64))
+        return Episode(reward, np.zeros(0), np.zeros(0, np.int32), lambda: np.zeros(0, np.int64))
     turns_N = np.concatenate([one.tokens.turns_T[one.tokens.trained_T] for one in chains])
     rewards_K = np.array([turn_rewards.get(turn, 0.0) for turn in chains[0].turns], np.float64)
-    return Episode(reward, rewards_K, turns_N, _previous(chains))
+    return Episode(reward, rewards_K, turns_N, partial(_previous, chains))
 
 
 def _previous(chains: Sequence[Chain]) -> Int64s:

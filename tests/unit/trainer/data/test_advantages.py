@@ -36,14 +36,14 @@ def episode(reward: float, *turns: float, tokens: int = 2) -> Episode:
     """Return an unbranched session with so many tokens in each turn."""
     count = len(turns) * tokens
     turns_N = np.repeat(np.arange(len(turns), dtype=np.int32), tokens)
-    return Episode(reward, np.array(turns), turns_N, np.arange(count) - 1)
+    return Episode(reward, np.array(turns), turns_N, lambda: np.arange(count) - 1)
 
 
 FORKED = Episode(
     reward=1.0,
     turn_rewards_K=np.array([0.0, 2.0, 4.0]),
     turns_N=np.array([0, 0, 1, 2], np.int32),
-    previous_N=np.array([-1, 0, 1, 1]),
+    previous=lambda: np.array([-1, 0, 1, 1]),
 )
 """A turn of two tokens that two turns of one token follow."""
 
@@ -90,7 +90,7 @@ def test_session_and_turn_adds_both_with_their_weights() -> None:
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_sessions_without_a_trained_token_count_for_the_others(name: str) -> None:
-    silent = Episode(0.0, np.zeros(0), np.zeros(0, np.int32), np.zeros(0, np.int64))
+    silent = Episode(0.0, np.zeros(0), np.zeros(0, np.int32), lambda: np.zeros(0, np.int64))
     _, advantages_N = of(name, silent, episode(1.0, 0.0))
     expected = 0 if name == "turn" else of(name, episode(0.0, 0.0), episode(1.0, 0.0))[1][0]
     assert advantages_N == [expected] * 2

@@ -24,7 +24,7 @@ def test_a_trained_token_follows_the_one_before_it_over_what_others_wrote() -> N
     assert found.turns_N.tolist() == [0, 0, 0, 1, 1]
     assert found.previous_N.tolist() == [NOWHERE, 0, 1, 2, 3]
     assert found.turn_rewards_K.tolist() == [0, 0.5]
-    assert found.previous_turns() == {0: NOWHERE, 1: 0}
+    assert found.previous_turns == {0: NOWHERE, 1: 0}
 
 
 def test_branches_follow_the_token_at_which_they_part() -> None:
@@ -34,7 +34,7 @@ def test_branches_follow_the_token_at_which_they_part() -> None:
 
     assert found.turns_N.tolist() == [0, 0, 0, 1, 1, 2, 3]
     assert found.previous_N.tolist() == [NOWHERE, 0, 1, 2, 3, 1, NOWHERE]
-    assert found.previous_turns() == {0: NOWHERE, 1: 0, 2: 0, 3: NOWHERE}
+    assert found.previous_turns == {0: NOWHERE, 1: 0, 2: 0, 3: NOWHERE}
 
 
 def test_masked_tokens_are_left_out_of_the_tree() -> None:
@@ -43,14 +43,14 @@ def test_masked_tokens_are_left_out_of_the_tree() -> None:
 
     assert found.turns_N.tolist() == [1, 1]
     assert found.previous_N.tolist() == [NOWHERE, 0]
-    assert found.previous_turns() == {1: NOWHERE}
+    assert found.previous_turns == {1: NOWHERE}
 
 
 def test_a_session_without_trained_tokens_is_empty() -> None:
     found = made([PROMPT])
 
     assert len(found) == 0
-    assert found.previous_turns() == {}
+    assert found.previous_turns == {}
 
 
 def test_each_token_follows_its_predecessor_in_every_chain() -> None:
