@@ -155,15 +155,14 @@ def _checked(
 ) -> "tuple[ModelledCluster, list[SchedulerSettings]]":
     """Return the cluster and the settings with each strategy, before the first is simulated."""
     from scheduler.settings import SchedulerSettings
-    from scheduler.simulation.cluster import modelled
     from seamlessflow.each_policy import left_out
+    from seamlessflow.reports.simulated_split import as_configured
     from seamlessflow.reports.simulated_workers import modelled_as, with_own_workers
 
     if notice := left_out(config):
         typer.echo(f"! {notice}", err=True)
     section, line = with_own_workers(config, path)
-    update, gang_size = config.rollout.update, config.scheduler.gang_size
-    cluster = modelled(section, config.device_model, update, gang_size)
+    cluster = as_configured(config.model_copy(update={"simulation": section}))
     for told in filter(None, (line, modelled_as(config, section))):
         typer.echo(told)
     return cluster, [
