@@ -17,6 +17,13 @@ from trainer.data.episodes import Episode, episode
 from trainer.data.filters import Action, verdict
 from trainer.data.grouping import Group
 from trainer.data.lengths import SessionLength, length_metrics
+from trainer.data.methods import (
+    METHOD_FAILED,
+    MethodFailed,
+    RecordedMethodFailed,
+    checked_advantages,
+    method,
+)
 from trainer.data.sessions import Trace
 from trainer.data.staleness import OnStale, Screened, StepClock, screen
 
@@ -34,6 +41,8 @@ class BatchRules:
     """True if the sessions are those of another run; see `StepClock`."""
     train_foreign: bool = False
     """True if tokens that another system sampled may be trained."""
+    advantage: str = ""
+    """Name of the estimator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +151,16 @@ class Selection:
 def select(ready: Iterable[Group], count: int, clock: StepClock, rules: BatchRules) -> Selection:
     """Return up to `count` groups, beginning with the one whose oldest token is stalest.
 
-    Of equally old ones the first that became ready, or of a recording the first by name.
+    Of equally old ones the first that became ready, or of a recording the first by name. A group
+    for which a method fails is dropped.
     """
     selection = Selection()
     ordered = sorted(ready, key=lambda one: one.group_id) if rules.recorded else ready
     for group in sorted(ordered, key=lambda one: -_age(one, clock)):
-        prepared = prepare(group, clock, rules)
+        try:
+            prepared = prepare(group, clock, rules)
+        except MethodFailed as error:
+            prepared = Prepared(group, (), dropped=(METHOD_FAILED, str(error)))
         if prepared.dropped:
             selection.dropped.append(prepared)
         else:
@@ -157,10 +170,27 @@ def select(ready: Iterable[Group], count: int, clock: StepClock, rules: BatchRul
     return selection
 
 
+def recorded_batch(
+    step: int, groups: Iterable[Group], clock: StepClock, rules: BatchRules
+) -> Batch:
+    """Return the batch of a recorded step, in which no group can be left out.
+
+    Raises `RecordedMethodFailed`.
+    """
+    found = []
+    for group in groups:
+        try:
+            found.append(prepare(group, clock, rules))
+        except MethodFailed as error:
+            raise RecordedMethodFailed(step, group.group_id, error) from error
+    return Batch(step, tuple(found))
+
+
 def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     """Return the part of a group that enters the loss.
 
     Advantages are computed over all its sessions, whether or not any of their tokens is trained.
+    Raises `MethodFailed`.
     """
     chains = _credited(group, rules)
     screened = screen(chains, clock, rules.max_staleness)
@@ -181,8 +211,10 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
 def _credited(group: Group, rules: BatchRules) -> list[Chain]:
     """Return the chains of all sessions with their advantages."""
     episodes = [episode(one.chains, one.reward, one.turn_rewards) for one in group.sessions]
+    with method("advantage estimator", rules.advantage):
+        advantages = checked_advantages(rules.estimator(episodes), episodes)
     found = []
-    for session, advantages_N in zip(group.sessions, rules.estimator(episodes), strict=True):
+    for session, advantages_N in zip(group.sessions, advantages, strict=True):
         ends = np.cumsum([chain.trained() for chain in session.chains])
         parts = np.split(advantages_N, ends[:-1]) if session.chains else []
         found += [credited(*pair) for pair in zip(session.chains, parts, strict=True)]

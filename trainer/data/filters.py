@@ -12,6 +12,7 @@ import numpy as np
 
 from trainer.data.advantages import varied
 from trainer.data.chains import Chain
+from trainer.data.methods import checked_verdict, method
 
 Action = Literal["count", "drop"]
 Filter = Callable[[Sequence[float], Sequence[Chain]], bool]
@@ -37,9 +38,11 @@ def verdict(
 ) -> tuple[str, Action] | None:
     """Return the name and action of the first rule that applies, or None if none does.
 
-    `rules` are tried in the order of the setting.
+    `rules` are tried in the order of the setting. Raises `MethodFailed`.
     """
     for name, action in rules.items():
-        if FILTERS[name](returns, chains):
+        with method("filter", name):
+            applies = checked_verdict(FILTERS[name](returns, chains))
+        if applies:
             return name, action
     return None

@@ -4,15 +4,17 @@ Nothing to train is not the same as nothing learned: a group whose sessions are 
 could be trained. A rule that masks every token will also mask those of the next step, so it is
 reported at the first one. A step that only lost its groups is not barren, since the agents'
 environment may come back; before the first trained step it is, since then nothing shows that the
-agent works. Pure; called by the sequence of steps.
+agent works. A step whose groups were lost to a method that failed is barren at any time: the method
+will fail again. Pure; called by the sequence of steps.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from infra.errors import SeamlessFlowError
 from trainer.data.batch import Prepared
+from trainer.data.methods import METHOD_FAILED
 
 REMEDIES: Mapping[str, str] = {
     "inexact_version": "weights were replaced between tokens whose version is not known apart",
@@ -63,11 +65,17 @@ class StepTokens:
     masked: Counter[str] = field(default_factory=Counter)
     over_age: int = 0
     """Those of them that are older than `trainer.max_staleness`."""
+    failed: int = 0
+    """Groups for which a method failed; their tokens count as neither."""
+    failure: str = ""
+    """The newest of these failures."""
 
     def with_groups(self, groups: Iterable[Prepared]) -> "StepTokens":
         """Return these tokens together with those of `groups`."""
-        found = StepTokens(self.trainable, self.masked.copy(), self.over_age)
+        found = replace(self, masked=self.masked.copy())
         for one in groups:
+            if one.dropped and one.dropped[0] == METHOD_FAILED:
+                found.failed, found.failure = found.failed + 1, one.dropped[1]
             found.trainable += one.trainable
             found.masked += one.masked()
             found.over_age += one.over_age
@@ -86,21 +94,23 @@ class BarrenSteps:
         `tokens`: of its batch and of the groups that it gave up. `trained_before`: the steps of
         the run before it that trained something.
         """
-        barren = not tokens.trainable and (bool(tokens.masked) or not trained_before)
+        lost = bool(tokens.masked or tokens.failed)
+        barren = not tokens.trainable and (lost or not trained_before)
         self.count = self.count + 1 if barren else 0
         return self.count == 1
 
 
-def why(masked: Mapping[str, int], dropped: Mapping[str, int], newest: str) -> str:
+def why(tokens: StepTokens, dropped: Mapping[str, int], newest: str) -> str:
     """Return which rules took all tokens of a barren step, how many, and which setting to change.
 
     `dropped`: the groups that the step lost, by reason; `newest`: the detail of the last of them.
     They are named if no token was sampled that a rule could mask.
     """
-    total = sum(masked.values())
-    found = [
+    total = tokens.masked.total()
+    found = [f"for {tokens.failed} groups {tokens.failure}"] if tokens.failed else []
+    found += [
         f"{count:,} of {total:,} sampled tokens are masked as {reason}{_remedy(reason)}"
-        for reason, count in sorted(masked.items(), key=lambda item: -item[1])
+        for reason, count in sorted(tokens.masked.items(), key=lambda item: -item[1])
     ]
     if not found:
         lost = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))

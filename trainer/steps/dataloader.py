@@ -17,7 +17,7 @@ from schemas.records import (
     SampleFailed,
     Trajectory,
 )
-from trainer.data.batch import Batch, BatchLimits, BatchRules, Prepared, prepare, select
+from trainer.data.batch import Batch, BatchLimits, BatchRules, Prepared, recorded_batch, select
 from trainer.data.foreign import without_foreign
 from trainer.data.grouping import Grouping
 from trainer.data.lengths import SessionsOfStep
@@ -239,7 +239,7 @@ class Dataloader:
             if self.ended:
                 raise GroupsGone(step, [name for name, group in groups.items() if group is None])
             return None
-        return Batch(step, tuple(prepare(group, clock, self.rules) for group in found))
+        return recorded_batch(step, found, clock, self.rules)
 
     def _exhausted(self) -> bool:
         """Return whether pacing admits no group before the next step: too many were dropped."""

@@ -23,7 +23,8 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     recorded = trainer.source_prefix is not None
     stale = trainer.on_stale, settings.max_staleness
     by_name = estimator(trainer.advantage, ReturnRules(**trainer.returns.model_dump()))
-    return BatchRules(by_name, filters, *stale, recorded, trainer.train_foreign)
+    foreign = trainer.train_foreign
+    return BatchRules(by_name, filters, *stale, recorded, foreign, trainer.advantage)
 
 
 def step_input(

@@ -155,7 +155,7 @@ class StepSequence:
         loader = self._dataloader
         tokens = loader.given_up.with_groups(found.groups if isinstance(found, Batch) else ())
         begins = self._barren.add(tokens, self.origin.trained)
-        reason = why(tokens.masked, loader.dropped, loader.newest_drop)
+        reason = why(tokens, loader.dropped, loader.newest_drop)
         if begins:
             detail = f"step {found.step} has nothing to train: {reason}"
             _log.error("%s", detail)

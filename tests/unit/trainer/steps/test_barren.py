@@ -49,6 +49,13 @@ def test_groups_that_were_lost_make_a_step_barren_only_before_the_first_trained_
     assert not BarrenSteps().add(StepTokens(), trained_before=1)
 
 
+def test_a_method_that_fails_for_all_groups_makes_a_step_barren_at_any_time() -> None:
+    failed = StepTokens(failed=4, failure="filter ours failed: KeyError: 'a'")
+    assert BarrenSteps().add(failed, trained_before=3)
+    assert "for 4 groups filter ours failed: KeyError" in why(failed, {"method_failed": 4}, "")
+    assert not BarrenSteps().add(replace(failed, trainable=1), trained_before=3)
+
+
 @pytest.mark.parametrize(
     ("masked", "dropped", "words"),
     [
@@ -60,7 +67,7 @@ def test_groups_that_were_lost_make_a_step_barren_only_before_the_first_trained_
 def test_the_reason_names_the_rule_the_tokens_and_the_setting(
     masked: dict[str, int], dropped: dict[str, int], words: list[str]
 ) -> None:
-    reason = why(masked, dropped, "no such table")
+    reason = why(StepTokens(0, Counter(masked)), dropped, "no such table")
     assert [word for word in words if word not in reason] == []
 
 
@@ -87,4 +94,4 @@ def test_a_run_with_nothing_to_train_is_not_started_again() -> None:
     ],
 )
 def test_a_reason_comes_with_the_setting_that_changes_it(reason: str, setting: str) -> None:
-    assert setting in why({reason: 3}, {}, "")
+    assert setting in why(StepTokens(0, Counter({reason: 3})), {}, "")

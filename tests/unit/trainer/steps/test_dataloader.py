@@ -1,15 +1,21 @@
 """The dataloader: batches when they are due, recorded steps as recorded, no needless wait."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+
+import pytest
 
 from schemas import records as r
 from schemas.records import StepGroup
 from tests.builders.records import control
 from tests.builders.trainer.fed_dataloader import FedDataloader
-from tests.builders.trainer.groups import RULES
+from tests.builders.trainer.groups import GRPO, RULES
 from tests.builders.trainer.trajectories import one_turn
+from trainer.data.advantages import Advantages
 from trainer.data.batch import Batch
+from trainer.data.episodes import Episode
+from trainer.data.methods import RecordedMethodFailed
 from trainer.steps.barren import StepTokens
 from trainer.steps.dataloader import EXPIRY_LATEST_MS, EXPIRY_QUIET_MS, SkippedStep
 
@@ -27,6 +33,12 @@ def lost(feed: FedDataloader) -> dict[str, float]:
     """Return the metrics of what was lost since the last call, without lengths."""
     found = feed.loader.drop_metrics()
     return {name: of for name, of in found.items() if not name.startswith("begun_")}
+
+
+def fails_above_1(episodes: Sequence[Episode]) -> Advantages:
+    if max(one.reward for one in episodes) > 1:
+        raise OverflowError("too high")
+    return GRPO(episodes)
 
 
 def committed(step: int, *groups: str) -> r.StepCommitted:
@@ -100,6 +112,35 @@ def test_a_recorded_step_is_put_together_as_it_was_recorded() -> None:
     assert names(feed.next(0)) == ["g-2", "g-0"]
     assert feed.returned == [], "groups that were returned before are not returned again"
     assert names(feed.next(1)) == ["g-1"]
+
+
+def test_a_group_for_which_a_method_fails_is_dropped_and_counted() -> None:
+    feed = FedDataloader(rules=replace(RULES, estimator=fails_above_1))
+    for name, rewards in {"g-0": (1, 0), "high": (2, 0), "g-1": (1, 0)}.items():
+        feed.group(name, rewards)
+    assert names(feed.next()) == ["g-0", "g-1"]
+    dropped = feed.returned[-1]
+    assert isinstance(dropped, r.GroupDropped)
+    assert (dropped.group_id, dropped.reason) == ("high", "method_failed")
+    assert "OverflowError: too high" in dropped.detail
+    assert lost(feed) == {"dropped/method_failed": 1}
+
+
+def test_a_step_whose_groups_were_all_lost_to_a_method_is_skipped() -> None:
+    feed = FedDataloader(rules=replace(RULES, estimator=fails_above_1))
+    for number in range(6):
+        feed.group(f"g-{number}", (2, 0))
+    assert feed.next() == SkippedStep(0)
+    assert (feed.loader.given_up.failed, feed.loader.dropped.total()) == (6, 6)
+
+
+def test_a_method_that_fails_in_a_recorded_step_ends_the_run() -> None:
+    feed = FedDataloader(committed(0, "g-0", "g-1"), rules=replace(RULES, estimator=fails_above_1))
+    feed.group("g-0")
+    feed.group("g-1", (2, 0))
+    with pytest.raises(RecordedMethodFailed, match=r"step 0 .* group g-1 .* too high") as told:
+        feed.next(0)
+    assert told.value.lasting
 
 
 def test_a_recorded_skip_is_skipped_again() -> None:

@@ -1,0 +1,102 @@
+"""Methods that a run chooses by name, and what follows if one of them raises an error.
+
+Advantage estimators and filters see one group at a time, so an error in one takes that group alone
+from a batch. A group of a recorded step cannot be left out: there the error ends the run. Pure;
+called by `batch.py`.
+"""
+
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from infra.errors import ENDS_PROCESS, SeamlessFlowError
+from trainer.data.episodes import Episode, Float64s
+
+METHOD_FAILED = "method_failed"
+"""Reason of a group that is dropped because a method raised an error."""
+
+_LONGEST_TEXT = 500
+"""Most characters of an error's text in a record."""
+
+_LARGEST = np.finfo(np.float32).max
+"""Advantages are kept as float32, in which a larger one is infinite."""
+
+
+class MethodFailed(SeamlessFlowError):
+    """A method that raised an error for one group, or returned what it may not return."""
+
+    def __init__(self, method: str, error: Exception) -> None:
+        self.method = method
+        """Its kind and name."""
+        self.reason = f"{type(error).__name__}: {f'{error}':.{_LONGEST_TEXT}}"
+        places = traceback.extract_tb(error.__traceback__)
+        where = f" ({places[-1].name}, line {places[-1].lineno})" if places else ""
+        super().__init__(f"{method} failed: {self.reason}{where}")
+
+
+class ResultMalformed(SeamlessFlowError):
+    """A result of a method that cannot be used."""
+
+    lasting = True
+
+    def __init__(self, returned: str, expected: str) -> None:
+        self.returned = returned
+        self.expected = expected
+        super().__init__(f"it returned {returned}, not {expected}")
+
+
+class RecordedMethodFailed(SeamlessFlowError):
+    """A method that fails for a group of a recorded step, which so cannot be executed again."""
+
+    lasting = True
+
+    def __init__(self, step: int, group_id: str, failed: MethodFailed) -> None:
+        self.step = step
+        self.group_id = group_id
+        self.method = failed.method
+        super().__init__(
+            f"step {step} cannot be executed again as it was recorded: for its group {group_id} "
+            f"{failed}; repair the method, or choose the one that the step was trained with"
+        )
+
+
+@contextmanager
+def method(kind: str, name: str) -> Iterator[None]:
+    """Raise `MethodFailed` for an error of this method, whatever its type.
+
+    Errors that end the process wherever they are raised stay what they are.
+    """
+    try:
+        yield
+    except ENDS_PROCESS:
+        raise
+    except Exception as error:
+        raise MethodFailed(f"{kind} {name}", error) from error
+
+
+def checked_advantages(found: Sequence[Float64s], episodes: Sequence[Episode]) -> list[Float64s]:
+    """Return advantages (N) of each session (S), after checking that there is one for each trained
+    token and that all are finite. Raises `ResultMalformed`.
+    """
+    values = [np.asarray(one, np.float64) for one in found]
+    if len(values) != len(episodes):
+        raise ResultMalformed(f"advantages of {len(values)} sessions", f"of {len(episodes)}")
+    for number, (advantages_N, episode) in enumerate(zip(values, episodes, strict=True)):
+        if advantages_N.shape != (len(episode),):
+            shape = list(advantages_N.shape)
+            expected = f"{[len(episode)]}, one for each trained token"
+            raise ResultMalformed(f"advantages of shape {shape} for session {number}", expected)
+        wrong_N = ~(np.abs(advantages_N) <= _LARGEST)
+        if wrong_N.any():
+            first = f"{advantages_N[wrong_N][0]:g} for session {number}"
+            raise ResultMalformed(first, "a finite advantage")
+    return values
+
+
+def checked_verdict(found: object) -> bool:
+    """Return the answer of a filter. Raises `ResultMalformed` if it is neither true nor false."""
+    if not isinstance(found, (bool, np.bool_)):
+        raise ResultMalformed(f"{found!r:.80}", "True or False")
+    return bool(found)
