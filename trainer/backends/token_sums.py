@@ -35,11 +35,13 @@ class TokenSums:
     sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     mismatch_max: float = 0.0
 
-    def add_losses(self, losses: Losses, log_ratios_N: Tensor, entropies_N: Tensor) -> None:
-        """Add the trained tokens of a micro-batch."""
+    def add_losses(
+        self, losses: Losses, weights_N: Tensor, log_ratios_N: Tensor, entropies_N: Tensor
+    ) -> None:
+        """Add the trained tokens of a micro-batch, with their weights in the step's loss."""
         ratios_N = ratio(log_ratios_N.detach())
         self._add("tokens", torch.ones_like(ratios_N))
-        self._add("loss", losses.loss_N.detach())
+        self._add("loss", losses.loss_N.detach().double() * weights_N)
         self._add("clipped", losses.clipped_N)
         self._add("entropy", entropies_N)
         self._add("ratio", ratios_N)
@@ -73,7 +75,7 @@ class TokenSums:
         """Return the step's metrics; those of the mismatch only if tokens were measured for it."""
         sums, tokens = self.sums, max(self.sums["tokens"], 1.0)
         found = {
-            "loss": sums["loss"] / tokens,
+            "loss": sums["loss"],
             "clip_fraction": sums["clipped"] / tokens,
             "entropy": sums["entropy"] / tokens,
             "ratio_mean": sums["ratio"] / tokens,

@@ -104,11 +104,10 @@ class TorchBackend:
 
         Before clipping, and without an update.
         """
-        total = sum(len(batch) for batch in step.micro_batches)
         scale = self._first_scale
         try:
             for batch in step.micro_batches:
-                self._backward(batch, total, step.version, TokenSums(), scale)
+                self._backward(batch, step.version, TokenSums(), scale)
                 yield {
                     name: parameter.grad / scale
                     for name, parameter in self._parameters.items()
@@ -199,7 +198,7 @@ class TorchBackend:
         while True:
             sums = TokenSums()
             for batch in step.micro_batches:
-                self._backward(batch, total, step.version, sums, scale)
+                self._backward(batch, step.version, sums, scale)
             norm = self._clipped(scale) if total else 0.0
             if math.isfinite(norm) or scale == 1:
                 return sums, norm
@@ -208,18 +207,19 @@ class TorchBackend:
             scale = max(scale / _SCALE_STEP, 1.0)
 
     def _backward(
-        self, batch: MicroBatch, total: int, version: int, sums: TokenSums, scale: float = 1.0
+        self, batch: MicroBatch, version: int, sums: TokenSums, scale: float = 1.0
     ) -> None:
-        """Add the gradient of a micro-batch, as its share of the mean over `total` tokens."""
+        """Add the gradient of a micro-batch: the sum over its tokens by their weights."""
         with self._autocast():
             logprobs_N, entropies_N = self._forward(batch)
         engine_N = torch.from_numpy(batch.logprobs_N).to(self._device)
         advantages_N = torch.from_numpy(batch.advantages_N).to(self._device)
+        weights_N = torch.from_numpy(batch.weights_N).to(self._device)
         log_ratios_N = logprobs_N - engine_N
         losses = self._loss(log_ratios_N, advantages_N, self._settings.loss)
         # FSDP2 averages gradients over the ranks, so a rank's sum is multiplied by their number.
-        torch.autograd.backward(losses.loss_N.sum() * (self._ranks / total * scale))
-        sums.add_losses(losses, log_ratios_N, entropies_N)
+        torch.autograd.backward((losses.loss_N * weights_N).sum() * (self._ranks * scale))
+        sums.add_losses(losses, weights_N, log_ratios_N, entropies_N)
         current_N = torch.from_numpy(batch.versions_N == version).to(self._device)
         sums.add_mismatch(log_ratios_N[current_N])
 

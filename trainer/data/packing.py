@@ -2,11 +2,10 @@
 
 `padded`: one chain per row, rows of similar length together, padded at the end. `packed`: many
 chains in one row, each with positions from 0, for attention that keeps them apart. Pure; called by
-`steps/one_step.py`. Dimensions: B rows, T columns, N trained tokens of a micro-batch, C chains, S
+`steps/inputs.py`. Dimensions: B rows, T columns, N trained tokens of a micro-batch, C chains, S
 all tokens of all chains.
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.chains import Chain
+from trainer.data.units.bins import length_bins, row_bins
+from trainer.data.units.membership import membership
 
 Layout = Literal["padded", "packed"]
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 Floats = NDArray[np.float32]
+Float64s = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,15 @@ class MicroBatch:
     places_N: Int32s
     """Index of the token in that chain."""
 
+    turns_N: Int32s
+    """Turn of the token; each number is one turn of one session of the step."""
+
+    sessions_N: Int32s
+    """Session of the token, by its number in the step."""
+
+    weights_N: Floats
+    """Weight of the token in the loss of the step, which is their weighted sum over all ranks."""
+
     lengths_C: Int64s
     """Tokens of each of its chains."""
 
@@ -68,19 +79,32 @@ class _Flat:
     temperatures_S: Floats
     versions_S: Int32s
     advantages_S: Floats
+    turns_S: Int32s
+    sessions_C: Int64s
+    weights_C: Float64s
 
 
 def pack(
-    chains: Sequence[Chain], budget: int, layout: Layout, padding_id: int = 0
+    chains: Sequence[Chain],
+    budget: int,
+    layout: Layout,
+    padding_id: int = 0,
+    *,
+    units_C: Int64s | None = None,
+    weights_C: Float64s | None = None,
 ) -> list[MicroBatch]:
     """Return micro-batches with all tokens of all chains.
 
-    A micro-batch holds at most `budget` tokens, padding included; a longer chain gets its own.
+    Chains with equal numbers in `units_C` stay together; None: each is alone. A micro-batch holds
+    at most `budget` tokens, padding included; a larger unit, or chain, gets its own. `weights_C`
+    are the weights of the trained tokens of each chain; None: the loss is their mean.
     """
     if not chains:
         return []
-    flat = _flatten(chains)
-    bins = _rows(flat.lengths_C, budget) if layout == "padded" else _bins(flat.lengths_C, budget)
+    flat = _flatten(chains, weights_C)
+    units_C = np.arange(len(chains)) if units_C is None else units_C
+    fill = row_bins if layout == "padded" else length_bins
+    bins = fill(flat.lengths_C, units_C, budget)
     return [_micro_batch(flat, chosen, layout, padding_id) for chosen in bins]
 
 
@@ -90,7 +114,21 @@ def empty(padding_id: int = 0) -> MicroBatch:
     ints, floats = none.astype(np.int32), none.astype(np.float32)
     ids_BT = np.full((1, 2), padding_id, np.int64)
     return MicroBatch(
-        ids_BT, None, none, none, none, floats, floats, ints, floats, ints, ints, none
+        ids_BT=ids_BT,
+        positions_BT=None,
+        rows_N=none,
+        columns_N=none,
+        targets_N=none,
+        logprobs_N=floats,
+        temperatures_N=floats,
+        versions_N=ints,
+        advantages_N=floats,
+        chains_N=ints,
+        places_N=ints,
+        turns_N=ints,
+        sessions_N=ints,
+        weights_N=floats,
+        lengths_C=none,
     )
 
 
@@ -106,55 +144,27 @@ def shard(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
     return [ordered[rank::ranks] for rank in range(ranks)]
 
 
-def _flatten(chains: Sequence[Chain]) -> _Flat:
+def _flatten(chains: Sequence[Chain], weights_C: Float64s | None) -> _Flat:
     tokens = [chain.tokens for chain in chains]
     lengths_C = np.fromiter((len(one.ids_T) for one in tokens), np.int64, len(tokens))
+    trained_S = np.concatenate([one.trained_T for one in tokens])
+    if weights_C is None:
+        weights_C = np.full(len(chains), 1 / max(1, int(trained_S.sum())))
+    of = membership(chains)
+    turns_S = np.concatenate([one.turns_T for one in tokens])
     return _Flat(
         lengths_C,
         np.cumsum(lengths_C) - lengths_C,
         np.concatenate([one.ids_T for one in tokens]),
-        np.concatenate([one.trained_T for one in tokens]),
+        trained_S,
         np.concatenate([one.logprobs_T for one in tokens]),
         np.concatenate([one.temperatures_T for one in tokens]),
         np.concatenate([one.versions_T for one in tokens]),
         np.concatenate([one.advantages_T for one in tokens]),
+        turns_S + np.repeat(of.first_turns_C, lengths_C).astype(np.int32),
+        of.sessions_C,
+        weights_C,
     )
-
-
-def _rows(lengths_C: Int64s, budget: int) -> list[Int64s]:
-    """Return the chains of each padded micro-batch, longest first.
-
-    The first chain of a micro-batch is its longest, so it decides how many rows fit the budget.
-    """
-    order = np.argsort(-lengths_C, kind="stable")
-    cuts, start = [], 0
-    while start < len(order):
-        rows = max(1, budget // int(lengths_C[order[start]]))
-        cuts.append(order[start : start + rows])
-        start += rows
-    return cuts
-
-
-def _bins(lengths_C: Int64s, budget: int) -> list[Int64s]:
-    """Return the chains of each packed micro-batch, by best fit decreasing bin packing.
-
-    The longest chains go first, each into the fullest bin with room for it.
-    """
-    bins: list[list[int]] = []
-    # Room left and number of each bin, least room first.
-    free: list[tuple[int, int]] = []
-    for chain in np.argsort(-lengths_C, kind="stable").tolist():
-        length = int(lengths_C[chain])
-        place = bisect_left(free, (length, -1))
-        if place < len(free):
-            left, number = free.pop(place)
-        else:
-            left, number = max(budget, length), len(bins)
-            bins.append([])
-        bins[number].append(chain)
-        if left > length:
-            insort(free, (left - length, number))
-    return [np.asarray(chosen, np.int64) for chosen in bins]
 
 
 def _micro_batch(flat: _Flat, chosen: Int64s, layout: Layout, padding_id: int) -> MicroBatch:
@@ -178,6 +188,9 @@ def _micro_batch(flat: _Flat, chosen: Int64s, layout: Layout, padding_id: int) -
         advantages_N=flat.advantages_S[from_N],
         chains_N=chains_N.astype(np.int32),
         places_N=places[trained].astype(np.int32),
+        turns_N=flat.turns_S[from_N],
+        sessions_N=flat.sessions_C[chains_N].astype(np.int32),
+        weights_N=flat.weights_C[chains_N].astype(np.float32),
         lengths_C=lengths,
     )
 

@@ -1,5 +1,6 @@
 """Packing loses no token, keeps its budget, and knows where each trained token came from."""
 
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -11,6 +12,7 @@ from tests.builders.trainer.chains import with_advantages
 from tests.builders.trainer.trajectories import Run, trajectory
 from trainer.data.chains import Chain, chains
 from trainer.data.packing import Layout, MicroBatch, empty, pack, shard
+from trainer.data.units.membership import units
 
 LAYOUTS = get_args(Layout)
 
@@ -20,6 +22,10 @@ def chain(length: int, first: int = 0) -> Chain:
     ids = range(first, first + length)
     runs = [Run(ids[:1], origin="prompt"), Run(ids[1:], parent=0, parent_end=1)]
     return chains(trajectory(runs), "tiny").chains[0]
+
+
+def session_chain(session: str, length: int) -> Chain:
+    return replace(chain(length), session_id=session)
 
 
 def trained(batches: list[MicroBatch]) -> dict[tuple[int, int], tuple[int, float]]:
@@ -101,6 +107,50 @@ def test_ranks_get_equally_many_micro_batches_and_every_token_once() -> None:
     ranks = shard(batches, 2)
     assert len(ranks[0]) == len(ranks[1])
     assert trained(ranks[0] + ranks[1]) == trained(batches)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_turns_and_sessions_have_the_same_numbers_however_chains_are_packed(layout: Layout) -> None:
+    made = [session_chain(name, length) for name, length in (("a", 9), ("b", 3), ("a", 4))]
+    for budget in (4, 100):
+        numbers = {
+            (chain, session, turn)
+            for batch in pack(made, budget, layout)
+            for chain, session, turn in zip(
+                batch.chains_N.tolist(),
+                batch.sessions_N.tolist(),
+                batch.turns_N.tolist(),
+                strict=True,
+            )
+        }
+        assert numbers == {(0, 0, 0), (1, 1, 1), (2, 0, 0)}
+
+
+def test_the_loss_is_a_mean_over_tokens_unless_chains_have_weights() -> None:
+    made = [chain(3), chain(5)]
+    (batch,) = pack(made, 64, "packed")
+    assert batch.weights_N.tolist() == pytest.approx([1 / 6] * 6)
+    (batch,) = pack(made, 64, "packed", weights_C=np.array([0.5, 0.25]))
+    assert batch.weights_N[np.argsort(batch.chains_N)].tolist() == [0.5] * 2 + [0.25] * 4
+
+
+@given(
+    st.lists(st.tuples(st.integers(2, 40), st.integers(0, 8)), min_size=1, max_size=30),
+    st.integers(8, 100),
+    st.sampled_from(LAYOUTS),
+)
+def test_units_stay_whole_and_only_a_larger_one_exceeds_the_budget(
+    sizes: list[tuple[int, int]], budget: int, layout: Layout
+) -> None:
+    made = [session_chain(str(session), length) for length, session in sizes]
+    units_C = units("session", made, [0] * len(made))
+    batches = pack(made, budget, layout, units_C=units_C)
+    held = [set(batch.sessions_N.tolist()) for batch in batches]
+    assert sum(map(len, held)) == len({session for _, session in sizes})
+    assert all(
+        batch.ids_BT.size <= budget or len(of) == 1 for batch, of in zip(batches, held, strict=True)
+    )
+    assert sum(len(batch) for batch in batches) == sum(length - 1 for length, _ in sizes)
 
 
 def test_an_empty_micro_batch_trains_nothing() -> None:

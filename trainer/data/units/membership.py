@@ -1,0 +1,83 @@
+"""Membership of chains: the session and the turns that their tokens belong to, as numbers.
+
+Numbers count from 0 over one optimizer step, in the order of the chains, so they are the same
+however the chains are packed. Pure; called by packing and by `steps/inputs.py`. `_C` counts chains.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.data.chains import Chain
+from trainer.loss import Unit
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Of each chain the number of its session, and of its session's first turn."""
+
+    sessions_C: Int64s
+    first_turns_C: Int64s
+    """A token's turn has this number plus its place in the chain's `turns`."""
+
+
+def membership(chains: Sequence[Chain]) -> Membership:
+    """Return the numbers of sessions and turns of chains."""
+    numbers: dict[str, int] = {}
+    first_turns: list[int] = []
+    turns = 0
+    for chain in chains:
+        if chain.session_id not in numbers:
+            numbers[chain.session_id] = len(numbers)
+            first_turns.append(turns)
+            turns += len(chain.turns)
+    sessions = [numbers[chain.session_id] for chain in chains]
+    of_sessions = np.array(first_turns, np.int64)
+    return Membership(np.array(sessions, np.int64), of_sessions[sessions])
+
+
+def units(kind: Unit, chains: Sequence[Chain], groups_C: Sequence[int]) -> Int64s:
+    """Return of each chain the number of what must stay in one micro-batch with it.
+
+    `token`: the chain alone; `turn`: all chains that train tokens of one turn, since a fork within
+    a completion divides it; `session`, `group`: all its chains. `groups_C` are numbers of groups.
+    """
+    match kind:
+        case "token":
+            return np.arange(len(chains), dtype=np.int64)
+        case "turn":
+            return _joined_by_turns(chains)
+        case "session":
+            return membership(chains).sessions_C
+        case "group":
+            return _dense(groups_C)
+
+
+def _joined_by_turns(chains: Sequence[Chain]) -> Int64s:
+    """Return equal numbers for chains that share a turn, directly or by way of others."""
+    first_turns_C = membership(chains).first_turns_C.tolist()
+    by_turn: dict[int, int] = {}
+    joined = list(range(len(chains)))
+    for place, (chain, first) in enumerate(zip(chains, first_turns_C, strict=True)):
+        tokens = chain.tokens
+        for turn in np.unique(tokens.turns_T[tokens.trained_T]).tolist():
+            earlier = by_turn.setdefault(first + turn, place)
+            old, new = _root(joined, place), _root(joined, earlier)
+            joined[max(old, new)] = min(old, new)
+    return _dense([_root(joined, place) for place in range(len(chains))])
+
+
+def _root(joined: Sequence[int], place: int) -> int:
+    while joined[place] != place:
+        place = joined[place]
+    return place
+
+
+def _dense(names: Sequence[int]) -> Int64s:
+    """Return numbers from 0 in the order in which the names first appear."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], np.int64)
