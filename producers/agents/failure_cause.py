@@ -8,6 +8,7 @@ from collections.abc import Iterator
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERROR = 500
 _CLIENT_LIBRARIES = ("openai", "httpx", "httpx2", "httpcore", "httpcore2", "anthropic")
+_GOOGLE = "google.genai.errors"
 _TRANSPORT_ERRORS = ("APIConnectionError", "TransportError", "ConnectError")
 
 
@@ -34,5 +35,7 @@ def _is_transport_error(error: BaseException) -> bool:
 
 
 def _is_server_error(error: BaseException) -> bool:
-    status = getattr(error, "status_code", None)
+    # Google's client has the status in `code`, which other errors use for other things.
+    google = any(base.__module__ == _GOOGLE for base in type(error).__mro__)
+    status = getattr(error, "code" if google else "status_code", None)
     return isinstance(status, int) and (status >= _SERVER_ERROR or status == _TOO_MANY_REQUESTS)

@@ -1,8 +1,8 @@
 """The ASGI application: routes, access control, and answers for errors.
 
 A new route is a line in `_routes`. `App` turns the errors of all routes into answers in the format
-of the client's dialect, and counts every answer. The paths below `/v1` also exist below
-`/sessions/{id}/v1`, where they mean that session.
+of the client's dialect, and counts every answer. The paths below `/v1` and `/v1beta` also exist
+below `/sessions/{id}`, where they mean that session.
 """
 
 import asyncio
@@ -14,23 +14,38 @@ from collections.abc import Awaitable, Callable, Mapping
 from infra.telemetry.metrics import CONTENT_TYPE, Metrics
 from infra.telemetry.tracing import Telemetry
 from producers.gateway.calls.callers import Callers
-from producers.gateway.calls.counting import Counting
+from producers.gateway.calls.counting import CountForm, Counting
 from producers.gateway.calls.in_flight import CallsInFlight
 from producers.gateway.calls.keys import Keys
-from producers.gateway.calls.model_list import listing, one_model
+from producers.gateway.calls.model_list import (
+    google_listing,
+    google_model,
+    listing,
+    one_model,
+)
 from producers.gateway.calls.sessions import Sessions
 from producers.gateway.calls.turns import Turns
+from producers.gateway.dialects.anthropic_messages.request import prompt as messages_prompt
 from producers.gateway.dialects.dialect import Dialect
+from producers.gateway.dialects.google_content.request import prompt as content_prompt
 from producers.gateway.errors import ApiError, ClientGone
 from producers.gateway.exchange import Exchange, Receive, Scope, Send
 from producers.gateway.link.link import Link
-from producers.gateway.routes import DIALECTS, dialect_of
+from producers.gateway.routes import (
+    DIALECTS,
+    GOOGLE,
+    GOOGLE_MODELS,
+    dialect_of,
+    dialect_of_call,
+    model_in,
+    route_of,
+)
 from producers.gateway.settings import GatewaySection
 
 Handler = Callable[[Exchange, str | None], Awaitable[None]]
 _CLIENT_GONE = 499
 _SESSION_PREFIX = "/sessions/"
-_MODEL_PREFIX = "/v1/models/"
+_GOOGLE_PREFIX = "/v1beta/"
 _METHODS = {"GET": ("GET", "HEAD"), "POST": ("POST",)}
 """Methods that a route accepts: a HEAD is a GET whose body uvicorn leaves out."""
 _log = logging.getLogger(__name__)
@@ -59,9 +74,24 @@ class App:
                 path: ("POST", path, self._turn_handler(dialect))
                 for path, dialect in DIALECTS.items()
             },
-            "/v1/messages/count_tokens": ("POST", "count_tokens", self._count_tokens),
-            "/v1/models": ("GET", "models", self._list_models),
-            "/v1/models/*": ("GET", "model", self._show_model),
+            "/v1/messages/count_tokens": (
+                "POST",
+                "count_tokens",
+                self._count_handler(CountForm(messages_prompt, "input_tokens")),
+            ),
+            f"{GOOGLE_MODELS}*:countTokens": (
+                "POST",
+                "count_tokens",
+                self._count_handler(CountForm(content_prompt, "totalTokens")),
+            ),
+            **{
+                f"/{version}/models": ("GET", "models", self._list_models)
+                for version in ("v1", "v1beta")
+            },
+            **{
+                f"/{version}/models/*": ("GET", "model", self._show_model)
+                for version in ("v1", "v1beta")
+            },
             "/sessions": ("POST", "open", self._open),
             "/sessions/*/reward": ("POST", "reward", self._admin_handler(self._sessions.reward)),
             "/sessions/*/close": ("POST", "close", self._admin_handler(self._sessions.close)),
@@ -78,6 +108,8 @@ class App:
         method, route, handler = self._routes.get(path, ("", "none", _not_found))
         exchange.route = path
         exchange.last = self.in_flight.leaving
+        if path.startswith(_GOOGLE_PREFIX):
+            exchange.take_key_from_url()
         error_body = dialect_of(path, exchange.headers).error_body
         try:
             if method and exchange.method not in (accepted := _METHODS[method]):
@@ -103,7 +135,8 @@ class App:
         async def serve(exchange: Exchange, session: str | None) -> None:
             caller = self._callers.caller(exchange.headers, session)
             with self.in_flight.call(exchange):
-                await self._turns.serve(exchange, caller, dialect)
+                spoken = dialect_of_call(dialect, exchange.path, exchange.parameter)
+                await self._turns.serve(exchange, caller, spoken)
 
         return serve
 
@@ -122,21 +155,29 @@ class App:
         with self.in_flight.call(exchange):
             await self._sessions.open(exchange, "")
 
-    async def _count_tokens(self, exchange: Exchange, session: str | None) -> None:
-        caller = self._callers.caller(exchange.headers, session)
-        with self.in_flight.call(exchange):
-            await self._counting.serve(exchange, caller)
+    def _count_handler(self, form: CountForm) -> Handler:
+        async def count(exchange: Exchange, session: str | None) -> None:
+            caller = self._callers.caller(exchange.headers, session)
+            with self.in_flight.call(exchange):
+                await self._counting.serve(exchange, caller, form)
+
+        return count
 
     async def _list_models(self, exchange: Exchange, session: str | None) -> None:
         self._keys.require_any(exchange.headers)
-        await exchange.answer(200, listing(self._settings.models, self._started))
+        names = self._settings.models
+        google = dialect_of(exchange.route, exchange.headers) is GOOGLE
+        await exchange.answer(
+            200, google_listing(names) if google else listing(names, self._started)
+        )
 
     async def _show_model(self, exchange: Exchange, session: str | None) -> None:
         self._keys.require_any(exchange.headers)
-        name = exchange.path.partition(_MODEL_PREFIX)[2]
+        name = model_in(exchange.path)
         if name not in self._settings.models:
             raise ApiError(404, f"there is no model {name!r}", code="model_not_found")
-        await exchange.answer(200, one_model(name, self._started))
+        google = dialect_of(exchange.route, exchange.headers) is GOOGLE
+        await exchange.answer(200, google_model(name) if google else one_model(name, self._started))
 
     async def _health(self, exchange: Exchange, _: str | None) -> None:
         await exchange.answer(200, b'{"status":"alive"}')
@@ -172,13 +213,10 @@ class App:
 def _split(path: str) -> tuple[str, str | None]:
     """Return the route that serves a path, and the session that the path names, or None."""
     if not path.startswith(_SESSION_PREFIX):
-        return _route(path), None
+        return route_of(path), None
     session, _, rest = path.removeprefix(_SESSION_PREFIX).partition("/")
-    return (_route(f"/{rest}") if rest.startswith("v1/") else f"/sessions/*/{rest}"), session
-
-
-def _route(path: str) -> str:
-    return f"{_MODEL_PREFIX}*" if path.startswith(_MODEL_PREFIX) else path
+    spoken = rest.startswith(("v1/", "v1beta/"))
+    return (route_of(f"/{rest}") if spoken else f"/sessions/*/{rest}"), session
 
 
 async def _answer_error(

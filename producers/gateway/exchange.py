@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
+from urllib.parse import parse_qsl
 
 from producers.gateway.errors import ApiError
 
@@ -16,6 +17,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 HeaderList = Sequence[tuple[bytes, bytes]]
 JSON = b"application/json"
+EVENT_STREAM = b"text/event-stream; charset=utf-8"
 BODY_IS_HERE = "seamlessflow.body_is_here"
 """Key of the ASGI scope: true once the whole body has arrived, so reading it does not wait."""
 TAKEN = "seamlessflow.taken"
@@ -26,7 +28,6 @@ _BEARER = b"bearer "
 _CLOSE = (b"connection", b"close")
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 _EVENT_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
@@ -48,6 +49,7 @@ class Exchange:
         "request_id",
         "route",
         "status",
+        "stream_type",
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,6 +64,8 @@ class Exchange:
         """True if the answer closes the connection, so that the next call goes elsewhere."""
         self.status = 0
         """Status that was sent; 0 until then."""
+        self.stream_type = EVENT_STREAM
+        """Content type of an answer that is sent as events."""
         self.held = 0
         """Bytes of its body that the gateway holds."""
         self._hold: Callable[[int], None] = _hold_any
@@ -72,6 +76,17 @@ class Exchange:
     def hold_by(self, hold: Callable[[int], None]) -> None:
         """Let `hold` count each part of the body; it raises `ApiError` if there is no room."""
         self._hold = hold
+
+    def parameter(self, name: bytes) -> bytes:
+        """Return a parameter of the URL; empty without it."""
+        query: bytes = self._scope.get("query_string", b"")
+        return next((value for given, value in parse_qsl(query) if given == name), b"")
+
+    def take_key_from_url(self) -> None:
+        """Let the URL's `key` be the key of the call if its headers have none."""
+        key = self.parameter(b"key")
+        if key and not key_of(self.headers):
+            self.headers[b"x-goog-api-key"] = key
 
     async def body(self, limit: int, timeout_s: float) -> bytes:
         """Return the whole body.
@@ -125,7 +140,8 @@ class Exchange:
         """Send bytes of an event stream. The first ones start the answer, with `headers`."""
         if not self.status:
             self.status = 200
-            listed = [*_EVENT_HEADERS, *headers, *self._request_id_headers()]
+            kind = (b"content-type", self.stream_type)
+            listed = [kind, *_EVENT_HEADERS, *headers, *self._request_id_headers()]
             if self.last:
                 listed.append(_CLOSE)
             await self._send({"type": "http.response.start", "status": 200, "headers": listed})
@@ -165,11 +181,14 @@ def _hold_any(size: int) -> None:
 
 
 def key_of(headers: Mapping[bytes, bytes]) -> bytes:
-    """Return the key of a call, from `authorization` or else `x-api-key`; empty without one."""
+    """Return the key of a call; empty without one.
+
+    It is in `authorization`, or else `x-api-key` (Anthropic's) or `x-goog-api-key` (Google's).
+    """
     value = headers.get(b"authorization", b"")
     if value[: len(_BEARER)].lower() == _BEARER:
         return value[len(_BEARER) :].strip()
-    return headers.get(b"x-api-key", b"").strip()
+    return (headers.get(b"x-api-key") or headers.get(b"x-goog-api-key", b"")).strip()
 
 
 def _request_id(sent: bytes) -> bytes:

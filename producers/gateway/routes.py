@@ -1,21 +1,33 @@
 """The dialects by the path at which they are spoken. A new dialect is a class and a line here."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from producers.gateway.dialects import openai_completions, openai_shape
 from producers.gateway.dialects.anthropic_messages import events as messages_events
 from producers.gateway.dialects.anthropic_messages import request as messages_request
 from producers.gateway.dialects.anthropic_messages import response as messages_response
+from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.dialect import Dialect
+from producers.gateway.dialects.google_content import events as content_events
+from producers.gateway.dialects.google_content import request as content_request
+from producers.gateway.dialects.google_content import response as content_response
 from producers.gateway.dialects.openai_chat import request as chat_request
 from producers.gateway.dialects.openai_chat import response as chat_response
 from producers.gateway.dialects.openai_responses import events as responses_events
 from producers.gateway.dialects.openai_responses import request as responses_request
 from producers.gateway.dialects.openai_responses import response as responses_response
+from producers.gateway.exchange import EVENT_STREAM, JSON
+
+
+class _ServerSent:
+    """A dialect that streams server-sent events, in which its clients skip comments."""
+
+    stream_type = EVENT_STREAM
+    waiting = openai_shape.KEEP_ALIVE
 
 
 # Functions of a class would be bound as methods, hence `staticmethod`.
-class OpenAiChat:
+class OpenAiChat(_ServerSent):
     """Dialect of `POST /v1/chat/completions`."""
 
     parse = staticmethod(chat_request.parse)
@@ -24,7 +36,7 @@ class OpenAiChat:
     error_body = staticmethod(openai_shape.error_body)
 
 
-class OpenAiCompletions:
+class OpenAiCompletions(_ServerSent):
     """Dialect of `POST /v1/completions`."""
 
     parse = staticmethod(openai_completions.parse)
@@ -33,7 +45,7 @@ class OpenAiCompletions:
     error_body = staticmethod(openai_shape.error_body)
 
 
-class OpenAiResponses:
+class OpenAiResponses(_ServerSent):
     """Dialect of `POST /v1/responses`."""
 
     parse = staticmethod(responses_request.parse)
@@ -42,7 +54,7 @@ class OpenAiResponses:
     error_body = staticmethod(openai_shape.error_body)
 
 
-class AnthropicMessages:
+class AnthropicMessages(_ServerSent):
     """Dialect of `POST /v1/messages`."""
 
     parse = staticmethod(messages_request.parse)
@@ -51,15 +63,69 @@ class AnthropicMessages:
     error_body = staticmethod(messages_response.error_body)
 
 
+class GoogleContent:
+    """Dialect of `POST /v1beta/models/MODEL:generateContent` and `:streamGenerateContent`.
+
+    The path names the model and the form of the answer, so that each call has a dialect of its own.
+    """
+
+    waiting = content_events.WAITING
+    completion = staticmethod(content_response.completion)
+    events = staticmethod(content_events.ContentEvents)
+    error_body = staticmethod(content_response.error_body)
+
+    def __init__(self, model: str, form: content_request.Form) -> None:
+        self._model = model
+        self._form = form
+        self.stream_type = JSON if form == "array" else EVENT_STREAM
+
+    def parse(self, body: bytes, max_choices: int) -> CanonicalRequest:
+        """Return the request in a body. Raises `ApiError` (400)."""
+        return content_request.parse(body, max_choices, self._model, self._form)
+
+
 OPENAI: Dialect = OpenAiChat()
 ANTHROPIC: Dialect = AnthropicMessages()
+GOOGLE: Dialect = GoogleContent("*", "whole")
+GOOGLE_MODELS = "/v1beta/models/"
+_MODELS = "/v1/models/"
+_WHOLE, _STREAMED, _COUNTED = ":generateContent", ":streamGenerateContent", ":countTokens"
 
 DIALECTS: Mapping[str, Dialect] = {
     "/v1/chat/completions": OPENAI,
     "/v1/completions": OpenAiCompletions(),
     "/v1/responses": OpenAiResponses(),
     "/v1/messages": ANTHROPIC,
+    f"{GOOGLE_MODELS}*{_WHOLE}": GOOGLE,
+    f"{GOOGLE_MODELS}*{_STREAMED}": GoogleContent("*", "events"),
 }
+
+
+def dialect_of_call(dialect: Dialect, path: str, parameter: Callable[[bytes], bytes]) -> Dialect:
+    """Return the dialect of one call, whose path or parameters may say more than its route."""
+    if not isinstance(dialect, GoogleContent):
+        return dialect
+    model, _, method = model_in(path).rpartition(":")
+    if f":{method}" == _WHOLE:
+        return GoogleContent(model, "whole")
+    return GoogleContent(model, "events" if parameter(b"alt") == b"sse" else "array")
+
+
+def model_in(path: str) -> str:
+    """Return what stands behind `/models/` in a path: a model, maybe with a method."""
+    return path.rpartition("/models/")[2]
+
+
+def route_of(path: str) -> str:
+    """Return the route of a path that names no session. `*` stands for a model.
+
+    Google's client calls the methods of a model below `/v1` or `/v1beta`, by its version.
+    """
+    for prefix in (GOOGLE_MODELS, _MODELS):
+        if path.startswith(prefix):
+            method = next((one for one in (_WHOLE, _STREAMED, _COUNTED) if path.endswith(one)), "")
+            return f"{GOOGLE_MODELS if method else prefix}*{method}"
+    return path
 
 
 def dialect_of(path: str, headers: Mapping[bytes, bytes]) -> Dialect:
@@ -70,6 +136,8 @@ def dialect_of(path: str, headers: Mapping[bytes, bytes]) -> Dialect:
     spoken = DIALECTS.get(path)
     if spoken is not None:
         return spoken
+    if path.startswith("/v1beta/") or b"x-goog-api-client" in headers:
+        return GOOGLE
     # Anthropic's clients send this header with every call.
     anthropic = path.startswith("/v1/messages") or b"anthropic-version" in headers
     return ANTHROPIC if anthropic else OPENAI

@@ -1,4 +1,4 @@
-"""Tool loops on the vendors' own clients: openai and anthropic."""
+"""Tool loops on the vendors' own clients: openai, anthropic and google-genai."""
 
 from pathlib import Path
 
@@ -32,6 +32,13 @@ def test_a_tool_loop_on_anthropic_messages_is_one_chain(
     is_one_chain(system, installed, tmp_path, "anthropic_messages.py", how)
 
 
+@pytest.mark.parametrize("how", ["sync", "async", "stream"])
+def test_a_tool_loop_on_google_content_is_one_chain(
+    system: AgentSystem, installed: Installed, tmp_path: Path, how: str
+) -> None:
+    is_one_chain(system, installed, tmp_path, "google_content.py", how)
+
+
 def is_one_chain(
     system: AgentSystem, installed: Installed, where: Path, program: str, how: str
 ) -> None:
@@ -44,6 +51,8 @@ def is_one_chain(
         OPENAI_API_KEY=session.api_key,
         ANTHROPIC_BASE_URL=session.base_url.removesuffix("/v1"),
         ANTHROPIC_API_KEY=session.api_key,
+        GOOGLE_GEMINI_BASE_URL=session.base_url.removesuffix("/v1"),
+        GEMINI_API_KEY=session.api_key,
     )
 
     assert said.strip() == answer("adding")

@@ -2,7 +2,8 @@
 
 A program reads the task as JSON from standard input and, unless it is longer than Linux allows,
 from `SEAMLESSFLOW_TASK`. The session is in `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_MODEL`, the
-same of `ANTHROPIC` (whose base URL has no `/v1`) and `SEAMLESSFLOW_SESSION`. In a session that
+same of `ANTHROPIC` and `GEMINI` (whose base URLs have no `/v1`; Google's client reads
+`GOOGLE_GEMINI_BASE_URL`) and `SEAMLESSFLOW_SESSION`. In a session that
 begins in the middle of a recorded one, `SEAMLESSFLOW_MESSAGES_FILE` names a file with the messages
 so far, a JSON array in OpenAI's chat form. No setting of this process is passed on, above all not
 the admin key.
@@ -99,6 +100,9 @@ def _variables(payload: bytes, session: AgentSession) -> Mapping[str, str]:
         "ANTHROPIC_BASE_URL": session.base_url.removesuffix("/v1"),
         "ANTHROPIC_API_KEY": session.api_key,
         "ANTHROPIC_MODEL": session.model,
+        "GOOGLE_GEMINI_BASE_URL": session.base_url.removesuffix("/v1"),
+        "GEMINI_API_KEY": session.api_key,
+        "GEMINI_MODEL": session.model,
         f"{ENV_PREFIX}SESSION": session.session_id,
         **({f"{ENV_PREFIX}TASK": payload.decode()} if short else {}),
     }

@@ -24,11 +24,20 @@ _SAME_NAME = (
     "seed",
     "top_logprobs",
 )
-"""Fields of `Sampling` that have the name of the parameter they come from."""
+"""Fields of `Sampling` that mostly have the name of the parameter they come from."""
 _SCHEMA: Mapping[str, str] = {
     "openai.chat": "response_format",
     "openai.responses": "text.format",
     "anthropic.messages": "output_config.format",
+    "google.content": "generationConfig.responseSchema",
+}
+_OTHER_NAMES: Mapping[str, Mapping[str, str]] = {
+    "google.content": {
+        "presence_penalty": "generationConfig.presencePenalty",
+        "frequency_penalty": "generationConfig.frequencyPenalty",
+        "seed": "generationConfig.seed",
+        "top_logprobs": "generationConfig.logprobs",
+    },
 }
 
 
@@ -51,7 +60,7 @@ def _parameter(message: str, request: CanonicalRequest) -> str | None:
     ]
     for word in _WORD.findall(message):
         if word in given:
-            return str(word)
+            return _OTHER_NAMES.get(request.dialect, {}).get(word, str(word))
     if request.sampling.json_schema is not None and "structured output" in message:
         return _SCHEMA.get(request.dialect)
     return "prompt" if request.raw and "vocabulary" in message else None

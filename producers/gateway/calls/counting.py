@@ -1,13 +1,15 @@
-"""Token counts of prompts, `POST /v1/messages/count_tokens`. A count makes no turn."""
+"""Token counts of prompts, in the dialects that know them. A count makes no turn."""
 
 import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import orjson
 
 from infra import clock
 from infra.telemetry.tracing import Telemetry
 from producers.gateway.calls.callers import Caller
-from producers.gateway.dialects.anthropic_messages.request import prompt
+from producers.gateway.dialects.canonical import Prompt
 from producers.gateway.errors import ApiError, refused
 from producers.gateway.exchange import Exchange
 from producers.gateway.link.link import Link
@@ -15,6 +17,14 @@ from producers.gateway.link.pending import OK
 from producers.gateway.server_span import served
 from producers.gateway.settings import GatewaySection
 from schemas.records import CommandAnswered, CountTokens
+
+
+@dataclass(frozen=True, slots=True)
+class CountForm:
+    """A dialect's form of a count: how to read its request, and where its answer has the number."""
+
+    prompt: Callable[[bytes], Prompt]
+    member: str
 
 
 class Counting:
@@ -25,19 +35,19 @@ class Counting:
         self._settings = settings
         self._telemetry = telemetry
 
-    async def serve(self, exchange: Exchange, caller: Caller) -> None:
+    async def serve(self, exchange: Exchange, caller: Caller, form: CountForm) -> None:
         """Ask the manager for the count and answer the call. Raises `ApiError`."""
         settings = self._settings
         body = await exchange.body(settings.max_body_bytes, settings.body_timeout_s)
-        command = self._command(body, caller, exchange)
+        command = self._command(form.prompt(body), caller, exchange)
         with served(self._telemetry, exchange, caller.session_id) as span:
             reply = await self._link.ask(command, span.headers)
             if not isinstance(reply, CommandAnswered) or reply.tokens is None:
                 raise _not_counted(reply)
-            await exchange.answer(200, orjson.dumps({"input_tokens": reply.tokens}))
+            await exchange.answer(200, orjson.dumps({form.member: reply.tokens}))
 
-    def _command(self, body: bytes, caller: Caller, exchange: Exchange) -> CountTokens:
-        asked, now_ms = prompt(body), clock.now_ms()
+    def _command(self, asked: Prompt, caller: Caller, exchange: Exchange) -> CountTokens:
+        now_ms = clock.now_ms()
         return CountTokens(
             command_id=secrets.token_hex(12),
             session_id=caller.session_id,

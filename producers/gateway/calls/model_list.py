@@ -1,9 +1,11 @@
-"""Bodies of `/v1/models`, in one shape for OpenAI's and Anthropic's clients. Pure."""
+"""Bodies of `/v1/models`: one for OpenAI's and Anthropic's clients, another for Google's. Pure."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import orjson
+
+_GOOGLE_METHODS = ("generateContent", "countTokens")
 
 
 def listing(names: Sequence[str], created: int) -> bytes:
@@ -21,6 +23,25 @@ def listing(names: Sequence[str], created: int) -> bytes:
 def one_model(name: str, created: int) -> bytes:
     """Return the body that describes one model."""
     return orjson.dumps(_model(name, created))
+
+
+def google_listing(names: Sequence[str]) -> bytes:
+    """Return the body that lists `names` for Google's clients."""
+    return orjson.dumps({"models": [_google_model(name) for name in names]})
+
+
+def google_model(name: str) -> bytes:
+    """Return the body that describes one model for Google's clients."""
+    return orjson.dumps(_google_model(name))
+
+
+def _google_model(name: str) -> dict[str, object]:
+    return {
+        "name": f"models/{name}",
+        "displayName": name,
+        "version": "1",
+        "supportedGenerationMethods": _GOOGLE_METHODS,
+    }
 
 
 def _model(name: str, created: int) -> dict[str, object]:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from producers.gateway.calls.delivered import Delivered
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.dialect import ChoiceDelta, Events
-from producers.gateway.dialects.openai_shape import KEEP_ALIVE
 from producers.gateway.errors import ApiError, refused
 from producers.gateway.link.pending import OK, Reply
 from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
@@ -17,11 +16,14 @@ class StreamedAnswer:
     """The answer with all choices of one call; `write_reply` every reply until `complete`.
 
     `begin` makes the writer of events for a turn. A retry may join another turn, so the first reply
-    decides which turn that is.
+    decides which turn that is. `waiting` is sent where the call is alive before that.
     """
 
-    def __init__(self, request: CanonicalRequest, begin: Callable[[str], Events]) -> None:
+    def __init__(
+        self, request: CanonicalRequest, begin: Callable[[str], Events], waiting: bytes
+    ) -> None:
         self._request = request
+        self._waiting = waiting
         self._begin = begin
         self._events: Events | None = None
         self._delivered = [Delivered() for _ in range(request.choices)]
@@ -45,7 +47,7 @@ class StreamedAnswer:
             return b""
         if isinstance(reply, ReplyDelta) and not reply.token_count:
             # A delta without tokens means that the turn is still alive.
-            return KEEP_ALIVE if self._events is None else self._events.keep_alive()
+            return self._waiting if self._events is None else self._events.keep_alive()
         if isinstance(reply, ReplyDelta):
             events, data = self._opened_by(choice, reply)
             return data + self._delta(events, choice, reply)

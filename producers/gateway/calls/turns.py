@@ -208,7 +208,8 @@ class Turns:
         def begin(turn_id: str) -> Events:
             return dialect.events(turn_id, call.created, call.request)
 
-        answer = StreamedAnswer(call.request, begin)
+        exchange.stream_type = dialect.stream_type
+        answer = StreamedAnswer(call.request, begin, dialect.waiting)
         try:
             await self._send_events(exchange, call, answer)
         except ApiError as error:

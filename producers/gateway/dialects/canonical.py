@@ -8,7 +8,7 @@ engines write them in that order.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import xxhash
@@ -58,6 +58,13 @@ class CanonicalRequest:
         # JSON has no zero bytes, so different parts never join to the same bytes.
         decisive = b"\0".join(parts)
         return [xxhash.xxh3_128_digest(decisive, seed=choice) for choice in range(self.choices)]
+
+
+class Prompt(NamedTuple):
+    """The part of a request that the model reads, for a count of its tokens."""
+
+    messages: tuple[bytes, ...]
+    tools: bytes | None
 
 
 def canonical_json(value: object, param: str) -> bytes:

@@ -59,6 +59,12 @@ class Events(Protocol):
 class Dialect(Protocol):
     """One protocol that agents speak."""
 
+    stream_type: bytes
+    """Content type of a streamed answer."""
+
+    waiting: bytes
+    """Bytes that every client skips, to show before an answer begins that the call is alive."""
+
     def parse(self, body: bytes, max_choices: int) -> CanonicalRequest:
         """Return the request in an HTTP body. Raises `ApiError` (400)."""
 

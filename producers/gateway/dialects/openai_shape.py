@@ -9,7 +9,7 @@ from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished
 
 KEEP_ALIVE = b": keep-alive\n\n"
-"""A comment, which clients of every dialect skip, also before an answer begins."""
+"""A comment, which clients of all dialects but Google's skip, also before an answer begins."""
 
 _DONE = b"data: [DONE]\n\n"
 _TOO_LONG = (

@@ -125,10 +125,75 @@ MESSAGE: dict[str, Any] = {
     "thinking": {"type": "enabled", "budget_tokens": 1024},
     "metadata": {"user_id": "u"},
 }
+CONTENT: dict[str, Any] = {
+    "systemInstruction": {"parts": [{"text": "be brief"}]},
+    "contents": [
+        {"role": "user", "parts": [{"text": "hi"}]},
+        {
+            "role": "model",
+            "parts": [
+                {"text": "hm", "thought": True},
+                {"text": "so", "thoughtSignature": "c2VhbWxlc3NmbG93OmhtbQ=="},
+                {"functionCall": {"id": "call_t_0", "name": "lookup", "args": {"a": 1}}},
+            ],
+        },
+        {
+            "role": "user",
+            "parts": [
+                {
+                    "functionResponse": {
+                        "id": "call_t_0",
+                        "name": "lookup",
+                        "response": {"output": "42"},
+                    }
+                },
+                {"text": "go on"},
+            ],
+        },
+    ],
+    "tools": [
+        {
+            "functionDeclarations": [
+                {
+                    "name": "lookup",
+                    "description": "finds",
+                    "parameters": {
+                        "type": "OBJECT",
+                        "properties": {"a": {"type": "INTEGER", "nullable": True}},
+                        "propertyOrdering": ["a"],
+                    },
+                },
+                {"name": "other", "parametersJsonSchema": SCHEMA},
+            ]
+        }
+    ],
+    "toolConfig": {
+        "functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["lookup"]},
+    },
+    "generationConfig": {
+        "temperature": 1,
+        "topP": 0.5,
+        "topK": 3.0,
+        "maxOutputTokens": 9,
+        "stopSequences": ["END"],
+        "candidateCount": 2,
+        "seed": 5,
+        "presencePenalty": 0.5,
+        "frequencyPenalty": 0.5,
+        "responseLogprobs": True,
+        "logprobs": 2,
+        "responseMimeType": "application/json",
+        "responseSchema": {"type": "OBJECT", "properties": {"b": {"type": "STRING"}}},
+        "thinkingConfig": {"includeThoughts": True, "thinkingBudget": 1024},
+    },
+    "safetySettings": [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}],
+}
 BODIES: Mapping[str, dict[str, Any]] = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": COMPLETION,
     "/v1/responses": RESPONSE,
     "/v1/messages": MESSAGE,
+    "/v1beta/models/*:generateContent": CONTENT,
+    "/v1beta/models/*:streamGenerateContent": CONTENT,
 }
 """By path."""

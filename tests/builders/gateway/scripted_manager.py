@@ -227,8 +227,10 @@ def assert_told(answer: httpx.Response, path: str) -> None:
     """Check that an error has the format of the dialect at this path."""
     told = answer.json()
     assert answer.headers["content-type"] == "application/json"
-    assert told["error"]["message"] and told["error"]["type"]
+    assert told["error"]["message"]
     if path.startswith("/v1/messages"):
-        assert told["type"] == "error"
+        assert told["type"] == "error" and told["error"]["type"]
+    elif path.startswith("/v1beta/"):
+        assert told["error"]["code"] == answer.status_code and told["error"]["status"]
     else:
         assert told["error"].keys() == {"message", "type", "param", "code"}

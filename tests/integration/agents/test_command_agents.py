@@ -40,6 +40,8 @@ assert os.environ["OPENAI_API_KEY"] == "key of " + os.environ["SEAMLESSFLOW_SESS
 assert os.environ["OPENAI_BASE_URL"].endswith("/v1") and os.environ["OPENAI_MODEL"] == "default"
 assert os.environ["ANTHROPIC_BASE_URL"] + "/v1" == os.environ["OPENAI_BASE_URL"]
 assert os.environ["ANTHROPIC_API_KEY"] == os.environ["OPENAI_API_KEY"]
+assert os.environ["GOOGLE_GEMINI_BASE_URL"] == os.environ["ANTHROPIC_BASE_URL"]
+assert os.environ["GEMINI_API_KEY"] == os.environ["OPENAI_API_KEY"]
 print("working")
 print(json.dumps({"reward": 0.25}))
 """

@@ -28,6 +28,12 @@ from tests.builders.gateway.scripted_manager import (
 from tests.builders.own_topics import SMALL
 from tests.waiting import until
 
+COUNTED = {
+    "/v1/messages/count_tokens": "/v1/messages",
+    "/v1beta/models/*:countTokens": "/v1beta/models/*:generateContent",
+}
+"""Paths of counts, and of the calls whose bodies they take."""
+
 BODY = {"model": "m", "messages": [USER]}
 CHAT = "/v1/chat/completions"
 LIMIT = 200_000
@@ -61,11 +67,11 @@ def assert_unharmed(
     assert len(manager.received) == written
 
 
-@pytest.mark.parametrize("path", [*BODIES, "/v1/messages/count_tokens"])
+@pytest.mark.parametrize("path", [*BODIES, *COUNTED])
 def test_damaged_bodies_are_answered_and_do_no_harm(
     gateway: GatewayProcess, manager: ScriptedManager, prefixed: KafkaSettings, path: str
 ) -> None:
-    whole = BODIES.get(path, BODIES["/v1/messages"])
+    whole = BODIES[COUNTED.get(path, path)]
     session = f"damaged-{uuid.uuid4().hex[:8]}"
     with httpx.Client(
         base_url=gateway.url, headers=gateway.bearing(session), timeout=DEADLINE_S
@@ -123,6 +129,8 @@ def test_strange_headers_do_no_harm(
         "accept-encoding",
         "expect",
         "x-api-key",
+        "x-goog-api-key",
+        "x-goog-api-client",
         "anthropic-version",
     )
     printable = st.binary(max_size=300).map(

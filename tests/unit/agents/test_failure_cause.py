@@ -1,5 +1,6 @@
 import httpx
 import pytest
+from google.genai import errors
 
 from producers.agents.failure_cause import is_infrastructure_failure
 
@@ -21,6 +22,12 @@ def test_an_answer_of_a_busy_or_failing_endpoint_is_infrastructure(status: int) 
 @pytest.mark.parametrize("status", [400, 404, 409, 413])
 def test_an_answer_to_a_wrong_request_is_the_agents_doing(status: int) -> None:
     assert not is_infrastructure_failure(AnsweredWith(status))
+
+
+def test_google_s_client_has_the_status_in_another_member() -> None:
+    assert is_infrastructure_failure(errors.ServerError(503, {}))
+    assert is_infrastructure_failure(errors.ClientError(429, {}))
+    assert not is_infrastructure_failure(errors.ClientError(400, {}))
 
 
 def test_an_endpoint_that_cannot_be_reached_is_infrastructure() -> None:

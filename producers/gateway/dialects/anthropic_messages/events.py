@@ -12,7 +12,7 @@ from producers.gateway.dialects.anthropic_messages.response import (
     prompt_usage,
     usage,
 )
-from producers.gateway.dialects.anthropic_messages.tools import call_input
+from producers.gateway.dialects.call_arguments import call_input
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.dialect import ChoiceDelta
 from producers.gateway.errors import ApiError

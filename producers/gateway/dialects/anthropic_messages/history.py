@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from producers.gateway.dialects.anthropic_messages.tools import call_arguments
+from producers.gateway.dialects.call_arguments import call_arguments
 from producers.gateway.dialects.canonical import canonical_json
 from producers.gateway.dialects.parameters import text
 from producers.gateway.errors import ApiError, bad

@@ -6,7 +6,7 @@ that the request begins, as the vendor's later models do.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from producers.gateway.dialects.anthropic_messages.history import canonical_history
 from producers.gateway.dialects.anthropic_messages.tools import (
@@ -14,7 +14,7 @@ from producers.gateway.dialects.anthropic_messages.tools import (
     canonical_tools,
     one_tool_call,
 )
-from producers.gateway.dialects.canonical import CanonicalRequest, ordered_json
+from producers.gateway.dialects.canonical import CanonicalRequest, Prompt, ordered_json
 from producers.gateway.dialects.parameters import (
     Check,
     flag,
@@ -36,13 +36,6 @@ _NO_PREFILL = (
     "This model does not support assistant message prefill. "
     "The conversation must end with a user message."
 )
-
-
-class Prompt(NamedTuple):
-    """The part of a request that the model reads."""
-
-    messages: tuple[bytes, ...]
-    tools: bytes | None
 
 
 @refuse_deep_nesting

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.dialects.anthropic_messages.tools import call_input
+from producers.gateway.dialects.call_arguments import call_input
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.dialect import MESSAGE
 from producers.gateway.errors import ApiError

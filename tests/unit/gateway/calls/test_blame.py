@@ -8,6 +8,7 @@ from producers.gateway.calls.blame import blame
 from producers.gateway.dialects import openai_completions
 from producers.gateway.dialects.anthropic_messages import request as messages_request
 from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.google_content import request as content_request
 from producers.gateway.dialects.openai_chat import request as chat_request
 from producers.gateway.dialects.openai_responses import request as responses_request
 from producers.gateway.errors import ApiError, refused
@@ -71,3 +72,16 @@ def test_what_the_call_is_not_to_blame_for_names_nothing() -> None:
     error = refused(503, "no_worker", "no worker that may seed")
     blame(error, chat_request.parse(orjson.dumps({**HELLO, "seed": 5}), 1))
     assert error.param is None
+
+
+def test_google_s_members_are_named_as_google_does() -> None:
+    def parse(body: bytes, most: int) -> CanonicalRequest:
+        return content_request.parse(body, most, "m", "whole")
+
+    def asked(**config: Any) -> dict[str, Any]:
+        return {"contents": [{"parts": [{"text": "hi"}]}], "generationConfig": config}
+
+    penalty = told(parse, asked(presencePenalty=1), "sampling by presence_penalty is not supported")
+    assert penalty.param == "generationConfig.presencePenalty"
+    schema = told(parse, asked(responseMimeType="application/json"), NO_SCHEMA)
+    assert schema.param == "generationConfig.responseSchema"

@@ -126,4 +126,5 @@ def test_the_bearer_scheme_is_read_in_any_case(header: bytes, key: bytes) -> Non
 def test_an_api_key_header_counts_where_there_is_no_bearer() -> None:
     key = KEYS.session_key("s").encode()
     KEYS.require_any({b"x-api-key": key})
+    KEYS.require_any({b"x-goog-api-key": key})
     assert key_of({b"x-api-key": b"k", b"authorization": b"Bearer t"}) == b"t"

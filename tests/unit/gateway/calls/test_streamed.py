@@ -13,6 +13,7 @@ from producers.gateway.calls.streamed import StreamedAnswer
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.openai_chat.request import parse
 from producers.gateway.dialects.openai_chat.response import ChatEvents
+from producers.gateway.dialects.openai_shape import KEEP_ALIVE
 from producers.gateway.errors import ApiError
 from schemas.records import CommandAnswered, ReplyFinished, TokenTensor
 from tests.builders.records import replies
@@ -29,7 +30,7 @@ def request(**more: Any) -> CanonicalRequest:
 
 def streamed(asked: CanonicalRequest | None = None) -> StreamedAnswer:
     asked = asked or request()
-    return StreamedAnswer(asked, lambda turn_id: ChatEvents(turn_id, 1, asked))
+    return StreamedAnswer(asked, lambda turn_id: ChatEvents(turn_id, 1, asked), KEEP_ALIVE)
 
 
 def finish(text: str, offset: int = 0, rest: str | None = None) -> ReplyFinished:

@@ -1,0 +1,232 @@
+"""System instruction and contents of a Google request in canonical form. Pure.
+
+Consecutive contents of one role are one message: a streamed answer comes back in as many contents
+as it had events. Each function's response is a message of its own and must answer a call of the
+last message of the model, by its id, or else by its name in the order of the calls. An answer of
+ours that an agent sends back becomes the message that was sampled. Input that a text model cannot
+read is refused with 400, never dropped.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from producers.gateway.dialects.call_arguments import call_arguments
+from producers.gateway.dialects.canonical import canonical_json
+from producers.gateway.dialects.google_content.members import at, listed, members, signed_thought
+from producers.gateway.dialects.parameters import flag, text, unsupported
+from producers.gateway.errors import ApiError, bad
+
+Part = Mapping[str, Any]
+_BESIDE = ("thought", "thoughtSignature", "partMetadata", "videoMetadata", "mediaResolution")
+"""Members that say more about a part's data."""
+_TEXT_ONLY = "this model takes text, and calls and responses of the agent's own functions only"
+
+
+@dataclass(slots=True)
+class _Said:
+    """A message while its parts are read."""
+
+    role: str
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    signed: list[str] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    answered: set[str] = field(default_factory=set)
+    answered_call: str | None = None
+
+    def canonical(self) -> dict[str, object]:
+        if self.role != "assistant":
+            read: dict[str, object] = {"role": self.role, "content": "\n".join(self.texts)}
+            return (
+                read if self.answered_call is None else read | {"tool_call_id": self.answered_call}
+            )
+        read, content = {"role": "assistant"}, "".join(self.texts)
+        if content or not self.calls:
+            read["content"] = content
+        # An agent may have left out the thoughts that it was shown, but not their signatures.
+        if thought := "".join(self.signed) or "".join(self.thoughts):
+            read["reasoning_content"] = thought
+        return read | {"tool_calls": self.calls} if self.calls else read
+
+
+class GoogleHistory:
+    """The messages of a request, read one after the other."""
+
+    def __init__(self) -> None:
+        self._messages: list[_Said] = []
+        self._calls = 0
+
+    @property
+    def ends_with_model(self) -> bool:
+        """Return whether the model would have to continue an answer that the request begins."""
+        return bool(self._messages) and self._messages[-1].role == "assistant"
+
+    def canonical(self) -> tuple[bytes, ...]:
+        """Return the messages as canonical JSON."""
+        return tuple(canonical_json(message.canonical(), "contents") for message in self._messages)
+
+    def read_system(self, instruction: object) -> None:
+        """Add the system instruction; its role does not matter. Raises `ApiError`."""
+        place = "systemInstruction"
+        texts = [
+            _text(where, kind, part)
+            for where, kind, part in _parts(place, members(place, instruction))
+        ]
+        if any(texts):
+            self._message_of("system").texts.extend(texts)
+
+    def read_content(self, place: str, content: object) -> None:
+        """Add a content. Raises `ApiError` that names the wrong member."""
+        given = members(place, content)
+        role = given.get("role", "user")
+        read = _READ.get(role) if isinstance(role, str) else None
+        if read is None:
+            raise bad(f"{place}.role", f"{place}.role must be user or model")
+        if role == "model":
+            self._message_of("assistant")
+        elif not given.get("parts"):
+            raise bad(f"{place}.parts", f"{place}.parts must not be empty")
+        for where, kind, part in _parts(place, given):
+            read(self, where, kind, part)
+
+    def _message_of(self, role: str) -> _Said:
+        """Return the last message if it is of this role, otherwise begin one."""
+        if not self._messages or self._messages[-1].role != role:
+            self._messages.append(_Said(role))
+        return self._messages[-1]
+
+    def _user(self, place: str, kind: str, part: Part) -> None:
+        if kind == "functionResponse":
+            self._messages.append(self._response(at(place, kind), part[kind]))
+        else:
+            self._message_of("user").texts.append(_text(place, kind, part))
+
+    def _model(self, place: str, kind: str, part: Part) -> None:
+        message = self._message_of("assistant")
+        message.signed.append(signed_thought(part.get("thoughtSignature")))
+        if kind == "functionCall":
+            self._calls += 1
+            # The older models of the vendor give calls no ids, and not every agent keeps them.
+            call = _call(at(place, kind), part[kind], f"call-{self._calls}")
+            message.calls.append(call)
+        elif flag(f"{place}.thought", part.get("thought", False)):
+            message.thoughts.append(_own_text(place, kind, part))
+        else:
+            message.texts.append(_own_text(place, kind, part))
+
+    def _response(self, place: str, value: object) -> _Said:
+        """Return a function's response as the message that answers its call."""
+        given = members(place, value)
+        unsupported([])(f"{place}.parts", given.get("parts", []))
+        unsupported(False)(f"{place}.willContinue", given.get("willContinue", False))
+        name = text(f"{place}.name", given.get("name", ""))
+        spoken = (one for one in reversed(self._messages) if one.role == "assistant")
+        asked = next(spoken, _Said("assistant"))
+        call = _answered(place, name, given.get("id"), asked)
+        asked.answered.add(call)
+        shown = _shown(f"{place}.response", given.get("response", {}))
+        return _Said("tool", texts=[shown], answered_call=call)
+
+
+_READ: Mapping[str, Callable[[GoogleHistory, str, str, Part], None]] = {
+    "user": GoogleHistory._user,
+    "function": GoogleHistory._user,
+    "model": GoogleHistory._model,
+}
+
+
+def canonical_history(instruction: object, contents: object) -> GoogleHistory:
+    """Return the messages of a request. Raises `ApiError` that names the wrong member."""
+    if not listed("contents", contents):
+        raise bad("contents", "contents must not be empty")
+    history = GoogleHistory()
+    if instruction is not None:
+        history.read_system(instruction)
+    for n, content in enumerate(listed("contents", contents)):
+        history.read_content(f"contents[{n}]", content)
+    return history
+
+
+def _parts(place: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str, Part]]:
+    """Yield the place of each part, the name of the member with its data, and its members."""
+    for n, value in enumerate(listed(f"{place}.parts", content.get("parts", []))):
+        where = f"{place}.parts[{n}]"
+        part = members(where, value)
+        kinds = [name for name in part if name not in _BESIDE]
+        if not kinds and "thoughtSignature" in part:
+            kinds, part = ["text"], {**part, "text": ""}
+        if len(kinds) != 1:
+            raise bad(where, f"{where} must have exactly one kind of data, such as text")
+        yield where, kinds[0], part
+
+
+def _text(place: str, kind: str, part: Part) -> str:
+    """Return the text of a part that the agent wrote."""
+    if flag(f"{place}.thought", part.get("thought", False)):
+        raise bad(f"{place}.thought", f"{place}.thought: only the model has thoughts")
+    return _own_text(place, kind, part)
+
+
+def _own_text(place: str, kind: str, part: Part) -> str:
+    if kind != "text":
+        raise _refused(at(place, kind))
+    return text(f"{place}.text", part["text"])
+
+
+def _refused(place: str) -> ApiError:
+    message = f"{place} is not supported here: {_TEXT_ONLY}"
+    return ApiError(400, message, code="unsupported_value", param=place)
+
+
+def _call(place: str, value: object, unnamed: str) -> dict[str, Any]:
+    given = members(place, value)
+    unsupported([])(f"{place}.partialArgs", given.get("partialArgs", []))
+    name, call_id = given.get("name"), given.get("id", "") or unnamed
+    if not isinstance(name, str) or not name:
+        raise bad(f"{place}.name", f"{place}.name must be text and not empty")
+    arguments = call_arguments(f"{place}.args", given.get("args", {}))
+    function = {"name": name, "arguments": arguments}
+    return {"id": text(f"{place}.id", call_id), "type": "function", "function": function}
+
+
+def _answered(place: str, name: str, call_id: object, asked: _Said) -> str:
+    """Return the id of the call that a response is for. Raises `ApiError` if there is none."""
+    calls: Sequence[str]
+    if call_id:
+        calls = [call["id"] for call in asked.calls if call["id"] == call_id]
+    else:
+        calls = [
+            call["id"]
+            for call in asked.calls
+            if call["function"]["name"] == name and call["id"] not in asked.answered
+        ]
+    if calls:
+        return calls[0]
+    where = f"{place}.{'id' if call_id else 'name'}"
+    wrong = str(call_id or name)[:200]
+    raise bad(where, f"{where} is {wrong!r}, no call of the model's content before it")
+
+
+def _shown(place: str, response: object) -> str:
+    """Return a response as text: its `output`, its `error`, or else all of it."""
+    if not isinstance(response, dict):
+        raise bad(place, f"{place} must be an object")
+    match response:
+        case {"output": output} if len(response) == 1:
+            return _as_text(place, output)
+        case {"error": error} if len(response) == 1:
+            # Chat templates have no form for a failed result.
+            return f"Error: {_as_text(place, error)}"
+    return _as_text(place, response)
+
+
+def _as_text(place: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError as error:
+        raise bad(place, f"{place} cannot be stored: {error}") from error

@@ -1,0 +1,150 @@
+"""Whole answers and errors of Google's `generateContent`. Pure.
+
+A response is called by the id of its turn. Thoughts are shown only if the request asks for them; a
+signature beside the first call, or else beside the last text, holds them in any case.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from producers.gateway.dialects.call_arguments import call_input
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.dialect import ChoiceDelta
+from producers.gateway.dialects.google_content.members import signature
+from producers.gateway.dialects.scores import scores
+from producers.gateway.errors import ApiError
+from schemas.records import ReplyFinished
+
+Part = dict[str, object]
+_TOO_LONG = "The input token count ({}) exceeds the maximum number of tokens allowed ({})."
+_TOKEN = "token_id:"
+_RPC = "type.googleapis.com/google.rpc."
+_STATUSES = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+def completion(
+    turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
+) -> bytes:
+    """Return the body of a whole answer with one candidate for each of `answers`."""
+    candidates = [_candidate(number, answer, request) for number, answer in enumerate(answers)]
+    body = {"candidates": candidates, "usageMetadata": usage(answers), **tail(turn_id, request)}
+    return orjson.dumps(body)
+
+
+def error_body(error: ApiError) -> bytes:
+    """Return the body of an error in Google's format.
+
+    A prompt that is too long also gets Google's words, which agents look for.
+    """
+    message = error.message
+    if error.prompt_lengths is not None:
+        message = _TOO_LONG.format(*error.prompt_lengths)
+    usual = "INTERNAL" if error.status >= 500 else "INVALID_ARGUMENT"
+    status = _STATUSES.get(error.status, usual)
+    shown: dict[str, object] = {"code": error.status, "message": message, "status": status}
+    if details := list(_details(error, message)):
+        shown["details"] = details
+    return orjson.dumps({"error": shown})
+
+
+def tail(turn_id: str, request: CanonicalRequest) -> dict[str, object]:
+    """Return the members with which an answer, and each event of a stream, ends."""
+    return {"modelVersion": request.model, "responseId": turn_id}
+
+
+def reason(answer: ReplyFinished) -> str:
+    """Return why a candidate ended. One with calls ended by itself, as at the vendor."""
+    return "MAX_TOKENS" if answer.finish_reason == "length" else "STOP"
+
+
+def usage(answers: Sequence[ReplyFinished]) -> dict[str, object]:
+    """Return the token counts. The prompt counts once for all candidates.
+
+    Tokens of thoughts are counted apart if the renderer can count them.
+    """
+    prompt, sampled = answers[0].prompt_tokens, sum(one.completion_tokens for one in answers)
+    thought = [one.reasoning_tokens for one in answers if one.reasoning_tokens is not None]
+    apart = sum(thought) if len(thought) == len(answers) else 0
+    counts: dict[str, object] = {
+        "promptTokenCount": prompt,
+        "candidatesTokenCount": sampled - apart,
+        "totalTokenCount": prompt + sampled,
+    }
+    return counts | {"thoughtsTokenCount": apart} if apart else counts
+
+
+def call_part(call: Mapping[str, Any]) -> Part:
+    """Return the part with a call."""
+    function = call["function"]
+    arguments = orjson.Fragment(call_input(function["arguments"]))
+    return {"functionCall": {"id": call["id"], "name": function["name"], "args": arguments}}
+
+
+def logprobs_result(
+    source: ChoiceDelta | ReplyFinished, most: int, from_token: int = 0
+) -> dict[str, object]:
+    """Return the log-probs of the sampled tokens, with `most` likely ones at each place."""
+    read = scores(source.token_ids, source.logprobs, source.tensors, most, from_token) or ()
+    shown: dict[str, object] = {
+        "chosenCandidates": [_scored(one.token, one.logprob) for one in read],
+        "logProbabilitySum": sum(one.logprob for one in read),
+    }
+    if most:
+        shown["topCandidates"] = [
+            {"candidates": [_scored(token, value) for token, value in one.top]} for one in read
+        ]
+    return shown
+
+
+def _candidate(number: int, answer: ReplyFinished, request: CanonicalRequest) -> dict[str, object]:
+    read = orjson.loads(answer.message or b"{}")
+    candidate: dict[str, object] = {
+        "content": {"parts": _message_parts(read, request.echoed["thoughts"]), "role": "model"},
+        "finishReason": reason(answer),
+        "index": number,
+    }
+    if request.wants_logprobs and answer.logprobs is not None:
+        result = logprobs_result(answer, request.sampling.top_logprobs)
+        candidate["logprobsResult"] = result
+        if count := len(result["chosenCandidates"]):  # type: ignore[arg-type]
+            candidate["avgLogprobs"] = result["logProbabilitySum"] / count  # type: ignore[operator]
+    return candidate
+
+
+def _message_parts(message: Mapping[str, Any], shows_thoughts: bool) -> list[Part]:
+    calls = [call_part(call) for call in message.get("tool_calls") or ()]
+    said: Part = {"text": message.get("content") or ""}
+    thought = message.get("reasoning_content")
+    signed = calls[0] if calls else said
+    if thought:
+        signed["thoughtSignature"] = signature(thought)
+    shown: list[Part] = [{"text": thought, "thought": True}] if thought and shows_thoughts else []
+    return [*shown, *([said] if said["text"] or not calls else []), *calls]
+
+
+def _details(error: ApiError, message: str) -> Iterator[dict[str, object]]:
+    if error.code:
+        yield {"@type": _RPC + "ErrorInfo", "reason": error.code, "domain": "seamlessflow"}
+    if error.param is not None:
+        violation = {"field": error.param, "description": message}
+        yield {"@type": _RPC + "BadRequest", "fieldViolations": [violation]}
+    if error.request_id:
+        yield {"@type": _RPC + "RequestInfo", "requestId": error.request_id}
+
+
+def _scored(token: str, logprob: float) -> dict[str, object]:
+    token_id = int(token.removeprefix(_TOKEN))
+    return {"token": token, "tokenId": token_id, "logProbability": logprob}

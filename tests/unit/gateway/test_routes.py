@@ -1,0 +1,57 @@
+"""Routes of paths, and the dialect in which each is answered."""
+
+import pytest
+
+from producers.gateway.routes import (
+    ANTHROPIC,
+    GOOGLE,
+    OPENAI,
+    dialect_of,
+    dialect_of_call,
+    model_in,
+    route_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "route"),
+    [
+        ("/v1beta/models/m:generateContent", "/v1beta/models/*:generateContent"),
+        ("/v1/models/m:generateContent", "/v1beta/models/*:generateContent"),
+        ("/v1/models/a:b:streamGenerateContent", "/v1beta/models/*:streamGenerateContent"),
+        ("/v1/models/org/m:countTokens", "/v1beta/models/*:countTokens"),
+        ("/v1/models/qwen:7b", "/v1/models/*"),
+        ("/v1beta/models/m:embedContent", "/v1beta/models/*"),
+        ("/v1/messages", "/v1/messages"),
+    ],
+)
+def test_a_path_of_a_model_has_a_route(path: str, route: str) -> None:
+    assert route_of(path) == route
+
+
+@pytest.mark.parametrize("session", ["", "/sessions/models"])
+def test_the_path_names_the_model(session: str) -> None:
+    assert model_in(f"{session}/v1beta/models/m") == "m"
+
+
+@pytest.mark.parametrize(
+    ("path", "alt", "kind"),
+    [
+        ("/v1/models/m:generateContent", b"sse", b"text/event-stream; charset=utf-8"),
+        ("/v1/models/m:streamGenerateContent", b"sse", b"text/event-stream; charset=utf-8"),
+        ("/v1/models/m:streamGenerateContent", b"", b"application/json"),
+    ],
+)
+def test_path_and_parameter_name_the_form_of_the_answer(path: str, alt: bytes, kind: bytes) -> None:
+    spoken = dialect_of_call(GOOGLE, path, {b"alt": alt}.__getitem__)
+    request = spoken.parse(b'{"contents":[{"parts":[{"text":"hi"}]}]}', 1)
+    assert (request.model, request.stream) == ("m", "stream" in path)
+    assert spoken.stream_type == kind
+    assert dialect_of_call(OPENAI, path, {b"alt": alt}.__getitem__) is OPENAI
+
+
+def test_errors_are_told_in_the_client_s_dialect() -> None:
+    assert dialect_of("/v1beta/models/*", {}) is GOOGLE
+    assert dialect_of("/v1/models", {b"x-goog-api-client": b"google-genai-sdk"}) is GOOGLE
+    assert dialect_of("/v1/models", {b"anthropic-version": b"1"}) is ANTHROPIC
+    assert dialect_of("/v1/models", {}) is OPENAI
