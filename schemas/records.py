@@ -58,6 +58,16 @@ class AssignmentTimedOut(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepMethod(Record):
+    """A method that shaped a batch or its optimizer step, as far as results depend on it."""
+
+    kind: str
+    name: str
+    version: int = 1
+    settings_hash: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class BatchReady(Record):
     """The dataloader has the groups of the next optimizer step."""
 
@@ -66,6 +76,8 @@ class BatchReady(Record):
     groups: tuple[str, ...] = ()
     trainable_tokens: int
     policy: str = ""
+    methods: tuple[StepMethod, ...] = ()
+    control_offset: int = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -814,6 +826,8 @@ class StepCommitted(Record):
     groups: tuple[StepGroup, ...] = ()
     policy: str = ""
     trained_tokens: Mapping[str, int] = field(default_factory=dict)
+    methods: tuple[StepMethod, ...] = ()
+    control_offset: int = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1285,6 +1299,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "Reward": Reward,
     "AssignReward": AssignReward,
     "AssignmentTimedOut": AssignmentTimedOut,
+    "StepMethod": StepMethod,
     "BatchReady": BatchReady,
     "BlobReference": BlobReference,
     "CancelGeneration": CancelGeneration,

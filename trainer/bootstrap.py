@@ -20,7 +20,7 @@ from infra.kafka.start.cluster import find_cluster
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import Telemetry, telemetry
-from schemas.records import TrainerHeartbeat
+from schemas.records import ProgressStalled, TrainerHeartbeat
 from schemas.releases import this_release
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from trainer.data.batch import BatchLimits
@@ -33,11 +33,12 @@ from trainer.recovery.checkpoint import Checkpoint
 from trainer.recovery.control_log import read_recorded
 from trainer.recovery.lineage import lineage_started
 from trainer.recovery.low_water import check_kept
-from trainer.recovery.resume import Resume, resume_from
+from trainer.recovery.resume import Resume, changes, resume_from
 from trainer.roles.gang_watch import GangWatch
 from trainer.roles.heartbeat import Heartbeat, TrainerStatus
 from trainer.roles.parts import ProcessParts, Wake
 from trainer.settings import TrainerSettings
+from trainer.step_methods import step_methods
 from trainer.steps.dataloader import Dataloader
 from trainer.steps.first_weights import FirstWeights, announce, first_weights
 from trainer.steps.inputs import batch_rules
@@ -86,6 +87,11 @@ def build(
     resume = resume_from(control_state, found.origin, uuid.uuid4().hex[:12])
     _log_resume(resume)
     first = _joined(process, publication, gang, found, resume, stopping)
+    if detail := changes(resume, step_methods(settings)):
+        _log.warning("%s", detail)
+        at_ms = now_ms()
+        told = ProgressStalled(at_ms=at_ms, what="other methods", detail=detail, since_ms=at_ms)
+        process.send(told)
     process.status.state = "ready"
     dataloader = Dataloader(
         first.resume,

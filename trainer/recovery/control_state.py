@@ -40,6 +40,8 @@ class Commit:
     version: int
     lineage: str
     groups: Mapping[str, Sessions]
+    methods: tuple[r.StepMethod, ...] = ()
+    """Empty also if a checkpoint covers its record: they are only compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,7 @@ class ControlState:
             case r.StepCommitted():
                 groups = {group.group_id: group.sessions for group in record.groups}
                 self.commits[record.step] = Commit(
-                    record.step, record.version, record.lineage, groups
+                    record.step, record.version, record.lineage, groups, record.methods
                 )
                 self.skipped.discard(record.step)
                 self.dropped.clear()

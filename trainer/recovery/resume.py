@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.errors import SeamlessFlowError
-from schemas.records import StepCommitted
+from schemas.records import StepCommitted, StepMethod
 from trainer.recovery.control_state import Commit, ControlState, Sessions
+from trainer.step_methods import differences
 
 
 class StepNotRecorded(SeamlessFlowError):
@@ -88,6 +89,26 @@ def resume_from(control_state: ControlState, origin: Origin, lineage: str) -> Re
         fixed.update(commit.groups if commit else {})
     next_version = max(control_state.highest_version, origin.version) + 1
     return Resume(origin, lineage, next_version, again, frozenset(settled), fixed)
+
+
+def changes(resume: Resume, present: Sequence[StepMethod]) -> str:
+    """Return the sentence about recorded steps that are executed again with other methods, if any.
+
+    They are steps of the new lineage then, whose settings its record has.
+    """
+    found = {
+        step: differing
+        for step, commit in resume.again.items()
+        if commit and (differing := differences(commit.methods, present))
+    }
+    if not found:
+        return ""
+    first = min(found)
+    return (
+        f"{len(found)} recorded steps, from step {first} on, are executed again with other methods "
+        f"than they were trained with, in the new lineage {resume.lineage}: "
+        f"{'; '.join(found[first])}. To repeat them as they were, resume with the former settings"
+    )
 
 
 def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:

@@ -8,6 +8,7 @@ from schemas import records as r
 from schemas.records import Record
 from trainer.recovery.control_state import Commit, ControlState
 from trainer.recovery.resume import surviving
+from trainer.step_methods import differences, without_settings
 
 
 class RunNotRepeatable(SeamlessFlowError):
@@ -97,7 +98,7 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
         steps.append(
             RecordedStep(
                 number,
-                Commit(number, commit.version, lineage, members),
+                Commit(number, commit.version, lineage, members, commit.methods),
                 version,
                 lineage,
                 weights.tensors_hash if weights else "",
@@ -106,6 +107,21 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
         )
         version = commit.version
     return RecordedRun(of_steps, first.tensors_hash if first else "", steps, state)
+
+
+def check_methods(run: RecordedRun, present: Mapping[str, Sequence[r.StepMethod]]) -> None:
+    """Raise `RunNotRepeatable` if a method of a step has another version in this release.
+
+    `present`: the methods under the settings of each lineage.
+    """
+    for one in run.steps:
+        recorded = without_settings(one.commit.methods) if one.commit else []
+        if differing := differences(recorded, without_settings(present[one.lineage])):
+            raise RunNotRepeatable(
+                f"step {one.step} was trained with other methods than this release has: "
+                f"{'; '.join(differing)}; the release that trained it repeats it, and --set "
+                "executes it with these"
+            )
 
 
 def _of_steps(

@@ -23,6 +23,7 @@ from trainer.data.batch import Batch
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.settings import TrainerSettings
+from trainer.step_methods import step_methods
 from trainer.steps.inputs import step_input
 from trainer.steps.publication import Publication
 from trainer.steps.trained import Header, write_trained
@@ -54,6 +55,8 @@ class StepOrder:
     consumed: Collection[str]
     """Groups whose `GroupConsumed` is on `control` already."""
     started_ms: int
+    control_offset: int = -1
+    """Offset of `control` up to which it was read for the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,8 @@ class StepRunner:
                 groups=order.batch.members(),
                 trained_tokens=order.batch.trained_tokens(),
                 policy=self._settings.run.policy,
+                methods=step_methods(self._settings),
+                control_offset=order.control_offset,
             ),
             trace,
         )

@@ -16,6 +16,7 @@ from trainer.recovery.checkpoint import Checkpoint
 from trainer.recovery.resume import Origin, Resume
 from trainer.roles.gang_errors import AnotherTrainer
 from trainer.roles.parts import ProcessParts
+from trainer.step_methods import step_methods
 from trainer.steps.barren import BarrenSteps, NothingToTrain, why
 from trainer.steps.dataloader import Dataloader, SkippedStep
 from trainer.steps.evaluations import Evaluations
@@ -33,6 +34,8 @@ class Announced:
     batch: Batch
     facts: Mapping[str, float]
     ready_ms: int
+    control_offset: int
+    """Offset of `control` up to which it was read for the batch."""
 
 
 @dataclass(eq=False)
@@ -143,11 +146,18 @@ class StepSequence:
             self._skip(step, now_ms)
         else:
             known = facts(found, self._dataloader.clock(step))
-            self._announced = Announced(found, known, now_ms)
+            read = self._control_state.offset
+            self._announced = Announced(found, known, now_ms, read)
             names = tuple(group.group_id for group in found.members())
-            tokens = found.trained()
             process.send(
-                r.BatchReady(at_ms=now_ms, step=step, groups=names, trainable_tokens=tokens)
+                r.BatchReady(
+                    at_ms=now_ms,
+                    step=step,
+                    groups=names,
+                    trainable_tokens=found.trained(),
+                    methods=step_methods(process.settings),
+                    control_offset=read,
+                )
             )
 
     def _check_trainable(self, found: Batch | SkippedStep, now_ms: int) -> None:
@@ -192,6 +202,7 @@ class StepSequence:
             trained_before=self.origin.trained,
             consumed=frozenset(self._control_state.consumed),
             started_ms=now_ms,
+            control_offset=announced.control_offset,
         )
         self._started = None
         self._process.status.state = "training"

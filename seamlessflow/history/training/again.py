@@ -16,10 +16,11 @@ from trainer.backends.backend import Machine
 from trainer.backends.torch_backend import TorchBackend
 from trainer.recording.survey import source_kafka
 from trainer.replay.recorded_batches import micro_batches
-from trainer.replay.recorded_run import RecordedRun, RunNotRepeatable, recorded_run
+from trainer.replay.recorded_run import RecordedRun, RunNotRepeatable, check_methods, recorded_run
 from trainer.replay.reexecution import Reexecution
 from trainer.replay.settings import changed_settings, recorded_settings
 from trainer.settings import TrainerSettings
+from trainer.step_methods import step_methods
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,8 @@ def recorded_training(
     ]
     run = recorded_run(trained_policy(policy, [record for _, record in log]), log)
     settings = {one.lineage: recorded_settings(one, kafka, replaced) for one in run.lineages}
+    if not replaced:
+        check_methods(run, {name: step_methods(of) for name, of in settings.items()})
     return RecordedTraining(run, settings, bool(replaced))
 
 

@@ -6,6 +6,7 @@ from infra.kafka.client import Received
 from schemas import records as r
 from schemas.identity import session_id as session_of
 from seamlessflow.inspection.trace.row import Row, first, of_kind, row
+from trainer.step_methods import listed
 
 _GROUP_ENDED = (r.GroupReady, r.GroupDropped)
 
@@ -127,7 +128,8 @@ def _committed(
             under_way=completed is None,
         )
     )
-    rows.append(row("committed", at, depth=1))
+    methods = f"by {listed(commit.methods)}" if commit.methods else ""
+    rows.append(row("committed", at, detail=methods, depth=1))
     if published is not None:
         rows.append(
             row("weights published", published, detail=f"version {commit.version}", depth=1)

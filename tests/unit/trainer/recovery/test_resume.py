@@ -1,6 +1,7 @@
 """After a restart: steps on the log are executed again, once, and nothing else."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,7 @@ from schemas import records as r
 from schemas.records import Record, StepGroup
 from tests.builders.records import control
 from trainer.recovery.control_state import ControlState
-from trainer.recovery.resume import Origin, StepNotRecorded, resume_from, surviving
+from trainer.recovery.resume import Origin, StepNotRecorded, changes, resume_from, surviving
 
 
 def committed(
@@ -152,3 +153,15 @@ def test_in_the_surviving_lineage_every_group_is_in_one_step() -> None:
     groups = [group.group_id for one in found for group in one.groups]
     assert sorted(groups) == sorted(set(groups))
     assert surviving([]) == []
+
+
+def test_steps_that_are_executed_again_with_other_methods_are_told_with_the_setting() -> None:
+    grpo = r.StepMethod(kind="advantage", name="grpo")
+    rloo = r.StepMethod(kind="advantage", name="rloo")
+    known = replace(committed(3, 4), methods=(grpo,))
+    resume = resume_from(folded(committed(2, 3), known, committed(4, 5)), Origin(2), "b")
+    assert changes(resume, (grpo,)) == ""
+    told = changes(resume, (rloo,))
+    assert "1 recorded steps, from step 3 on" in told
+    assert "advantage was grpo, is rloo (trainer.advantage, trainer.returns)" in told
+    assert "new lineage b" in told

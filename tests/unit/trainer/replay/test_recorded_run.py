@@ -1,6 +1,7 @@
 """A run read from `control` to be trained again."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,12 @@ import pytest
 from schemas import records as r
 from schemas.records import Record
 from tests.builders.records import control
-from trainer.replay.recorded_run import RecordedRun, RunNotRepeatable, recorded_run
+from trainer.replay.recorded_run import (
+    RecordedRun,
+    RunNotRepeatable,
+    check_methods,
+    recorded_run,
+)
 
 GROUP = r.StepGroup(group_id="g", sessions=("g.0.0",))
 
@@ -73,3 +79,13 @@ def test_each_step_has_the_lineage_whose_settings_it_was_trained_with() -> None:
     run = read(*step(0, "a", 1), skipped, other, *step(2, "b", 2, parent="a"))
     assert [(one.step, one.lineage) for one in run.steps] == [(0, "a"), (1, "a"), (2, "b")]
     assert [one.settings for one in run.lineages] == [b"{}", b'{"run":1}']
+
+
+def test_a_step_whose_method_has_another_version_now_is_not_repeated() -> None:
+    then = r.StepMethod(kind="loss", name="tis", settings_hash="0123")
+    first, *others = step(1, "a", 2)
+    assert isinstance(first, r.StepCommitted)
+    run = read(*step(0, "a", 1), replace(first, methods=(then,)), *others)
+    check_methods(run, {"a": [replace(then, settings_hash="by its new form")]})
+    with pytest.raises(RunNotRepeatable, match=r"step 1 .* loss was tis, is tis version 2"):
+        check_methods(run, {"a": [replace(then, version=2)]})

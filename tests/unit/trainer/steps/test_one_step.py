@@ -1,6 +1,7 @@
 """A step is committed, published and reported in this order, or not at all."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -12,7 +13,7 @@ from infra.kafka.producer import Producer
 from infra.rendering.settings import RendererSettings
 from infra.settings import TelemetrySettings
 from infra.telemetry.tracing import telemetry
-from schemas.records import Record
+from schemas.records import Record, StepCommitted
 from tests.builders.trainer.groups import NOW, RULES, group
 from tests.builders.trainer.stub_backend import StubBackend
 from trainer.data.batch import Batch, prepare
@@ -27,10 +28,12 @@ class Log:
 
     def __init__(self) -> None:
         self.done: list[str] = []
+        self.records: list[Record] = []
         self.acknowledges = True
 
     def send(self, topic: str, record: Record, **_: object) -> None:
         self.done.append(type(record).__name__)
+        self.records.append(record)
 
     def settle(self, stopping: Stopping) -> None:
         if not self.acknowledges:
@@ -110,6 +113,22 @@ def test_weights_are_published_only_after_the_step_is_acknowledged(
         "settle",
     ]
     assert done.metrics["groups"] == 2
+
+
+def test_a_step_records_its_methods_and_what_was_read_for_its_batch(
+    make: Callable[[], Made],
+) -> None:
+    runner, log = make()
+    runner.run(replace(order(), control_offset=17))
+    (commit,) = [one for one in log.records if isinstance(one, StepCommitted)]
+    assert commit.control_offset == 17
+    assert [(one.kind, one.name) for one in commit.methods] == [
+        ("advantage", "grpo"),
+        ("loss", "ppo_clip"),
+        ("staleness", "mask"),
+        ("filter", "zero_variance"),
+        ("filter", "untrainable"),
+    ]
 
 
 def test_a_group_whose_end_was_reported_is_not_reported_again(make: Callable[[], Made]) -> None:

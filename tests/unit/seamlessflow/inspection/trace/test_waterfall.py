@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from infra.kafka.client import Headers, Received
+from schemas import records as r
 from schemas.topics import CONTROL, PROMPTS, REPLIES, REQUESTS, SESSIONS, TASKS
 from seamlessflow.inspection.trace.as_json import waterfall_json
 from seamlessflow.inspection.trace.row import Row
@@ -165,10 +166,14 @@ def test_what_is_under_way_has_no_end() -> None:
 
 
 def test_a_step_that_was_executed_again_is_shown_each_time() -> None:
-    again = control.committed(4, history.COMMITTED[1].groups, lineage="b", version=6)
+    method = r.StepMethod(kind="loss", name="tis", version=2)
+    groups = history.COMMITTED[1].groups
+    again = control.committed(4, groups, lineage="b", version=6, methods=(method,))
     found = made([*history.trained(), history.STARTED, (CONTROL.name, again)])
     steps = [one.detail for one in found.whole if one.name == "step 4"]
     assert steps == ["makes version 5, lineage a", "makes version 6, lineage b"]
+    by = [one.detail for one in found.whole if one.name == "committed"]
+    assert by == ["", "by tis version 2"]
     assert found.outcome.endswith("made version 6; committed 2 times, in as many lineages")
 
 

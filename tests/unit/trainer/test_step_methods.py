@@ -1,0 +1,61 @@
+"""Methods of a step as they are recorded, and how a change of them is told."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from trainer.settings import TrainerSettings
+from trainer.step_methods import differences, listed, step_methods, without_settings
+
+
+def methods(**trainer: Any) -> Any:
+    return step_methods(TrainerSettings(trainer=trainer))
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"advantage": "rloo"}, "advantage was grpo, is rloo (trainer.advantage, trainer.returns)"),
+        ({"returns": {"discount": 0.5}}, "advantage has other values (trainer.advantage"),
+        ({"loss": {"name": "tis"}}, "loss was ppo_clip, is tis (trainer.loss)"),
+        ({"loss": {"clip_high": 0.5}}, "loss has other values (trainer.loss)"),
+        ({"on_stale": "drop"}, "staleness was mask, is drop (trainer.on_stale"),
+        ({"max_staleness": 7}, "staleness has other values"),
+        ({"filters": {}}, "filter was zero_variance, untrainable, is none (trainer.filters)"),
+        (
+            {"filters": {"zero_variance": "drop", "untrainable": "drop"}},
+            "filter has other values",
+        ),
+        (
+            {"filters": {"untrainable": "drop", "zero_variance": "count"}},
+            "filter was zero_variance, untrainable, is untrainable, zero_variance",
+        ),
+    ],
+)
+def test_a_change_of_a_setting_is_told_with_its_name(changed: dict[str, Any], told: str) -> None:
+    (found,) = differences(methods(), methods(**changed))
+    assert found.startswith(told)
+
+
+@pytest.mark.parametrize(
+    "same", [{}, {"optimizer": {"lr": 0.5}}, {"loss": {"name": "ppo_clip", "clip_low": 0.2}}]
+)
+def test_equal_methods_are_recorded_alike(same: dict[str, Any]) -> None:
+    assert methods(**same) == methods()
+    assert differences(methods(), methods(**same)) == []
+
+
+def test_a_default_has_no_hash_so_a_new_setting_changes_none() -> None:
+    assert [one.settings_hash for one in methods()][:2] == ["", ""]
+
+
+def test_a_raised_version_is_a_difference_whatever_the_settings_are() -> None:
+    present = [replace(one, version=2) if one.kind == "loss" else one for one in methods()]
+    found = differences(without_settings(methods()), without_settings(present))
+    assert found == ["loss was ppo_clip, is ppo_clip version 2 (trainer.loss)"]
+    assert listed(present).startswith("grpo, ppo_clip version 2, mask")
+
+
+def test_a_step_of_a_release_that_recorded_no_methods_differs_in_none() -> None:
+    assert differences((), methods()) == []

@@ -1,0 +1,89 @@
+"""Methods of a step: what a run chooses by name and a step's results depend on, as recorded. Pure.
+
+`BatchReady` and `StepCommitted` name them, so that a step that is executed again is known to be the
+same one, or to be another.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from schemas.records import StepMethod
+from trainer.settings import TrainerSettings
+
+RAISED: Mapping[tuple[str, str], int] = {}
+"""Version of each method, by kind and name, whose results are not those of its first release.
+
+All others have version 1. Raise it with every change after which a method returns anything else for
+the same input and settings.
+"""
+
+SETTINGS: Mapping[str, str] = {
+    "advantage": "trainer.advantage, trainer.returns",
+    "loss": "trainer.loss",
+    "staleness": "trainer.on_stale, trainer.max_staleness",
+    "filter": "trainer.filters",
+}
+"""Settings that choose the methods of a kind."""
+
+
+def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
+    """Return the methods of every step under these settings, filters in the order of the setting.
+
+    Values that are the default are left out of the hash, so that a new setting does not change it.
+    """
+    trainer = settings.trainer
+    chosen: list[tuple[str, str, Mapping[str, Any]]] = [
+        ("advantage", trainer.advantage, trainer.returns.model_dump(exclude_defaults=True)),
+        ("loss", trainer.loss.name, trainer.loss.model_dump(exclude_defaults=True)),
+        ("staleness", trainer.on_stale, {"max_staleness": settings.max_staleness}),
+        *(("filter", name, {"action": action}) for name, action in trainer.filters.items()),
+    ]
+    return tuple(
+        StepMethod(
+            kind=kind,
+            name=name,
+            version=RAISED.get((kind, name), 1),
+            settings_hash=_hash({key: one for key, one in own.items() if key != "name"}),
+        )
+        for kind, name, own in chosen
+    )
+
+
+def differences(recorded: Sequence[StepMethod], present: Sequence[StepMethod]) -> list[str]:
+    """Return a phrase for each kind of which the methods are others now, with their settings.
+
+    None for a step of a release that recorded no methods.
+    """
+    kinds = dict.fromkeys(one.kind for one in (*recorded, *present)) if recorded else {}
+    found = []
+    for kind in kinds:
+        old, new = ([one for one in of if one.kind == kind] for of in (recorded, present))
+        if old != new:
+            change = "has other values"
+            if (then := listed(old)) != (now := listed(new)):
+                change = f"was {then}, is {now}"
+            found.append(f"{kind} {change} ({SETTINGS.get(kind, kind)})")
+    return found
+
+
+def without_settings(methods: Iterable[StepMethod]) -> list[StepMethod]:
+    """Return the methods with their versions alone, where the settings are those recorded."""
+    return [replace(one, settings_hash="") for one in methods]
+
+
+def listed(methods: Iterable[StepMethod]) -> str:
+    """Return methods for people, such as `grpo, ppo_clip version 2`."""
+    shown = (
+        one.name if one.version == 1 else f"{one.name} version {one.version}" for one in methods
+    )
+    return ", ".join(shown) or "none"
+
+
+def _hash(own: Mapping[str, Any]) -> str:
+    """Return 12 hex digits for these values; nothing for none."""
+    content = orjson.dumps(own, option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(content).hexdigest()[:12] if own else ""
