@@ -80,7 +80,10 @@ class Exchange:
     def parameter(self, name: bytes) -> bytes:
         """Return a parameter of the URL; empty without it."""
         query: bytes = self._scope.get("query_string", b"")
-        return next((value for given, value in parse_qsl(query) if given == name), b"")
+        # One character for each byte: `parse_qsl` refuses bytes that are not ASCII.
+        pairs = parse_qsl(query.decode("latin-1"), encoding="latin-1")
+        wanted = name.decode()
+        return next((value.encode("latin-1") for given, value in pairs if given == wanted), b"")
 
     def take_key_from_url(self) -> None:
         """Let the URL's `key` be the key of the call if its headers have none."""

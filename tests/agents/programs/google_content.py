@@ -60,7 +60,8 @@ async def asynchronous() -> str:
 
 
 def stream() -> str:
-    chat = genai.Client().chats.create(model="policy", config=CONFIG)
+    client = genai.Client()  # It closes its connections once nothing refers to it.
+    chat = client.chats.create(model="policy", config=CONFIG)
     message: Any = TASK
     while message:
         told = chat.send_message_stream(message)

@@ -228,7 +228,7 @@ def test_a_key_in_the_url_is_taken_and_written_nowhere(
         key = running.keys.session_key(session)
         url = f"{running.url}/v1beta/models/m"
         assert httpx.post(f"{url}:generateContent?key={key}", json=BODY).status_code == 200
-        for wrong in (f"{url}:generateContent?key=sf-wrong", f"{url}:generateContent"):
+        for wrong in (f"{url}:generateContent?key=sf-wrong", f"{url}:generateContent?key=%ff"):
             refused = httpx.post(wrong, json=BODY)
             assert refused.json()["error"]["status"] == "UNAUTHENTICATED"
             assert "sf-wrong" not in refused.text
