@@ -1,6 +1,164 @@
-"""Choices of a loss that settings name. Importable without torch or numpy."""
+"""Settings of a loss: its surrogate, correction, aggregation and entropy bonus, and their presets.
 
-from typing import Literal
+Importable without torch or numpy.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from infra.settings import Section
 
 Unit = Literal["token", "turn", "session", "group"]
 """Trained tokens that a loss looks at together, so that they must be in one micro-batch."""
+
+LossName = Literal["ppo_clip", "tis", "icepop"]
+SurrogateName = Literal["ppo_clip", "gspo", "cispo", "policy_gradient", "cloning"]
+CorrectionName = Literal["none", "tis", "icepop"]
+AggregationName = Literal["token_mean", "sequence_mean", "constant"]
+
+PRESETS: Mapping[str, tuple[SurrogateName, CorrectionName]] = {
+    "ppo_clip": ("ppo_clip", "none"),
+    "tis": ("cispo", "none"),
+    "icepop": ("policy_gradient", "icepop"),
+}
+"""Surrogate and correction that each `LossName` stands for."""
+
+
+class LossSection(Section):
+    """The loss of a step: how trained tokens enter it, and how they add up."""
+
+    name: LossName | None = Field(
+        None,
+        description="Surrogate and correction by one name: tis is cispo, icepop is policy_gradient "
+        "with the correction icepop; none: those below",
+    )
+    surrogate: SurrogateName | None = Field(
+        None,
+        description="Loss of a token (see trainer/backends/losses/surrogates.py); none: that of "
+        "name, or ppo_clip",
+    )
+    clip_low: float = Field(
+        0.2, ge=0, lt=1, description="ppo_clip, gspo: how far below 1 a ratio keeps its gradient"
+    )
+    clip_high: float = Field(
+        0.28, ge=0, description="ppo_clip, gspo: how far above 1 a ratio keeps its gradient"
+    )
+    dual_clip: float | None = Field(
+        None,
+        gt=1,
+        description="ppo_clip: ratio beyond which a token with a negative advantage loses its "
+        "gradient; none: no bound",
+    )
+    ratio_level: Literal["turn", "session"] | None = Field(
+        None, description="gspo: the tokens that have one ratio; none: session"
+    )
+    correction: CorrectionName | None = Field(
+        None,
+        description="Weight for the difference between the policy of the ratio and the engine's "
+        "(see trainer/backends/losses/corrections.py); none: that of name, or no correction",
+    )
+    correction_level: Literal["token", "turn", "session"] = Field(
+        "token", description="tis: the tokens that have one weight"
+    )
+    cap: float = Field(
+        2.0,
+        gt=1,
+        description="cispo, tis: larger ratios are cut to it; icepop: they leave the loss, as do "
+        "those below 1 / cap",
+    )
+    entropy: float = Field(
+        0.0, ge=0, description="Weight of the policy's entropy, which the loss then rewards"
+    )
+    aggregation: AggregationName = Field(
+        "token_mean",
+        description="Sum of tokens over a step (see trainer/data/units/aggregations.py)",
+    )
+    constant_length: int | None = Field(
+        None,
+        ge=1,
+        validate_default=True,
+        description="constant: tokens by which the sum of a session is divided, such as the most "
+        "that it may have",
+    )
+
+    @field_validator("surrogate", "correction")
+    @classmethod
+    def _as_named(cls, value: str | None, info: ValidationInfo) -> str | None:
+        preset = PRESETS.get(info.data.get("name") or "")
+        if preset and value is not None:
+            meant = preset[0] if info.field_name == "surrogate" else preset[1]
+            if value != meant:
+                named = f"name {info.data['name']} stands for {info.field_name} {meant}"
+                raise ValueError(f"{named}, not {value}: set one of them only")
+        return value
+
+    @field_validator("correction")
+    @classmethod
+    def _correctable(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value not in (None, "none") and _surrogate(info.data) == "cloning":
+            raise ValueError(f"{value} has no meaning with surrogate cloning, which has no ratio")
+        return value
+
+    @field_validator("dual_clip", "ratio_level")
+    @classmethod
+    def _of_surrogate(cls, value: Any, info: ValidationInfo) -> Any:
+        needed = "ppo_clip" if info.field_name == "dual_clip" else "gspo"
+        if value is not None and (found := _surrogate(info.data)) != needed:
+            raise ValueError(f"needs surrogate {needed}, not {found}")
+        return value
+
+    @field_validator("correction_level")
+    @classmethod
+    def _of_correction(cls, value: str, info: ValidationInfo) -> str:
+        if value != "token" and (found := _correction(info.data)) != "tis":
+            raise ValueError(f"{value} needs correction tis, not {found}")
+        return value
+
+    @field_validator("constant_length")
+    @classmethod
+    def _of_aggregation(cls, value: int | None, info: ValidationInfo) -> int | None:
+        constant = info.data.get("aggregation") == "constant"
+        if constant and value is None:
+            raise ValueError("aggregation constant needs it")
+        if value is not None and not constant and "aggregation" in info.data:
+            raise ValueError(f"needs aggregation constant, not {info.data['aggregation']}")
+        return value
+
+    @property
+    def chosen_surrogate(self) -> SurrogateName:
+        """Return the surrogate, by itself or by `name`."""
+        return _surrogate(dict(self))
+
+    @property
+    def chosen_correction(self) -> CorrectionName:
+        """Return the correction, by itself or by `name`."""
+        return _correction(dict(self))
+
+    @property
+    def chosen(self) -> str:
+        """Return surrogate and correction as one name, the same however they were set."""
+        both = self.chosen_surrogate, self.chosen_correction
+        for name, preset in PRESETS.items():
+            if preset == both:
+                return name
+        return both[0] if both[1] == "none" else "+".join(both)
+
+    @property
+    def unit(self) -> Unit:
+        """Return the tokens that must be in one micro-batch."""
+        levels: set[str] = {self.correction_level}
+        if self.chosen_surrogate == "gspo":
+            levels.add(self.ratio_level or "session")
+        return "session" if "session" in levels else "turn" if "turn" in levels else "token"
+
+
+def _surrogate(data: Mapping[str, Any]) -> SurrogateName:
+    found: SurrogateName | None = data.get("surrogate")
+    return found or PRESETS.get(data.get("name") or "", PRESETS["ppo_clip"])[0]
+
+
+def _correction(data: Mapping[str, Any]) -> CorrectionName:
+    found: CorrectionName | None = data.get("correction")
+    return found or PRESETS.get(data.get("name") or "", PRESETS["ppo_clip"])[1]

@@ -16,28 +16,13 @@ from infra.settings import (
     SharedRunSection,
 )
 from infra.worker.tags import WorkerTags
+from trainer.loss import LossSection
 from trainer.policy import PolicySection
 
 Action = Literal["count", "drop"]
 Dtype = Literal["float32", "bfloat16", "float16"]
-LossName = Literal["ppo_clip", "tis", "icepop"]
 EstimatorName = Literal["grpo", "grpo_unscaled", "rloo", "turn", "session_and_turn"]
 FilterName = Literal["zero_variance", "untrainable"]
-
-
-class LossSection(Section):
-    """The loss of a trained token."""
-
-    name: LossName = Field("ppo_clip", description="See trainer/backends/losses.py")
-    clip_low: float = Field(
-        0.2, ge=0, lt=1, description="ppo_clip: how far below 1 a ratio keeps its gradient"
-    )
-    clip_high: float = Field(
-        0.28, ge=0, description="ppo_clip: how far above 1 a ratio keeps its gradient"
-    )
-    cap: float = Field(
-        2.0, gt=1, description="tis: larger ratios are cut to it; icepop: they leave the loss"
-    )
 
 
 class ReturnsSection(Section):

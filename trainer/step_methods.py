@@ -29,6 +29,9 @@ SETTINGS: Mapping[str, str] = {
 }
 """Settings that choose the methods of a kind."""
 
+NAMING = ("name", "surrogate", "correction")
+"""Settings of a loss that its recorded name stands for, so that its hash leaves them out."""
+
 
 def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
     """Return the methods of every step under these settings, filters in the order of the setting.
@@ -38,7 +41,7 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
     trainer = settings.trainer
     chosen: list[tuple[str, str, Mapping[str, Any]]] = [
         ("advantage", trainer.advantage, trainer.returns.model_dump(exclude_defaults=True)),
-        ("loss", trainer.loss.name, trainer.loss.model_dump(exclude_defaults=True)),
+        ("loss", trainer.loss.chosen, trainer.loss.model_dump(exclude_defaults=True)),
         ("staleness", trainer.on_stale, {"max_staleness": settings.max_staleness}),
         *(("filter", name, {"action": action}) for name, action in trainer.filters.items()),
     ]
@@ -47,7 +50,7 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
             kind=kind,
             name=name,
             version=RAISED.get((kind, name), 1),
-            settings_hash=_hash({key: one for key, one in own.items() if key != "name"}),
+            settings_hash=_hash({key: one for key, one in own.items() if key not in NAMING}),
         )
         for kind, name, own in chosen
     )

@@ -19,7 +19,8 @@ from scheduler.settings import SchedulerSettings
 from schemas.registry import raw_schemas
 from tests.paths import ROOT
 from tests.source_files import PRODUCT, modules
-from trainer.settings import EstimatorName, FilterName, LossName, TrainerSettings
+from trainer.loss import AggregationName, CorrectionName, LossName, SurrogateName
+from trainer.settings import EstimatorName, FilterName, TrainerSettings
 
 FOLDERS = (*PRODUCT, "benchmarks", "docs", "requirements", "runbooks", "scripts", "tests")
 FILES = [
@@ -194,7 +195,19 @@ def test_the_members_of_each_session_call_are_told(call: str, body: type[BaseMod
 
 
 @pytest.mark.parametrize(
-    "name", [*get_args(EstimatorName), *get_args(LossName), *get_args(FilterName)]
+    "name",
+    [
+        name
+        for names in (
+            EstimatorName,
+            LossName,
+            SurrogateName,
+            CorrectionName,
+            AggregationName,
+            FilterName,
+        )
+        for name in get_args(names)
+    ],
 )
 def test_every_algorithm_is_in_a_table(name: str) -> None:
     page = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")

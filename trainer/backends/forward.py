@@ -28,7 +28,7 @@ class Forward:
         head: nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
         head.register_forward_pre_hook(self._select)
 
-    def __call__(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
+    def __call__(self, batch: MicroBatch, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
         """Return log-probs (with gradient) and entropies of N trained tokens, float32."""
         device = self._model.device
         inputs: dict[str, Any] = {
@@ -40,7 +40,7 @@ class Forward:
         with self._only(batch, device):
             output = self._model(**inputs)
         targets_N = torch.from_numpy(batch.targets_N).to(device)
-        return scores(_tempered(output.logits[0], batch), targets_N)
+        return scores(_tempered(output.logits[0], batch), targets_N, entropy_gradient)
 
     @contextmanager
     def _only(self, batch: MicroBatch, device: torch.device) -> Iterator[None]:
@@ -60,15 +60,18 @@ class Forward:
         return hidden_BTH[rows_N, columns_N].unsqueeze(0), *others
 
 
-def scores(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the log-softmax at the targets (with gradient) and the entropy (without).
+def scores(
+    logits_NV: Tensor, targets_N: Tensor, entropy_gradient: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return the log-softmax at the targets (with gradient) and the entropy (if asked with one).
 
     Over the whole vocabulary, as engines report log-probs, also where top-k or top-p sampled.
     """
     logits_NV = logits_NV.float()
     normalisers_N = logits_NV.logsumexp(-1)
     logprobs_N = logits_NV.gather(-1, targets_N.unsqueeze(-1)).squeeze(-1) - normalisers_N
-    with torch.no_grad():
+    # Its gradient keeps two more tensors of this size, so it is computed only for a bonus.
+    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         means_N = (logits_NV.softmax(-1) * logits_NV).sum(-1)
         entropies_N = normalisers_N - means_N
     return logprobs_N, entropies_N

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from trainer.backends.losses import LARGEST_LOG_RATIO, Losses, ratio
+from trainer.backends.losses.ratios import LARGEST_LOG_RATIO, ratio
+from trainer.backends.losses.tokens import Losses
 
 Reduce = Callable[[Tensor], Tensor]
 _SUMS = (
@@ -43,7 +44,7 @@ class TokenSums:
         self._add("tokens", torch.ones_like(ratios_N))
         self._add("loss", losses.loss_N.detach().double() * weights_N)
         self._add("clipped", losses.clipped_N)
-        self._add("entropy", entropies_N)
+        self._add("entropy", entropies_N.detach())
         self._add("ratio", ratios_N)
         self._add("ratio_squared", ratios_N.double().square())
         self._add("policy_kl", divergence(log_ratios_N.detach()))

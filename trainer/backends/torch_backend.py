@@ -17,7 +17,8 @@ from transformers import PreTrainedModel
 from infra.worker.device import device_named, free_host_bytes
 from trainer.backends.backend import Computing, Machine, ModelUnusable, StepInput, unmeasured
 from trainer.backends.forward import Forward, keeps_packed_chains_apart
-from trainer.backends.losses import LOSSES
+from trainer.backends.losses.loss import old_policy, token_losses
+from trainer.backends.losses.tokens import LossTokens
 from trainer.backends.model import DTYPES, load_model, recompute_activations, write_model
 from trainer.backends.older_weights import OlderWeights
 from trainer.backends.optimizer_state import (
@@ -73,7 +74,6 @@ class TorchBackend:
         )
         self._snapshot: Files = {}
         self._forward = Forward(self._model)
-        self._loss = LOSSES[settings.loss.name]
         self._older = OlderWeights(
             self._model, settings.mismatch_versions + 1, settings.mismatch_memory_mb * _MEGABYTE
         )
@@ -211,12 +211,20 @@ class TorchBackend:
     ) -> None:
         """Add the gradient of a micro-batch: the sum over its tokens by their weights."""
         with self._autocast():
-            logprobs_N, entropies_N = self._forward(batch)
+            logprobs_N, entropies_N = self._forward(batch, bool(self._settings.loss.entropy))
         engine_N = torch.from_numpy(batch.logprobs_N).to(self._device)
-        advantages_N = torch.from_numpy(batch.advantages_N).to(self._device)
+        tokens = LossTokens(
+            logprobs_N=logprobs_N,
+            engine_N=engine_N,
+            old_N=old_policy(logprobs_N, engine_N, self._settings.loss),
+            advantages_N=torch.from_numpy(batch.advantages_N).to(self._device),
+            entropies_N=entropies_N,
+            turns_N=batch.turns_N,
+            sessions_N=batch.sessions_N,
+        )
         weights_N = torch.from_numpy(batch.weights_N).to(self._device)
         log_ratios_N = logprobs_N - engine_N
-        losses = self._loss(log_ratios_N, advantages_N, self._settings.loss)
+        losses = token_losses(tokens, self._settings.loss)
         # FSDP2 averages gradients over the ranks, so a rank's sum is multiplied by their number.
         torch.autograd.backward((losses.loss_N * weights_N).sum() * (self._ranks * scale))
         sums.add_losses(losses, weights_N, log_ratios_N, entropies_N)

@@ -12,6 +12,8 @@ from trainer.data.advantages import ReturnRules, estimator
 from trainer.data.batch import Batch, BatchRules
 from trainer.data.chains import NOWHERE, Chain
 from trainer.data.packing import MicroBatch, pack
+from trainer.data.units.aggregations import chain_weights
+from trainer.data.units.membership import units
 from trainer.settings import TrainerSection, TrainerSettings
 from trainer.steps.learning_rate import learning_rate
 
@@ -43,7 +45,14 @@ def step_input(
     if trainer.source_prefix is not None:
         # Versions of another run: no token is of weights that this trainer has or had.
         version, remembered = NOWHERE, ()
-    batches = pack(chains, trainer.micro_batch_tokens, trainer.layout)
+    groups_C = [place for place, one in enumerate(batch.groups) for _ in one.chains]
+    batches = pack(
+        chains,
+        trainer.micro_batch_tokens,
+        trainer.layout,
+        units_C=units(trainer.loss.unit, chains, groups_C),
+        weights_C=chain_weights(chains, trainer.loss),
+    )
     rate = learning_rate(trainer.optimizer, trained_before, settings.run.steps)
     older = set(remembered) - {version}
     return StepInput(batches, _samples(chains, trainer, batch.step, older), version, rate)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,18 @@ from trainer.backends.backend import Backend, StepInput
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.packing import pack
+from trainer.data.units.aggregations import chain_weights
+from trainer.data.units.membership import units
+from trainer.loss import LossSection
 from trainer.settings import TrainerSection
 
 TIMEOUT_S = 120
 ADVANTAGES = [1.0, -1.0, 0.5, -2.0, 0.3, 1.5]
+TOKENWISE = LossSection()
+BY_SESSION = LossSection(surrogate="gspo", aggregation="sequence_mean", entropy=0.01)
+CORRECTED = LossSection(
+    correction="tis", correction_level="session", aggregation="constant", constant_length=9
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,20 +43,34 @@ def dtype() -> str:
 
 
 @pytest.fixture
-def leader(model: Path, dtype: str) -> Iterator[FsdpBackend]:
+def loss() -> LossSection:
+    return LossSection()
+
+
+@pytest.fixture
+def leader(model: Path, dtype: str, loss: LossSection) -> Iterator[FsdpBackend]:
     rendezvous = f"127.0.0.1:{free_port()}"
     module = "tests.integration.trainer.gang_rank"
-    command = [sys.executable, "-m", module, str(model), rendezvous, dtype]
+    command = [sys.executable, "-m", module, str(model), rendezvous, dtype, loss.model_dump_json()]
     with subprocess.Popen(command) as other:
-        backend = FsdpBackend(model, settings(0, rendezvous, dtype))
+        backend = FsdpBackend(model, settings(0, rendezvous, dtype, loss.model_dump_json()))
         yield backend
         assert other.wait(TIMEOUT_S) == 0
         backend.close()
 
 
-def step(model: Path, seed: int) -> StepInput:
-    """Return made-up chains of version 1 to train and sampled ones of version 0 to measure."""
-    batches = pack(with_advantages(some_chains(seed), ADVANTAGES), 16, "padded")
+def step(model: Path, seed: int, loss: LossSection = TOKENWISE) -> StepInput:
+    """Return made-up chains of version 1 to train and sampled ones of version 0 to measure.
+
+    They are of three sessions.
+    """
+    chains = [
+        replace(chain, session_id="abc"[place % 3])
+        for place, chain in enumerate(with_advantages(some_chains(seed), ADVANTAGES))
+    ]
+    units_C = units(loss.unit, chains, [0] * len(chains))
+    weights_C = chain_weights(chains, loss)
+    batches = pack(chains, 16, "padded", units_C=units_C, weights_C=weights_C)
     old = pack(sampled(model, version=0), 64, "padded")
     return StepInput(batches, old, 1, 0.05)
 
@@ -88,6 +111,24 @@ def test_two_ranks_train_what_one_does(leader: FsdpBackend, model: Path, tmp_pat
     assert models[0].config.architectures == models[1].config.architectures
     for left, right in zip(*(of.parameters() for of in models), strict=True):
         torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", [BY_SESSION, CORRECTED], ids=["gspo", "tis"])
+def test_a_loss_of_sessions_is_the_same_on_two_ranks(
+    leader: FsdpBackend, model: Path, loss: LossSection
+) -> None:
+    alone = TorchBackend(model, TrainerSection(device="cpu", threads=1, loss=loss))
+    metrics = []
+    for backend in (alone, leader):
+        backend.load(None, 0)
+        backend.rest()
+        metrics.append(backend.train(step(model, 0, loss)))
+        backend.rest()
+        backend.rest()
+    wanted, found = metrics
+    assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    assert wanted["grad_norm"] > 0
 
 
 @pytest.mark.slow

@@ -19,6 +19,9 @@ def methods(**trainer: Any) -> Any:
         ({"advantage": "rloo"}, "advantage was grpo, is rloo (trainer.advantage, trainer.returns)"),
         ({"returns": {"discount": 0.5}}, "advantage has other values (trainer.advantage"),
         ({"loss": {"name": "tis"}}, "loss was ppo_clip, is tis (trainer.loss)"),
+        ({"loss": {"surrogate": "gspo"}}, "loss was ppo_clip, is gspo (trainer.loss)"),
+        ({"loss": {"correction": "tis"}}, "loss was ppo_clip, is ppo_clip+tis (trainer.loss)"),
+        ({"loss": {"aggregation": "sequence_mean"}}, "loss has other values (trainer.loss)"),
         ({"loss": {"clip_high": 0.5}}, "loss has other values (trainer.loss)"),
         ({"on_stale": "drop"}, "staleness was mask, is drop (trainer.on_stale"),
         ({"max_staleness": 7}, "staleness has other values"),
@@ -44,6 +47,12 @@ def test_a_change_of_a_setting_is_told_with_its_name(changed: dict[str, Any], to
 def test_equal_methods_are_recorded_alike(same: dict[str, Any]) -> None:
     assert methods(**same) == methods()
     assert differences(methods(), methods(**same)) == []
+
+
+def test_a_loss_by_its_name_is_the_same_as_by_its_choices() -> None:
+    assert methods(loss={"name": "tis"}) == methods(loss={"surrogate": "cispo"})
+    both = {"surrogate": "policy_gradient", "correction": "icepop"}
+    assert methods(loss={"name": "icepop"}) == methods(loss=both)
 
 
 def test_a_default_has_no_hash_so_a_new_setting_changes_none() -> None:

@@ -1,0 +1,69 @@
+"""Tokens and settings of losses: made up, and every combination that settings accept."""
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from trainer.backends.losses.corrections import CORRECTIONS
+from trainer.backends.losses.loss import old_policy
+from trainer.backends.losses.surrogates import SURROGATES
+from trainer.backends.losses.tokens import LossTokens
+from trainer.data.units.aggregations import AGGREGATIONS
+from trainer.loss import LossSection
+
+BOUNDS = {"clip_low": 0.2, "clip_high": 0.3, "cap": 1.5}
+VARIANTS: dict[str, Sequence[dict[str, object]]] = {
+    "ppo_clip": ({}, {"dual_clip": 2.0}),
+    "gspo": ({"ratio_level": "turn"}, {"ratio_level": "session"}),
+    "tis": tuple({"correction_level": level} for level in ("token", "turn", "session")),
+    "constant": ({"constant_length": 7},),
+}
+
+
+def combinations() -> list[LossSection]:
+    """Return every combination of the registries that settings accept, with each level."""
+    found = []
+    for names in product(SURROGATES, CORRECTIONS, AGGREGATIONS):
+        given = dict(zip(("surrogate", "correction", "aggregation"), names, strict=True))
+        for several in product(*(VARIANTS.get(name, ({},)) for name in names)):
+            values: dict[str, object] = {**BOUNDS, **given, "entropy": 0.01}
+            for more in several:
+                values |= more
+            try:
+                found.append(LossSection.model_validate(values))
+            except ValidationError:
+                assert names[0] == "cloning" and names[1] != "none", values
+    return found
+
+
+def named(settings: LossSection) -> str:
+    """Return a name for a case of a test."""
+    levels = (settings.ratio_level, settings.correction_level, settings.dual_clip)
+    choices = (settings.surrogate, settings.correction, settings.aggregation, *levels)
+    return "-".join(str(one) for one in choices if one is not None)
+
+
+def loss_tokens(
+    logprobs_N: Tensor,
+    engine_N: Tensor,
+    advantages_N: Tensor,
+    settings: LossSection,
+    turns: Sequence[int] = (),
+    sessions: Sequence[int] = (),
+    entropies_N: Tensor | None = None,
+) -> LossTokens:
+    """Return tokens; by default each is a turn and a session of its own, with no entropy."""
+    alone = range(len(logprobs_N))
+    return LossTokens(
+        logprobs_N=logprobs_N,
+        engine_N=engine_N,
+        old_N=old_policy(logprobs_N, engine_N, settings),
+        advantages_N=advantages_N,
+        entropies_N=torch.zeros_like(engine_N) if entropies_N is None else entropies_N,
+        turns_N=np.array(turns or alone, np.int32),
+        sessions_N=np.array(sessions or alone, np.int32),
+    )

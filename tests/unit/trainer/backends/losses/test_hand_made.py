@@ -1,0 +1,149 @@
+"""Losses of two or three tokens, computed by hand: surrogates, corrections and what names mean."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.builders.trainer.losses import loss_tokens
+from trainer.backends.losses.loss import token_losses
+from trainer.loss import LossName, LossSection
+
+
+def losses(
+    ratios: list[float],
+    advantages: list[float],
+    sessions: list[int] | None = None,
+    engine: float = 0.0,
+    **settings: object,
+) -> tuple[list[float], list[float], list[bool]]:
+    """Loss, gradient to the log-prob, and whether it was clipped, of each token."""
+    chosen = LossSection.model_validate(settings)
+    engine_N = torch.full((len(ratios),), engine, dtype=torch.float64)
+    ratios_N = torch.tensor(ratios, dtype=torch.float64)
+    logprobs_N = (engine_N + ratios_N.log()).requires_grad_()
+    advantages_N = torch.tensor(advantages, dtype=torch.float64)
+    units = sessions or []
+    tokens = loss_tokens(logprobs_N, engine_N, advantages_N, chosen, units, units)
+    found = token_losses(tokens, chosen)
+    torch.autograd.backward(found.loss_N.sum())
+    assert logprobs_N.grad is not None
+    return found.loss_N.tolist(), logprobs_N.grad.tolist(), found.clipped_N.tolist()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "loss", "clipped"),
+    [
+        (1.0, 2.0, -2.0, False),
+        (1.2, 2.0, -2.4, False),
+        (1.5, 2.0, -2.56, True),
+        (0.5, 2.0, -1.0, False),
+        (0.9, -2.0, 1.8, False),
+        (0.5, -2.0, 1.6, True),
+        (1.5, -2.0, 3.0, False),
+    ],
+)
+def test_ppo_clips_where_the_step_would_go_too_far(
+    ratio: float, advantage: float, loss: float, clipped: bool
+) -> None:
+    ((found,), (gradient,), (was_clipped,)) = losses([ratio], [advantage])
+    assert found == pytest.approx(loss)
+    assert was_clipped == clipped
+    assert gradient == pytest.approx(0 if clipped else -ratio * advantage)
+
+
+def test_dual_clip_bounds_tokens_with_a_negative_advantage_alone() -> None:
+    found, gradients, clipped = losses([4.0, 2.0, 4.0], [-1.0, -1.0, 1.0], dual_clip=3)
+    assert found == pytest.approx([3.0, 2.0, -1.28])
+    assert gradients == pytest.approx([0.0, 2.0, 0.0])
+    assert clipped == [True, False, True]
+
+
+def test_gspo_gives_all_tokens_of_a_session_the_geometric_mean_of_their_ratios() -> None:
+    # The mean of 4 and 1/4 is 1, where PPO would clip both; that of 4 and 1 is 2, beyond the bound.
+    ratios, sessions = [4.0, 0.25, 4.0, 1.0], [0, 0, 1, 1]
+    found, gradients, clipped = losses(ratios, [1.0] * 4, sessions, surrogate="gspo")
+    assert found == pytest.approx([-1.0, -1.0, -1.28, -1.28])
+    assert gradients == pytest.approx([-1.0, -1.0, 0.0, 0.0])
+    assert clipped == [False, False, True, True]
+
+
+def test_cispo_weighs_and_never_stops() -> None:
+    found, gradients, clipped = losses([1.0, 8.0], [1.0, 1.0], surrogate="cispo", cap=2)
+    assert found == pytest.approx([0.0, -2 * math.log(8)])
+    assert gradients == pytest.approx([-1.0, -2.0])
+    assert clipped == [False, True]
+
+
+def test_the_policy_gradient_does_not_see_who_sampled() -> None:
+    found, gradients, _ = losses([0.1, 9.0], [2.0, -1.0], surrogate="policy_gradient")
+    assert found == gradients == pytest.approx([-2.0, 1.0])
+
+
+def test_cloning_raises_every_token_whatever_its_advantage() -> None:
+    found, gradients, _ = losses([1.0, 1.0], [5.0, -3.0], engine=-0.7, surrogate="cloning")
+    assert found == pytest.approx([0.7, 0.7])
+    assert gradients == [-1.0, -1.0]
+
+
+def test_one_weight_of_a_session_is_the_product_of_its_ratios_up_to_the_cap() -> None:
+    found = losses(
+        [3.0, 0.5, 3.0, 0.1],
+        [1.0] * 4,
+        [0, 0, 1, 1],
+        surrogate="policy_gradient",
+        correction="tis",
+        correction_level="session",
+        cap=1.2,
+    )
+    assert found[1] == pytest.approx([-1.2, -1.2, -0.3, -0.3])
+    assert found[2] == [True, True, False, False]
+
+
+def test_icepop_leaves_out_tokens_whose_ratio_is_far_from_one() -> None:
+    ratios = [1.1, 8.0, 0.125]
+    _, gradients, clipped = losses(ratios, [1.0] * 3, surrogate="ppo_clip", correction="icepop")
+    assert gradients == pytest.approx([-1.1, 0.0, 0.0])
+    assert clipped == [False, True, True]
+
+
+def test_with_a_correction_and_one_update_three_surrogates_have_one_gradient() -> None:
+    ratios, advantages = [0.3, 1.1, 5.0], [1.0, -2.0, 0.5]
+    found = [
+        losses(ratios, advantages, surrogate=name, correction="tis")[1]
+        for name in ("ppo_clip", "gspo", "cispo", "policy_gradient")
+    ]
+    cut = losses(ratios, advantages, surrogate="cispo")[1]
+    assert found == [pytest.approx(cut)] * 4
+
+
+def recorded(name: LossName, x_N: Tensor, advantages_N: Tensor) -> tuple[Tensor, Tensor]:
+    """The losses that logs mean by these names, as they were when those were the only ones."""
+    ratios_N = x_N.clamp(-20, 20).exp()
+    match name:
+        case "ppo_clip":
+            free_N, bound_N = ratios_N * advantages_N, ratios_N.clamp(1 - 0.2, 1.28) * advantages_N
+            return -torch.minimum(free_N, bound_N), bound_N < free_N
+        case "tis":
+            weights_N = ratios_N.detach().clamp(max=2.0)
+            return -weights_N * advantages_N * x_N, ratios_N > 2.0
+        case "icepop":
+            outside_N = (ratios_N > 2.0) | (ratios_N < 1 / 2.0)
+            return torch.where(outside_N, 0.0, -ratios_N * advantages_N), outside_N
+
+
+@pytest.mark.parametrize("name", ["ppo_clip", "tis", "icepop"])
+def test_a_name_means_the_same_to_the_digit_as_in_recorded_runs(name: LossName) -> None:
+    torch.manual_seed(0)
+    engine_N, own_N, advantages_N = (torch.randn(500) for _ in range(3))
+    one_N, other_N = own_N.clone().requires_grad_(), own_N.clone().requires_grad_()
+    wanted_N, clipped_N = recorded(name, one_N - engine_N, advantages_N)
+    torch.autograd.backward(wanted_N.sum() * (1 / 500))
+    settings = LossSection(name=name)
+    found = token_losses(loss_tokens(other_N, engine_N, advantages_N, settings), settings)
+    torch.autograd.backward((found.loss_N * torch.full((500,), 1 / 500)).sum())
+    assert found.loss_N.equal(wanted_N)
+    assert found.clipped_N.equal(clipped_N)
+    assert one_N.grad is not None and other_N.grad is not None
+    assert other_N.grad.equal(one_N.grad)

@@ -1,0 +1,94 @@
+"""Surrogates: the loss of a trained token, whose gradient is the step's direction.
+
+Registered by name (`SURROGATES`, the setting `trainer.loss.surrogate`). A surrogate gets the
+correction's weights w (`corrections.py`), at least 0, and multiplies with them. r is the ratio of
+the weights to the old policy, A the advantage, sg a value without gradient. `_N` counts trained
+tokens.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from trainer.backends.losses.ratios import ratio, unit_means
+from trainer.backends.losses.tokens import Losses, LossTokens
+from trainer.loss import LossSection
+
+Surrogate = Callable[[LossTokens, Tensor, LossSection], Losses]
+
+
+def ppo_clip(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses:
+    """Return PPO's clipped surrogate -w min(r A, clip(r) A), arXiv 1707.06347, equation 7.
+
+    The lower and upper bounds are separate settings (arXiv 2503.14476). `dual_clip` c bounds it for
+    negative advantages: -w max(min(r A, clip(r) A), c A), arXiv 1912.09729.
+    """
+    advantages_N = tokens.advantages_N
+    kept_N, clipped_N = _clipped(ratio(tokens.log_ratios_N), advantages_N, settings)
+    if settings.dual_clip is not None:
+        bound_N = settings.dual_clip * advantages_N
+        beyond_N = (advantages_N < 0) & (bound_N > kept_N)
+        kept_N, clipped_N = torch.where(beyond_N, bound_N, kept_N), clipped_N | beyond_N
+    return Losses(-(kept_N * weights_N), clipped_N)
+
+
+def gspo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses:
+    """Return -w min(s A, clip(s) A), s = sg(exp of the unit's mean log r) r / sg(r).
+
+    The unit is a turn or a session, its mean that over its trained tokens. GSPO-token, arXiv
+    2507.18071, section 4.3: each token has the unit's ratio and its own advantage.
+    """
+    log_ratios_N = tokens.log_ratios_N
+    means_N = unit_means(log_ratios_N, tokens.units_N(settings.ratio_level or "session"))
+    ratios_N = ratio(means_N + (log_ratios_N - log_ratios_N.detach()))
+    kept_N, clipped_N = _clipped(ratios_N, tokens.advantages_N, settings)
+    return Losses(-(kept_N * weights_N), clipped_N)
+
+
+def cispo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses:
+    """Return -w sg(min(r, cap)) A log r: no token loses its gradient, those beyond weigh less.
+
+    CISPO, arXiv 2506.13585, with an upper bound alone.
+    """
+    log_ratios_N = tokens.log_ratios_N
+    ratios_N = ratio(log_ratios_N).detach()
+    factors_N = ratios_N.clamp(max=settings.cap) * weights_N
+    return Losses(-factors_N * tokens.advantages_N * log_ratios_N, ratios_N > settings.cap)
+
+
+def policy_gradient(tokens: LossTokens, weights_N: Tensor, _: LossSection) -> Losses:
+    """Return -w A p / sg(p), p the token's probability: its gradient is -w A grad log p.
+
+    REINFORCE (Williams, 1992). The value is that of PPO at equal policies.
+    """
+    own_N = (tokens.logprobs_N - tokens.logprobs_N.detach()).exp()
+    return Losses(-(own_N * weights_N) * tokens.advantages_N, _none(own_N))
+
+
+def cloning(tokens: LossTokens, weights_N: Tensor, _: LossSection) -> Losses:
+    """Return -w log p, whatever the advantage: behaviour cloning, or supervised fine-tuning."""
+    return Losses(-weights_N * tokens.logprobs_N, _none(weights_N))
+
+
+def _clipped(
+    ratios_N: Tensor, advantages_N: Tensor, settings: LossSection
+) -> tuple[Tensor, Tensor]:
+    """Return min(r A, clip(r) A), and where the clip took the gradient away."""
+    low, high = 1 - settings.clip_low, 1 + settings.clip_high
+    free_N = ratios_N * advantages_N
+    bound_N = ratios_N.clamp(low, high) * advantages_N
+    return torch.minimum(free_N, bound_N), bound_N < free_N
+
+
+def _none(values_N: Tensor) -> Tensor:
+    return torch.zeros_like(values_N, dtype=torch.bool)
+
+
+SURROGATES: Mapping[str, Surrogate] = {
+    "ppo_clip": ppo_clip,
+    "gspo": gspo,
+    "cispo": cispo,
+    "policy_gradient": policy_gradient,
+    "cloning": cloning,
+}

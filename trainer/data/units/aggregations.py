@@ -1,0 +1,50 @@
+"""Aggregations: the weight of each trained token in the loss of a step, which is their sum.
+
+Registered by name (`AGGREGATIONS`, the setting `trainer.loss.aggregation`). Weights are computed
+over the whole step before it is packed, so a loss depends neither on packing nor on the number of
+ranks. Pure; called by `steps/inputs.py`. `_C` counts chains; sessions are those with a trained
+token in the step, whatever chains they have.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from trainer.data.chains import Chain
+from trainer.data.episodes import Float64s, Int64s
+from trainer.data.units.membership import membership
+from trainer.loss import LossSection
+
+Aggregation = Callable[[Int64s, Int64s, LossSection], Float64s]
+"""Returns the weight of a chain's trained tokens, from the session and their number of each."""
+
+
+def token_mean(sessions_C: Int64s, trained_C: Int64s, _: LossSection) -> Float64s:
+    """Return 1 / trained tokens of the step, arXiv 2503.14476 (DAPO)."""
+    return np.full(len(sessions_C), 1 / max(1, int(trained_C.sum())))
+
+
+def sequence_mean(sessions_C: Int64s, trained_C: Int64s, _: LossSection) -> Float64s:
+    """Return 1 / (sessions x trained tokens of the session), arXiv 2402.03300 (GRPO)."""
+    tokens_S = np.bincount(sessions_C, trained_C)
+    return np.asarray(1 / (np.count_nonzero(tokens_S) * tokens_S[sessions_C]))
+
+
+def constant(sessions_C: Int64s, trained_C: Int64s, settings: LossSection) -> Float64s:
+    """Return 1 / (sessions x `constant_length`), arXiv 2503.20783 (Dr. GRPO)."""
+    sessions = int(np.count_nonzero(np.bincount(sessions_C, trained_C)))
+    return np.full(len(sessions_C), 1 / max(1, sessions * (settings.constant_length or 1)))
+
+
+AGGREGATIONS: Mapping[str, Aggregation] = {
+    "token_mean": token_mean,
+    "sequence_mean": sequence_mean,
+    "constant": constant,
+}
+
+
+def chain_weights(chains: Sequence[Chain], settings: LossSection) -> Float64s:
+    """Return the weight of the trained tokens of each chain; every chain has some."""
+    trained_C = np.fromiter((one.trained() for one in chains), np.int64, len(chains))
+    sessions_C = membership(chains).sessions_C
+    return AGGREGATIONS[settings.aggregation](sessions_C, trained_C, settings)
