@@ -375,6 +375,9 @@ class GroupAdmitted(Record):
     purpose: str = "train"
     split: str = ""
     policy: str = ""
+    group_size: int = 0
+    min_group_size: int = 0
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

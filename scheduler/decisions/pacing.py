@@ -70,12 +70,13 @@ def admissions(
     ledger = state.ledger
     began = all(one.rollouts_began for one in state.each)
     count = free_credits(state, settings, now_ms) if began else 0
-    tasks = list(ledger.again[:count])
-    fresh = count - len(tasks)
-    tasks += [source.draw(ledger.drawn + offset).task_id for offset in range(fresh)]
+    again = ledger.again[:count]
+    # A task that the file lacks by now gets its group too, which then ends at its deadline.
+    rows = [source.find(task) or TaskRow(task, b"", {}) for task in again]
+    rows += [source.draw(ledger.drawn + offset) for offset in range(count - len(rows))]
     return [
-        _group(state, settings, f"{settings.run.id}-{ledger.admitted + offset}", task, now_ms)
-        for offset, task in enumerate(tasks)
+        _group(state, settings, f"{settings.run.id}-{ledger.admitted + offset}", row, now_ms)
+        for offset, row in enumerate(rows)
     ]
 
 
@@ -98,7 +99,7 @@ def evaluations(
             state,
             settings,
             f"{settings.run.id}-eval{version}-{number}",
-            source.rows[number].task_id,
+            source.rows[number],
             now_ms,
             purpose=EVAL,
         )
@@ -181,36 +182,51 @@ def attempt_ms(settings: SchedulerSettings) -> int:
     return milliseconds(settings.pacing.task_timeout_s + settings.pacing.task_grace_s)
 
 
-def _size(group: AdmittedGroup, settings: SchedulerSettings, row: TaskRow) -> int:
-    if group.purpose == EVAL:
-        return settings.evaluation.samples
-    return settings.run.group_size if row.samples is None else row.samples
+def _sizes(purpose: str, settings: SchedulerSettings, row: TaskRow) -> tuple[int, int]:
+    """Return how many samples a group of the task asks for, and with how many it may be trained."""
+    if purpose == EVAL:
+        return settings.evaluation.samples, 1
+    size = settings.run.group_size if row.samples is None else row.samples
+    least = settings.run.min_group_size if row.min_samples is None else row.min_samples
+    return size, min(least, size)
+
+
+def _sizes_of(group: AdmittedGroup, settings: SchedulerSettings, row: TaskRow) -> tuple[int, int]:
+    """Return both as recorded, or of a group of before 0.1.0 as they would be now."""
+    size, least = _sizes(group.purpose, settings, row)
+    return group.size or size, group.min_size or least
 
 
 def _begun(group: AdmittedGroup, settings: SchedulerSettings, row: TaskRow) -> int:
     """Return the number of samples that a group begins: more than it needs, with redundancy."""
     spare = 0 if group.purpose == EVAL else settings.pacing.redundancy
-    return _size(group, settings, row) + spare
+    return _sizes_of(group, settings, row)[0] + spare
 
 
 def _group(
     state: State,
     settings: SchedulerSettings,
     name: str,
-    task_id: str,
+    row: TaskRow,
     now_ms: int,
     purpose: str = "train",
 ) -> r.GroupAdmitted:
+    # An earlier release has no place for sizes, so while one is written they are the settings'.
+    pinned = settings.kafka.write_release is not None
+    size, least = (0, 0) if pinned else _sizes(purpose, settings, row)
     return r.GroupAdmitted(
         epoch=state.epoch,
         at_ms=now_ms,
         group_id=name,
-        task_id=task_id,
+        task_id=row.task_id,
         version=state.steps.version or 0,
         deadline_ms=now_ms + milliseconds(settings.pacing.group_timeout_s),
         purpose=purpose,
         split=settings.evaluation.split if purpose == EVAL else settings.pacing.split,
         policy=settings.run.policy,
+        group_size=size,
+        min_group_size=least,
+        tags=row.tags,
     )
 
 
@@ -229,7 +245,7 @@ def _task(
     if failure is not None and failure.attempt == attempt - 1:
         issued_ms = min(issued_ms, failure.at_ms)
     deadline_ms = issued_ms + milliseconds(settings.pacing.task_timeout_s)
-    size = _size(group, settings, row)
+    size, least = _sizes_of(group, settings, row)
     return r.Task(
         policy=settings.run.policy,
         purpose=group.purpose,
@@ -239,7 +255,7 @@ def _task(
         sample=sample,
         attempt=attempt,
         group_size=size,
-        min_group_size=1 if evaluates else min(settings.run.min_group_size, size),
+        min_group_size=least,
         pinned_version=group.version if evaluates and settings.evaluation.pinned else None,
         metadata=row.metadata,
         payload=row.payload,

@@ -39,6 +39,8 @@ class SimulatedTrainer:
     _step: int = 0
     _skipped: int = 0
     _groups: dict[str, dict[int, SimulatedSession]] = field(default_factory=dict)
+    _sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Samples that each group asks for, and with how many it may be trained."""
     _ready: list[str] = field(default_factory=list)
     _batch: list[str] = field(default_factory=list)
 
@@ -47,6 +49,7 @@ class SimulatedTrainer:
         match record:
             case r.GroupAdmitted():
                 self._groups[record.group_id] = {}
+                self._sizes[record.group_id] = record.group_size, record.min_group_size
             case r.GroupExpired():
                 self._expire(record.group_id)
             case r.ProgressStalled(what="refill"):
@@ -57,17 +60,18 @@ class SimulatedTrainer:
     def collect(self, session: SimulatedSession) -> None:
         """Add a session that ended to its group; of a sample only the first one counts."""
         sessions = self._groups.get(session.group)
-        if sessions is None or len(sessions) == self._run.group_size:
+        if sessions is None or len(sessions) == self._sizes[session.group][0]:
             return
         sessions.setdefault(session.sample, session)
-        if len(sessions) == self._run.group_size:
+        if len(sessions) == self._sizes[session.group][0]:
             self._complete(session.group)
 
     def _expire(self, group: str) -> None:
         sessions = self._groups.get(group)
-        if sessions is None or len(sessions) == self._run.group_size:
+        size, least = self._sizes[group]
+        if sessions is None or len(sessions) == size:
             return
-        if len(sessions) >= self._run.min_group_size:
+        if len(sessions) >= least:
             self._complete(group)
         else:
             self._drop(group, "expired")

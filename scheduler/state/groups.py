@@ -48,6 +48,8 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         version=record.version,
         admitted_ms=record.at_ms,
         deadline_ms=record.deadline_ms,
+        size=record.group_size,
+        min_size=record.min_group_size,
     )
     groups = {**ledger.groups, record.group_id: group}
     begun = replace(ledger, groups=groups, moved_ms=record.at_ms)

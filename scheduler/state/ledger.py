@@ -30,6 +30,10 @@ class AdmittedGroup:
     version: int
     admitted_ms: int
     deadline_ms: int
+    size: int = 0
+    """Samples that it asks for; 0: not recorded, so those of its task or of the settings."""
+    min_size: int = 0
+    """Samples with which it may be trained at its deadline; 0: not recorded."""
     ready: bool = False
     expired: bool = False
     trained_version: int | None = None

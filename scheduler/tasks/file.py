@@ -134,14 +134,34 @@ def read(path: Path, seed: int = 0, shuffled: bool = True) -> TaskSource:
 
 
 def task_row(task_id: str, task: Mapping[str, Any]) -> TaskRow:
-    """Return the row of a task's object."""
-    metadata = task.get("metadata")
+    """Return the row of a task's object. Raises `ValueError` for sizes of groups that cannot be."""
+    metadata, tags = task.get("metadata"), task.get("tags")
     words = metadata if isinstance(metadata, dict) else {}
     return TaskRow(
         task_id,
         json.dumps(task, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(),
         {str(name): str(value) for name, value in words.items()},
+        *_sizes(task),
+        tuple(map(str, tags)) if isinstance(tags, list) else (),
     )
+
+
+def _sizes(task: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return `group_size` and `min_group_size` of a task. Raises `ValueError`."""
+    size, least = _count(task, "group_size"), _count(task, "min_group_size")
+    if size and least and least > size:
+        raise ValueError(f"min_group_size {least} is more than its group_size {size}")
+    return size, least
+
+
+def _count(task: Mapping[str, Any], name: str) -> int | None:
+    """Return a number of samples, or None if the task has none. Raises `ValueError`."""
+    value = task.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
+        raise ValueError(f"{name} is {value!r}, not a whole number of samples, 1 or more")
+    return value
 
 
 def task_lines(path: Path, id_of: Callable[[bytes], str] | None = None) -> Iterator[TaskLine]:
@@ -169,6 +189,7 @@ def _id_of(line: bytes) -> str:
     task_id = task.get("id") if isinstance(task, dict) else None
     if not isinstance(task_id, str | int):
         raise ValueError('not a JSON object with an "id", a text or a number')
+    _sizes(task)
     return str(task_id)
 
 

@@ -19,6 +19,9 @@ class TaskRow:
     metadata: Mapping[str, str]
     samples: int | None = None
     """Samples of a group of it; None: as many as the run's settings say."""
+    min_samples: int | None = None
+    """Samples with which a group of it may be trained at its deadline; None: as in the settings."""
+    tags: tuple[str, ...] = ()
     fork: ForkedPrefix | None = None
     """Beginning of its sessions, taken from a recorded one; None: they begin empty."""
 

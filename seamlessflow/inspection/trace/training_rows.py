@@ -88,6 +88,9 @@ def _group(of_group: Sequence[Received]) -> list[Row]:
         case _:
             detail = "not complete"
     record = (admitted or ended).record  # type: ignore[union-attr]
+    if isinstance(record, r.GroupAdmitted) and record.group_size:
+        detail += f"; asked for {record.group_size}, at least {record.min_group_size}"
+        detail += f", tags {', '.join(record.tags)}" if record.tags else ""
     name = f"group {getattr(record, 'group_id', '')}"
     return [row(name, admitted, ended, detail=detail, under_way=ended is None)]
 

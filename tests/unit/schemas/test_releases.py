@@ -166,6 +166,7 @@ DROPPABLE = {
     "GenerateTurn.computed",
     "GenerateTurn.min_version",
     "GroupAdmitted.policy",
+    "GroupAdmitted.tags",
     "GroupConsumed.policy",
     "GroupDropped.policy",
     "GroupExpired.policy",

@@ -49,6 +49,30 @@ def test_a_task_keeps_all_its_fields(tmp_path: Path) -> None:
     assert row.metadata == {"level": "2"}
 
 
+def test_a_task_may_name_the_size_of_its_groups_and_tags(tmp_path: Path) -> None:
+    lines = ['{"id": 1, "group_size": 4, "min_group_size": 3, "tags": ["hard", 2]}', '{"id": 2}']
+    one, other = read(write(tmp_path, *lines)).rows
+    assert (one.samples, one.min_samples, one.tags) == (4, 3, ("hard", "2"))
+    assert (other.samples, other.min_samples, other.tags) == (None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("members", "told"),
+    [
+        ('"group_size": 0', "group_size is 0, not a whole number"),
+        ('"group_size": "4"', "group_size is '4', not a whole number"),
+        ('"min_group_size": true', "min_group_size is True"),
+        ('"group_size": 2, "min_group_size": 3', "min_group_size 3 is more than its group_size 2"),
+    ],
+)
+def test_a_size_that_no_group_can_have_is_refused_at_the_start(
+    tmp_path: Path, members: str, told: str
+) -> None:
+    with pytest.raises(TasksRejected, match="line 2") as caught:
+        read(write(tmp_path, '{"id": "a"}', f'{{"id": "b", {members}}}'))
+    assert told in caught.value.reason
+
+
 @pytest.mark.parametrize(
     ("lines", "line"),
     [

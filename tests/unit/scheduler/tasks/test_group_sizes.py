@@ -1,0 +1,64 @@
+"""Sizes of groups: of the task, else of the run, and recorded when the group is admitted."""
+
+from pathlib import Path
+
+from scheduler.decisions import pacing
+from scheduler.settings import PacingSection, RunSection
+from scheduler.tasks.source import TaskRow, listed
+from schemas.records import Record
+from tests.builders.records import control
+from tests.builders.scheduler.inputs import fold, holds, scheduler_settings
+
+PACING = PacingSection(tasks=Path("tasks"))
+SETTINGS = scheduler_settings(
+    RunSection(groups_per_step=2, group_size=2, lag=1, steps=10), pacing=PACING
+)
+STARTED: list[Record] = [control.claimed(), control.published(0), control.joined("w"), *holds("w")]
+SIZED = listed(
+    [
+        TaskRow("pair", b"{}", {}, samples=2, tags=("easy",)),
+        TaskRow("four", b"{}", {}, samples=4, min_samples=3),
+        TaskRow("plain", b"{}", {}),
+    ]
+)
+
+
+def test_a_group_records_the_sizes_of_its_task_or_of_the_settings() -> None:
+    run = RunSection(groups_per_step=2, group_size=8, min_group_size=5, lag=1, steps=10)
+    settings = scheduler_settings(run, pacing=PACING)
+    due = pacing.admissions(fold(*STARTED), settings, SIZED, 0)
+    assert [(one.task_id, one.group_size, one.min_group_size, one.tags) for one in due] == [
+        ("pair", 2, 2, ("easy",)),
+        ("four", 4, 3, ()),
+        ("plain", 8, 5, ()),
+        ("pair", 2, 2, ("easy",)),
+    ]
+    issued = pacing.tasks(fold(*STARTED, *due[:3]).ledger, {}, settings, {"train": SIZED}, 0)
+    asked = [(one.task_id, one.group_size, one.min_group_size) for one in issued]
+    assert asked == [*[("pair", 2, 2)] * 2, *[("four", 4, 3)] * 4, *[("plain", 8, 5)] * 8]
+
+
+def test_a_group_under_way_keeps_its_size_when_the_settings_change() -> None:
+    due = pacing.admissions(fold(*STARTED), SETTINGS, SIZED, 0)
+    later = scheduler_settings(RunSection(group_size=3, min_group_size=3), pacing=PACING)
+    issued = pacing.tasks(fold(*STARTED, due[2]).ledger, {}, later, {"train": SIZED}, 0)
+    assert [(one.sample, one.group_size, one.min_group_size) for one in issued] == [
+        (0, 2, 2),
+        (1, 2, 2),
+    ]
+
+
+def test_a_group_of_a_log_without_sizes_has_those_of_its_task_and_the_settings() -> None:
+    ledger = fold(*STARTED, control.admitted("run-0", task_id="four", deadline_ms=9_000)).ledger
+    issued = pacing.tasks(ledger, {}, SETTINGS, {"train": SIZED}, 0)
+    assert [(one.group_size, one.min_group_size) for one in issued] == [(4, 3)] * 4
+
+
+def test_while_an_earlier_release_is_written_no_size_is_recorded() -> None:
+    pinned = SETTINGS.model_copy(
+        update={"kafka": SETTINGS.kafka.model_copy(update={"write_release": "0.0.2"})}
+    )
+    (first, *_) = pacing.admissions(fold(*STARTED), pinned, SIZED, 0)
+    assert (first.group_size, first.min_group_size) == (0, 0)
+    issued = pacing.tasks(fold(*STARTED, first).ledger, {}, pinned, {"train": SIZED}, 0)
+    assert [one.group_size for one in issued] == [2, 2]
