@@ -1,9 +1,11 @@
-"""Anthropic's client through everything: what it sends back extends the turn it answers."""
+"""Anthropic's and Google's clients through everything: what they send back extends the turn."""
 
 from typing import Any
 
 import anthropic
 import pytest
+from google import genai
+from google.genai import types
 
 from tests.agents.agent_system import AgentSystem
 from tests.agents.engine.scripts import answer, cue
@@ -70,4 +72,45 @@ def test_a_tool_loop_is_one_chain(system: AgentSystem, streamed: bool) -> None:
             message = said(client, messages, streamed=streamed)
     assert message.stop_reason == "end_turn"
     assert message.content[-1].type == "text" and message.content[-1].text == answer("adding")
+    assert session.end(1.0).match_rules == {"root": 1, "extend": 2}
+
+
+def parts(chat: Any, message: Any, *, streamed: bool) -> list[types.Part]:
+    """Return all parts of the answer to a message."""
+    if not streamed:
+        whole: list[types.Part] = chat.send_message(message).parts
+        return whole
+    return [part for event in chat.send_message_stream(message) for part in event.parts or ()]
+
+
+def responses(answered: list[types.Part]) -> list[Any]:
+    """Return the functions' responses without ids, as the vendor's own helper makes them."""
+    calls = [part.function_call for part in answered if part.function_call]
+    return [
+        types.Part.from_function_response(
+            name=str(call.name), response={"output": str(sum((call.args or {}).values()))}
+        )
+        for call in calls
+    ]
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_a_loop_of_functions_is_one_chain(system: AgentSystem, streamed: bool) -> None:
+    session = system.open(f"content-{'streamed' if streamed else 'whole'}")
+    declared = types.FunctionDeclaration(
+        name=ADD["name"], description=ADD["description"], parameters_json_schema=ADD["input_schema"]
+    )
+    config = types.GenerateContentConfig(
+        system_instruction="You add with your tool.",
+        tools=[types.Tool(function_declarations=[declared])],
+    )
+    options = types.HttpOptions(base_url=session.base_url.removesuffix("/v1"))
+    with genai.Client(api_key=session.api_key, http_options=options) as client:
+        chat = client.chats.create(model="policy", config=config)
+        task = f"{cue('adding')}What is 5 + 4, and 1 + 1?"
+        answered = parts(chat, task, streamed=streamed)
+        while found := responses(answered):
+            answered = parts(chat, found, streamed=streamed)
+    assert not any(part.thought for part in answered)
+    assert "".join(part.text or "" for part in answered) == answer("adding")
     assert session.end(1.0).match_rules == {"root": 1, "extend": 2}
