@@ -1,0 +1,62 @@
+"""Input of a step: micro-batches with the units and the weights that the loss needs."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.builders.trainer.chains import some_chains
+from tests.builders.trainer.groups import group
+from trainer.backends.backend import StepInput
+from trainer.data.batch import Batch, Prepared
+from trainer.settings import TrainerSettings
+from trainer.steps.inputs import step_input
+
+SESSIONS = ("abab", "cdcd")
+
+
+def prepared() -> tuple[Prepared, ...]:
+    """Return two groups of two sessions with two chains each, one after the other."""
+    chains = iter(some_chains(count=8))
+    return tuple(
+        Prepared(
+            group(sessions, 1.0, 0.0),
+            tuple(replace(next(chains), session_id=session) for session in sessions),
+        )
+        for sessions in SESSIONS
+    )
+
+
+def given(**loss: Any) -> StepInput:
+    settings = TrainerSettings(trainer={"micro_batch_tokens": 16, "loss": loss})
+    return step_input(settings, Batch(0, prepared()), 1, 0, ())
+
+
+@pytest.mark.parametrize("level", ["turn", "session"])
+def test_a_micro_batch_holds_whole_units_of_the_loss(level: str) -> None:
+    step = given(surrogate="gspo", ratio_level=level)
+    units = [
+        set((one.turns_N if level == "turn" else one.sessions_N).tolist())
+        for one in step.micro_batches
+    ]
+    assert len(units) > 1
+    assert sum(map(len, units)) == len(set().union(*units))
+
+
+def test_a_loss_of_tokens_divides_a_session_by_its_chains() -> None:
+    held = [set(one.sessions_N.tolist()) for one in given().micro_batches]
+    assert sum(map(len, held)) > 4
+
+
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean"])
+def test_the_weights_of_a_mean_add_up_to_one_over_all_micro_batches(aggregation: str) -> None:
+    step = given(aggregation=aggregation)
+    weights = [weight for one in step.micro_batches for weight in one.weights_N.tolist()]
+    assert sum(weights) == pytest.approx(1)
+    assert (len(set(weights)) == 1) == (aggregation == "token_mean")
+
+
+def test_a_batch_without_a_chain_has_no_input() -> None:
+    for aggregation in ({}, {"aggregation": "constant", "constant_length": 4}):
+        settings = TrainerSettings(trainer={"loss": aggregation})
+        assert step_input(settings, Batch(0, ()), 1, 0, ()).micro_batches == []
