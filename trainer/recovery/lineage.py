@@ -25,7 +25,7 @@ def lineage_started(
         lineage=resume.lineage,
         parent_lineage=resume.origin.lineage,
         step=resume.origin.step,
-        settings=orjson.dumps(sections, option=orjson.OPT_SORT_KEYS),
+        settings=orjson.dumps(sections),
         ranks=settings.trainer.ranks,
         threads=machine.threads,
         torch=machine.torch,
