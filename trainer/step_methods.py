@@ -74,8 +74,12 @@ def differences(recorded: Sequence[StepMethod], present: Sequence[StepMethod]) -
 
 
 def without_settings(methods: Iterable[StepMethod]) -> list[StepMethod]:
-    """Return the methods with their versions alone, where the settings are those recorded."""
-    return [replace(one, settings_hash="") for one in methods]
+    """Return the methods with their versions alone, where the settings are those recorded.
+
+    By kind and name: a record of settings has its filters in no order of theirs.
+    """
+    bare = (replace(one, settings_hash="") for one in methods)
+    return sorted(bare, key=lambda one: (one.kind, one.name))
 
 
 def listed(methods: Iterable[StepMethod]) -> str:

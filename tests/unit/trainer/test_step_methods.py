@@ -63,6 +63,7 @@ def test_a_raised_version_is_a_difference_whatever_the_settings_are() -> None:
     present = [replace(one, version=2) if one.kind == "loss" else one for one in methods()]
     found = differences(without_settings(methods()), without_settings(present))
     assert found == ["loss was ppo_clip, is ppo_clip version 2 (trainer.loss)"]
+    assert without_settings(reversed(methods())) == without_settings(methods())
     assert listed(present).startswith("grpo, ppo_clip version 2, mask")
 
 
