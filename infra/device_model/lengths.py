@@ -17,7 +17,10 @@ class LengthsSection(Section):
 
     turn_tokens: float = Field(500, gt=0, description="Mean tokens sampled in a turn")
     spread: float = Field(
-        0.8, ge=0, description="Standard deviation of the logarithm of a turn's sampled tokens"
+        0.8,
+        ge=0,
+        le=6,
+        description="Standard deviation of the logarithm of a turn's sampled tokens",
     )
     most_tokens: int = Field(32_768, ge=1, description="Most tokens sampled in a turn")
     prompt_effect: float = Field(

@@ -57,7 +57,7 @@ class DeviceModelSection(Section):
             if name not in known:
                 near = suggestion(name, known)
                 raise ValueError(f"no rate is named {name}; known are {', '.join(known)}{near}")
-        if wrong := [name for name, value in rates.items() if value < 0]:
+        if wrong := [f"{name} (got {value:g})" for name, value in rates.items() if value < 0]:
             raise ValueError(f"{', '.join(wrong)} must be at least 0")
         if rates.get("weights_s") == rates.get("row_s") == 0 and not rates.get("launch_s"):
             raise ValueError("a decode pass must take time: launch_s, weights_s or row_s")

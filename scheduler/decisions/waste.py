@@ -10,6 +10,8 @@ from typing import NamedTuple
 from scheduler.decisions.snapshot import Snapshot
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.accounts.closed_form import (
+    COLOCATED,
+    DISAGGREGATED,
     MULTIPLEXED,
     Prediction,
     StepWork,
@@ -23,6 +25,8 @@ MEASURED_STEPS = 8
 """Steps before the first warning, so that a few slow ones at the start do not count."""
 REPEAT_CHANGE = 0.1
 """Change of a share after which its warning is given again."""
+_LATE = 1.1
+"""Part of a predicted step from which a time between two batches tells that they wait."""
 SETTLED_MS = 30_000
 """Time that workers have to join before missing tags are warned of."""
 
@@ -88,22 +92,49 @@ def _idle(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> Iter
         "needed": needed,
     }
     best = predicted(MULTIPLEXED, total, max(gang, needed), work, max(1, lag))
-    yield Waste("idle_workers", _detail(figures, now, best), now.idle, figures)
+    remedy = _remedy(settings, figures, now, best, state.costs.batch.mean or 0.0)
+    yield Waste("idle_workers", f"{_work(figures)}. {remedy}", now.idle, figures)
 
 
-def _detail(of: Mapping[str, float], now: Prediction, best: Prediction) -> str:
-    """Return the figures of the prediction, and a remedy if there is one."""
-    work = (
-        f"a step takes {of['rollout_ms'] / 1000:.1f} s of device time for rollout and "
-        f"{of['train_ms'] / 1000:.1f} s for training; {of['gang']:.0f} of {of['devices']:.0f} "
-        f"devices train, and a change to training and back takes {of['switch_ms'] / 1000:.1f} s. "
-    )
-    if now.step <= best.step:
-        return f"{work}Less is idle with more groups in a step"
+def _work(of: Mapping[str, float]) -> str:
     return (
-        f"{work}Less is idle with multiplexed, lag 1 or more, {of['needed']:.0f} or more devices "
-        "that train"
+        f"a step takes {_seconds(of['rollout_ms'])} of device time for rollout and "
+        f"{_seconds(of['train_ms'])} for training; {of['gang']:.0f} of {of['devices']:.0f} "
+        f"devices train, and a change to training and back takes {_seconds(of['switch_ms'])}"
     )
+
+
+def _remedy(
+    settings: SchedulerSettings,
+    of: Mapping[str, float],
+    now: Prediction,
+    best: Prediction,
+    period_ms: float,
+) -> str:
+    """Return what would leave less idle, of what the run does not have already.
+
+    `period_ms` is the time from a batch to the next, 0 before it was measured.
+    """
+    strategy, lag = settings.scheduler.policy, settings.run.lag
+    apart = strategy in (COLOCATED, DISAGGREGATED)
+    if lag and not apart and period_ms > now.step * _LATE:
+        return (
+            f"A batch comes every {_seconds(period_ms)}, where its work takes "
+            f"{_seconds(now.step)}: its groups take so long, which faster agents, shorter turns or "
+            "more lag change"
+        )
+    if now.step <= best.step:
+        return "Less is idle with more groups in a step"
+    changes = [
+        *(["multiplexed"] if apart else []),
+        *([] if lag else ["lag 1 or more"]),
+        *([f"{of['needed']:.0f} or more devices that train"] if of["gang"] < of["needed"] else []),
+    ]
+    return f"Less is idle with {', '.join(changes)}"
+
+
+def _seconds(ms: float) -> str:
+    return f"{ms / 1000:.3g} s" if ms < 999_500 else f"{ms / 1000:,.0f} s"
 
 
 def _training_waits(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> bool:

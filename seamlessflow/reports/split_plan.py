@@ -148,11 +148,10 @@ def _split(of: PlannedCluster, found: Sequence[SplitChoice]) -> str:
         return f"{rule}; {told}: {_limit(of, now)}."
     train = "device that trains" if best.gang == 1 else "devices that train"
     gang = f" and {best.gang} {train}" if best.prediction.limit else ""
-    return (
-        f"{rule}; {best.strategy} with lag {best.lag}{gang} takes "
-        f"{seconds(best.prediction.step)} a step instead of {seconds(now.step)}, and leaves "
-        f"{best.prediction.idle:.0%} idle instead of {now.idle:.0%}."
-    )
+    told = f"takes {seconds(best.prediction.step)} a step instead of {seconds(now.step)}"
+    before, after = f"{now.idle:.0%}", f"{best.prediction.idle:.0%}"
+    idle = f", and leaves {after} idle instead of {before}" if after != before else ""
+    return f"{rule}; {best.strategy} with lag {best.lag}{gang} {told}{idle}."
 
 
 def _rule(of: PlannedCluster) -> str:

@@ -5,9 +5,11 @@ Called by `scheduler/controller.py`, the simulator and the checks of a configura
 
 import reprlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
+from traceback import extract_tb
 
 from infra.errors import SeamlessFlowError
 from infra.faults import suggestion
@@ -37,10 +39,22 @@ class UnknownStrategy(SeamlessFlowError):
         super().__init__(f"no strategy {name!r} ({', '.join(STRATEGIES)}, module:function){reason}")
 
 
+class StrategyFailed(SeamlessFlowError):
+    """A strategy raised an error in a run, or returned what is no list of `Wanted`."""
+
+    lasting = True
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(f"scheduler.policy: strategy {name} {reason}")
+
+
 def named(name: str) -> Strategy:
     """Return the strategy of that name, or the function of a name `module:function`.
 
-    Its module may be in the working directory, as an agent's. Raises `UnknownStrategy`.
+    Its module may be in the working directory, as an agent's. Raises `UnknownStrategy`; that
+    function raises `StrategyFailed`.
     """
     if name in STRATEGIES:
         return STRATEGIES[name]
@@ -51,23 +65,42 @@ def named(name: str) -> Strategy:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found = getattr(import_module(module), function)
-    except Exception as error:  # a user's module may raise anything
-        raise UnknownStrategy(name, f": {error}") from error
+        imported = import_module(module)
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
+        raise UnknownStrategy(name, f": while importing {module}: {error!r}") from error
+    found = getattr(imported, function, None)
+    if found is None:
+        raise UnknownStrategy(name, f": {module} has no {function}")
     if not callable(found):
         raise UnknownStrategy(name, ": not callable")
     return _tried(name, found)
 
 
-def _tried(name: str, strategy: Strategy) -> Strategy:
+def _tried(name: str, strategy: Callable[[Snapshot], object]) -> Strategy:
     """Return a function that gives wanted roles for a snapshot. Raises `UnknownStrategy`."""
-    seen = Snapshot(now_ms=0, workers=(WorkerView("w0", BOTH, BOTH),))
+    checked = _checked(name, strategy)
     try:
-        wanted = strategy(seen)
-    except Exception as error:
-        raise UnknownStrategy(name, f": of a snapshot it raised {error!r}") from error
-    if not isinstance(wanted, Sequence) or not all(isinstance(one, Wanted) for one in wanted):
-        raise UnknownStrategy(
-            name, f": of a snapshot it returned {reprlib.repr(wanted)}, not a list of Wanted"
-        )
-    return strategy
+        checked(Snapshot(now_ms=0, workers=(WorkerView("w0", BOTH, BOTH),)))
+    except StrategyFailed as error:
+        raise UnknownStrategy(name, f": of a snapshot it {error.reason}") from error
+    return checked
+
+
+def _checked(name: str, strategy: Callable[[Snapshot], object]) -> Strategy:
+    """Return the strategy with its name in every error. It raises `StrategyFailed`."""
+
+    @wraps(strategy)
+    def wanted(seen: Snapshot) -> Sequence[Wanted]:
+        try:
+            found = strategy(seen)
+        except (Exception, SystemExit) as error:  # a user's function may raise anything
+            # The first place is the call above.
+            *_, last = [None, *extract_tb(error.__traceback__)[1:]]
+            where = f" ({Path(last.filename).name}, line {last.lineno})" if last else ""
+            raise StrategyFailed(name, f"raised {error!r}{where}") from error
+        if not isinstance(found, Sequence) or not all(isinstance(one, Wanted) for one in found):
+            told = f"returned {reprlib.repr(found)}, not a list of Wanted"
+            raise StrategyFailed(name, told)
+        return found
+
+    return wanted

@@ -7,7 +7,7 @@ changes of role and new weights cost nothing. Used by `scheduler/decisions/waste
 """
 
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 
 from scheduler.state.accounts.ideal_step import latency_limit
 
@@ -43,7 +43,10 @@ class Prediction:
 
 
 def predicted(strategy: str, devices: int, gang: int, work: StepWork, lag: int) -> Prediction:
-    """Return the prediction for a built-in strategy; `gang` is 1 to `devices`."""
+    """Return the prediction for a built-in strategy; `gang` is 1 to `devices`.
+
+    The step of a split without a device that rolls out is infinite.
+    """
     found = _predicted(strategy, devices, gang, work, lag)
     if strategy != MULTIPLEXED or gang >= devices:
         return found
@@ -95,7 +98,7 @@ def _limits(strategy: str, devices: int, gang: int, work: StepWork, lag: int) ->
         together = (work.rollout + work.train) / devices
         return {"work": together + work.switch + work.load}
     if strategy == DISAGGREGATED:
-        rolls = work.rollout / max(1, devices - gang) + work.load
+        rolls = work.rollout / (devices - gang) + work.load if gang < devices else inf
         if lag:
             return {"rollout": rolls, "training": alone}
         return {"one after the other": rolls + alone}

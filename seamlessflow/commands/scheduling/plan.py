@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from scheduler.state.accounts.closed_form import StepWork
     from seamlessflow.reports.measured_step import MeasuredStep
+    from seamlessflow.reports.split_plan import PlannedCluster
 
 _SHORTEST_S, _LONGEST_S = 1e-6, 1e12
 _MOST_DEVICES = 100_000
@@ -89,8 +90,22 @@ def _plan_given(
 
     work, total = _work(given, devices, train_devices), devices or 1
     name, ahead = strategy or MULTIPLEXED, 1 if lag is None else lag
-    gang = total if name == COLOCATED else train_devices or total
-    print_plan(PlannedCluster(work=work, devices=total, gang=gang, lag=ahead, strategy=name))
+    if name == COLOCATED and train_devices not in (None, total):
+        told = f"with --strategy colocated all {total} devices train"
+        raise typer.BadParameter(f"--train-devices {train_devices}: {told}")
+    gang = train_devices or total
+    of = PlannedCluster(work=work, devices=total, gang=gang, lag=ahead, strategy=name)
+    _check_rollout(of, f"--train-devices {gang}")
+    print_plan(of)
+
+
+def _check_rollout(of: "PlannedCluster", split: str) -> None:
+    """Refuse a split on which no device is ever left to roll out."""
+    from scheduler.state.accounts.closed_form import DISAGGREGATED
+
+    if of.strategy == DISAGGREGATED and of.gang >= of.devices:
+        told = f"there are {of.devices} devices, and disaggregated needs one more that rolls out"
+        raise typer.BadParameter(f"{split}: {told}")
 
 
 def _work(
@@ -132,8 +147,9 @@ def _plan_recorded(out: Path | None, strategy: str | None, lag: int | None) -> N
     found = measured_step(records).divided(scale)
     if scale != 1:
         typer.echo(f"a rehearsal: its times are divided by its scale, {scale:g}")
-    typer.echo(_measured(found))
     of, told = planned(found, strategy, lag)
+    _check_rollout(of, f"{of.gang} devices train")
+    typer.echo(_measured(found))
     if told:
         typer.echo(f"{told}\n")
     print_plan(of)

@@ -92,13 +92,20 @@ def _compare(
     compared: "Sequence[SchedulerSettings]",
     timelines: Path | None,
 ) -> bool:
-    """Print the figures of each strategy; return False if none has any."""
+    """Print the figures of each strategy; return False if none has any, or if one failed."""
+    from scheduler.decisions.strategies.registry import StrategyFailed
     from scheduler.simulation.figures import figures, why_none
     from seamlessflow.reports.simulated_workers import without_room
 
-    columns, any_found = _headed(config), False
+    columns, any_found, any_failed = _headed(config), False, False
     for settings in compared:
-        name, run = settings.scheduler.policy, _simulated(settings, cluster, config.simulation)
+        name = settings.scheduler.policy
+        try:
+            run = _simulated(settings, cluster, config.simulation)
+        except StrategyFailed as error:
+            any_failed = True
+            typer.echo(f"! strategy {name} {error.reason}", err=True)
+            continue
         found = figures(run, settings, config.trainer.max_staleness)
         any_found = any_found or found is not None
         if found is None:
@@ -108,7 +115,7 @@ def _compare(
         if notice := without_room(config.device_model, cluster, run.control):
             typer.echo(f"! {name}: {notice}", err=True)
         _draw(run, name, timelines)
-    return any_found
+    return any_found and not any_failed
 
 
 def _headed(config: "RunConfig") -> tuple[str, ...]:

@@ -202,7 +202,9 @@ def test_helpers_join_where_they_save_more_than_they_cost() -> None:
 
 
 def test_a_strategy_of_ones_own_is_found_by_module_and_function() -> None:
-    assert named("scheduler.decisions.strategies.colocated:colocated") is colocated
+    seen, own = see(worker("a")), named("scheduler.decisions.strategies.colocated:colocated")
+
+    assert own(seen) == colocated(seen)
 
 
 @pytest.mark.parametrize(
@@ -238,8 +240,11 @@ def test_a_strategy_may_lie_in_the_working_directory(
     Path("strategy_that_fails.py").write_text("1 / 0")
 
     assert named("strategy_of_a_user:rests").__name__ == "rests"
-    with pytest.raises(UnknownStrategy, match="division by zero"):
+    with pytest.raises(UnknownStrategy, match=r"while importing .*: ZeroDivisionError.*by zero"):
         named("strategy_that_fails:rests")
+    Path("strategy_that_exits.py").write_text("import sys\nsys.exit(3)")
+    with pytest.raises(UnknownStrategy, match=r"while importing .*: SystemExit\(3\)"):
+        named("strategy_that_exits:rests")
 
 
 def test_the_nearest_strategy_is_named() -> None:

@@ -82,6 +82,36 @@ def test_measured_changes_of_role_are_a_part_of_the_prediction() -> None:
     assert "more groups in a step" in warning.detail
 
 
+def test_a_remedy_names_nothing_that_the_run_has_already() -> None:
+    (warning,) = warn(measured(decoding_ms=200))
+
+    assert warning.detail.endswith("Less is idle with 2 or more devices that train")
+    (other,) = warn(measured(decoding_ms=200), strategy="disaggregated")
+    assert other.detail.endswith("Less is idle with multiplexed, 2 or more devices that train")
+
+
+def test_batches_that_come_later_than_their_work_takes_wait_for_their_groups() -> None:
+    batches = [control.batch_ready(step, at_ms=3_000 * step) for step in range(4)]
+    (warning,) = warn(measured(200, waste.MEASURED_STEPS, *batches))
+
+    assert "A batch comes every 3 s, where its work takes 1 s: its groups take" in warning.detail
+    assert "Less is idle" not in warning.detail
+
+
+def test_a_short_change_of_role_is_not_said_to_take_no_time() -> None:
+    there_and_back: list[Record] = [
+        record
+        for role, before in (("train", "rollout"), ("rollout", "train"))
+        for record in (
+            control.released("a", before, took_ms=0),
+            control.acquired("a", role, took_ms=17),
+        )
+    ]
+    (warning,) = warn(measured(200, waste.MEASURED_STEPS, *there_and_back))
+
+    assert "a change to training and back takes 0.034 s" in warning.detail
+
+
 def test_a_warning_is_not_repeated() -> None:
     state = measured(decoding_ms=200)
 

@@ -212,6 +212,16 @@ def test_a_configuration_that_makes_no_step_has_the_fault_that_simulate_tells(
         (["--rollout-s", "3"], "go together"),
         (["--rollout-s", "0", "--train-s", "0", "--devices", "2"], "go together"),
         ([*WORK, "--train-devices", "65"], "there are 64 devices"),
+        (
+            [*WORK, "--train-devices", "64", "--strategy", "disaggregated"],
+            "one more that rolls out",
+        ),
+        ([*WORK, "--strategy", "disaggregated"], "--train-devices 64: there are 64 devices"),
+        (
+            ["--rollout-s", "9", "--train-s", "3", "--devices", "1", "--strategy", "disaggregated"],
+            "disaggregated needs one more that rolls out",
+        ),
+        ([*WORK, "--train-devices", "8", "--strategy", "colocated"], "all 64 devices train"),
         ([*WORK, "--strategy", "mine"], "a plan knows"),
         ([*WORK, "--strategy", "adaptive"], "with --config all that simulate knows"),
         (["--config", "none.yaml", "--strategy", "os:getcwd"], "it raised TypeError"),

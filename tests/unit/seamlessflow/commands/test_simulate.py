@@ -223,6 +223,22 @@ def test_an_empty_file_is_one_without_sections(config: Path) -> None:
     assert "colocated" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("device_model: {rates: {launch_s: -1}}", "launch_s (got -1) must be at least 0"),
+        ("simulation: {workload: {spread: 50}}", "simulation.workload.spread: "),
+        ("simulation: {workload: {spread: 50}}", "(got 50"),
+    ],
+)
+def test_a_number_out_of_its_range_is_told(config: Path, text: str, reason: str) -> None:
+    config.write_text(text)
+
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config)])
+
+    assert reason in str(done.exception)
+
+
 def test_an_unknown_rate_is_refused(config: Path) -> None:
     config.write_text("device_model: {rates: {speed: 1}}")
 

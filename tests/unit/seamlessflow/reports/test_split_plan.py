@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from scheduler.state.accounts.closed_form import StepWork
+from scheduler.state.accounts.closed_form import Prediction, StepWork
 from scheduler.state.accounts.device_time import DeviceTime
 from seamlessflow.reports.measured_step import MeasuredStep
-from seamlessflow.reports.split_plan import planned
+from seamlessflow.reports.split_plan import SplitChoice, advice, planned
 
 RUN = MeasuredStep(
     work=StepWork(rollout=3, train=1),
@@ -41,3 +41,12 @@ def test_what_is_given_counts_and_is_not_told() -> None:
     of, told = planned(RUN, "colocated", 0)
 
     assert (of.strategy, of.lag, told) == ("colocated", 0, "")
+
+
+def test_equal_idle_shares_are_not_compared() -> None:
+    of, _ = planned(RUN, None, None)
+    now, best = Prediction(4.13, 0.891, "work"), Prediction(3.91, 0.889, "work")
+    found = [SplitChoice("multiplexed", 2, 3, now), SplitChoice("multiplexed", 1, 3, best)]
+
+    split, _ = advice(of, found)
+    assert split.endswith("takes 3.91 s a step instead of 4.13 s.")

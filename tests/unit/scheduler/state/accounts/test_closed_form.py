@@ -1,5 +1,7 @@
 """Step times, idle shares and splits by the closed form."""
 
+from math import inf
+
 import pytest
 
 from scheduler.state.accounts.closed_form import (
@@ -47,6 +49,12 @@ def test_changes_of_role_and_new_weights_lengthen_a_step() -> None:
     assert times("multiplexed", 1, work) == (200, "training"), "it stays in training"
     assert times("disaggregated", 2, work) == (105, "rollout")
     assert predicted("multiplexed", 4, 1, work, 1).idle == pytest.approx(1 - 400 / 800)
+
+
+def test_a_split_without_a_device_that_rolls_out_never_makes_a_step() -> None:
+    found = predicted("disaggregated", 4, 4, EVEN, 1)
+
+    assert (found.step, found.idle, found.limit) == (inf, 1, "rollout")
 
 
 def test_a_step_waits_for_its_groups() -> None:
