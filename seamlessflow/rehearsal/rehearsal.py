@@ -28,6 +28,7 @@ from seamlessflow.rehearsal.verdict import (
     untrained,
 )
 from seamlessflow.reports.outcome import RunOutcome, write_report
+from seamlessflow.reports.simulated_workers import without_room_of_own
 from seamlessflow.runs.training import run_processes
 from seamlessflow.watching.display import Display
 
@@ -44,6 +45,8 @@ class Rehearsed:
     """Ways in which this machine distorted the figures; empty if they can be trusted."""
     untrained: str | None = None
     """A notice of groups whose training is missing in the figures."""
+    no_room: str = ""
+    """A notice of a gang that could not hold what training keeps; empty if each could."""
 
 
 def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
@@ -63,10 +66,13 @@ def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
         outcome = write_report(config, kafka, facts, launcher.stopping)
         display.phase("measuring the way of turns and batches through the software")
         software = _software(kafka, outcome, launcher.stopping)
+        control = read_topic(kafka, CONTROL, Skipped(), stopping=launcher.stopping)
+        no_room = without_room_of_own(config, (one.record for one in control))
     limit = nearest_limit(facts.loads, os.cpu_count() or 1)
     distorted = tuple(distortions(facts.loads, software))
     missing = untrained(outcome.summary)
-    result = Rehearsed(outcome, software, config.device_model.scale, limit, distorted, missing)
+    scale = config.device_model.scale
+    result = Rehearsed(outcome, software, scale, limit, distorted, missing, no_room)
     (config.out / REPORT).write_text(json.dumps(_plain(result), indent=2) + "\n", encoding="utf-8")
     return result
 
@@ -95,4 +101,5 @@ def _plain(of: Rehearsed) -> dict[str, object]:
         "nearest_limit": limit and {"process": limit.process, "factor": round(limit.factor, 2)},
         "distorted": of.distorted,
         "untrained": of.untrained,
+        "no_room": of.no_room or None,
     }

@@ -25,6 +25,8 @@ def view(of: Rehearsed) -> RenderableType:
     )
     if of.untrained:
         verdict.append(Text(f"! {of.untrained}", "bold yellow"))
+    if of.no_room:
+        verdict.append(Text(f"! {of.no_room}", "bold yellow"))
     return Group(figures, _loads(of.outcome.summary), *verdict)
 
 

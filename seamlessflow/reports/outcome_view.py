@@ -62,7 +62,7 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         (
             "workers",
             f"{values['role_switches']} changes of role, "
-            f"{values['interrupted_turns_continued']} interrupted turns continued, "
+            f"{values['interrupted_turns_continued']} turns continued after a pause or move, "
             + ", ".join(f"{name} {share:.0%} idle" for name, share in values["idle_share"].items()),
         ),
         ("device time", _device_time(values["device_time"])),

@@ -1,18 +1,19 @@
 """Workers of a simulation, those of its section or else the run's own ones; their memory. Pure.
 
-Called by `seamlessflow simulate` and `seamlessflow plan`.
+Called by `seamlessflow simulate`, `plan` and `rehearse`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from infra.device_model.hardware import hardware_named
 from infra.device_model.models import model_named
 from infra.device_model.rates import Efficiency
 from infra.device_model.settings import DeviceModelSection
 from infra.settings import ENV_PREFIX
 from infra.worker.tags import ROLES
-from scheduler.simulation.cluster import ModelledCluster, ModelledWorker
+from scheduler.simulation.cluster import ModelledCluster
 from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
 from schemas.records import Record, StepStarted
 from seamlessflow.config import RunConfig
@@ -20,6 +21,9 @@ from seamlessflow.config_file import ConfigRejected
 
 _HARDWARE = f"{ENV_PREFIX}DEVICE_MODEL__HARDWARE"
 """Variable by which a worker has other devices in a rehearsal."""
+
+_Memory = tuple[int, float]
+"""Devices of a worker, and the bytes of their memory together."""
 
 _Lot = tuple[tuple[str, ...], int, str | None]
 """Roles of a worker, its number of devices, and their name if it is one of its own."""
@@ -72,23 +76,44 @@ def without_room(
     """Return a notice if the least gang of a simulated run could not hold what training keeps;
     empty if it could, or if the time of training was measured and not modelled.
     """
+    workers = {
+        name: (of.devices, of.devices * of.hardware["memory_bytes"])
+        for name, of in cluster.workers.items()
+    }
+    return _without_room(devices, workers, control)
+
+
+def without_room_of_own(config: RunConfig, control: Iterable[Record]) -> str:
+    """Return the same notice for the run's own workers, as a rehearsal has them."""
+    workers = dict[str, _Memory]()
+    for of in config.workers:
+        hardware = hardware_named(of.environment.get(_HARDWARE) or config.device_model.hardware)
+        bytes_there = of.device_count * hardware.figures["memory_bytes"]
+        workers[of.id] = (of.device_count, bytes_there)
+    return _without_room(config.device_model, workers, control)
+
+
+def _without_room(
+    devices: DeviceModelSection, workers: Mapping[str, _Memory], control: Iterable[Record]
+) -> str:
     gangs = {of.workers for of in control if isinstance(of, StepStarted)}
-    if not gangs or "train_s" in devices.rates:
+    known = [[workers[name] for name in gang] for gang in gangs if workers.keys() >= {*gang}]
+    if not known or "train_s" in devices.rates:
         return ""
-    members = min(([cluster.workers[name] for name in gang] for gang in gangs), key=_memory)
+    members = min(known, key=_memory)
     bytes_each, model = Efficiency().trained_bytes, model_named(devices.model)
     needed, there = bytes_each * model.parameters, _memory(members)
     if needed <= there:
         return ""
     return (
-        f"{model.name} has no room on a gang of {sum(of.devices for of in members)} devices, and "
-        f"is simulated all the same: to train it takes {needed / 1e9:,.0f} GB ({bytes_each:g} "
+        f"{model.name} has no room on a gang of {sum(count for count, _ in members)} devices, and "
+        f"is modelled all the same: to train it takes {needed / 1e9:,.0f} GB ({bytes_each:g} "
         f"bytes a parameter), and they have {there / 1e9:,.0f} GB"
     )
 
 
-def _memory(workers: Iterable[ModelledWorker]) -> float:
-    return sum(of.devices * of.hardware["memory_bytes"] for of in workers)
+def _memory(workers: Iterable[_Memory]) -> float:
+    return sum(there for _, there in workers)
 
 
 def _lots(config: RunConfig) -> Iterator[_Lot]:

@@ -49,5 +49,14 @@ def test_each_of_several_policies_has_a_row() -> None:
     assert "late  5 steps, 300 tokens trained" in said
 
 
+def test_a_gang_without_room_is_told() -> None:
+    outcome = RunOutcome(Path("out"), TOLD, None)
+    software = SoftwareTime(hops=Hops([4]), turns=1, step_s=0.3)
+    console = Console(width=200, file=StringIO())
+    with console.capture() as captured:
+        console.print(view(Rehearsed(outcome, software, 1, None, (), None, "it has no room")))
+    assert "! it has no room" in captured.get()
+
+
 def test_groups_that_were_not_trained_are_told() -> None:
     assert "! 98% of the groups" in shown(TOLD, "98% of the groups had equal rewards")
