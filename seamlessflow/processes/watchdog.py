@@ -4,14 +4,12 @@ A child sends signs to a socket of its own (`infra/supervision/`). The embedded 
 a thread. `silence.py` decides, the launcher acts.
 """
 
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
+from infra.disk.scratch_directory import ScratchDirectory
 from infra.kafka.bounds import BoundsLookup
 from infra.settings import KafkaSettings
 from infra.supervision.life_signs import DEADLINE, SOCKET
@@ -70,7 +68,7 @@ class Watchdog:
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
-        self._directory = Path(tempfile.mkdtemp(prefix="seamlessflow-")) if limit_s else None
+        self._directory = ScratchDirectory() if limit_s else None
         self._opened = 0
         self._signs: dict[str, SignSocket | BrokerSigns] = {}
         self._silences: dict[str, Silence] = {}
@@ -81,7 +79,7 @@ class Watchdog:
         if self._directory is None:
             return {}
         self._opened += 1
-        path = self._directory / str(self._opened)
+        path = self._directory.path / str(self._opened)
         self._signs[name] = SignSocket(path)
         return {SOCKET: str(path), DEADLINE: str(round(self._limit_s * _US))}
 
@@ -116,4 +114,4 @@ class Watchdog:
         for name in list(self._signs):
             self.forget(name)
         if self._directory is not None:
-            shutil.rmtree(self._directory)
+            self._directory.close()
