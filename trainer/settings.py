@@ -16,27 +16,13 @@ from infra.settings import (
     SharedRunSection,
 )
 from infra.worker.tags import WorkerTags
+from trainer.credit import CreditSettings
 from trainer.loss import LossSection
 from trainer.policy import PolicySection
 
 Action = Literal["count", "drop"]
 Dtype = Literal["float32", "bfloat16", "float16"]
-EstimatorName = Literal["grpo", "grpo_unscaled", "rloo", "turn", "session_and_turn"]
 FilterName = Literal["zero_variance", "untrainable"]
-
-
-class ReturnsSection(Section):
-    """Returns of turns, for the advantages `turn` and `session_and_turn`."""
-
-    discount: float = Field(
-        1.0, ge=0, le=1, description="Factor of a turn's return in the return of the turn before it"
-    )
-    session_weight: float = Field(
-        1.0, ge=0, description="session_and_turn: weight of the session's advantage"
-    )
-    turn_weight: float = Field(
-        1.0, ge=0, description="session_and_turn: weight of the advantage of turn rewards"
-    )
 
 
 class OptimizerSection(Section):
@@ -57,7 +43,7 @@ class OptimizerSection(Section):
     clip_norm: float = Field(1.0, gt=0, description="Largest norm of the gradient")
 
 
-class TrainerSection(Section):
+class TrainerSection(CreditSettings):
     """The settings of training, of the trainer and of training processes."""
 
     worker: str = Field(
@@ -97,8 +83,6 @@ class TrainerSection(Section):
     rendezvous: str = Field(
         "127.0.0.1:29500", description="fsdp2, clock: host:port where rank 0 listens for the others"
     )
-    advantage: EstimatorName = Field("grpo", description="See trainer/data/advantages.py")
-    returns: ReturnsSection = Field(default_factory=ReturnsSection)
     filters: dict[FilterName, Action] = Field(
         {"zero_variance": "count", "untrainable": "drop"},
         description="Rules that keep groups out of the loss, with their action; count: the group "

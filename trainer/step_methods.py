@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from schemas.records import StepMethod
-from trainer.settings import TrainerSettings
+from trainer.settings import TrainerSection, TrainerSettings
 
 RAISED: Mapping[tuple[str, str], int] = {}
 """Version of each method, by kind and name, whose results are not those of its first release.
@@ -22,7 +22,8 @@ the same input and settings.
 """
 
 SETTINGS: Mapping[str, str] = {
-    "advantage": "trainer.advantage, trainer.returns",
+    "advantage": "trainer.advantage, trainer.returns, trainer.kl_penalty, trainer.reference, "
+    "trainer.teacher, trainer.critic",
     "loss": "trainer.loss",
     "staleness": "trainer.on_stale, trainer.max_staleness",
     "filter": "trainer.filters",
@@ -40,7 +41,7 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
     """
     trainer = settings.trainer
     chosen: list[tuple[str, str, Mapping[str, Any]]] = [
-        ("advantage", trainer.advantage, trainer.returns.model_dump(exclude_defaults=True)),
+        ("advantage", trainer.advantage, _credit(trainer)),
         ("loss", trainer.loss.chosen, trainer.loss.model_dump(exclude_defaults=True)),
         ("staleness", trainer.on_stale, {"max_staleness": settings.max_staleness}),
         *(("filter", name, {"action": action}) for name, action in trainer.filters.items()),
@@ -88,6 +89,16 @@ def listed(methods: Iterable[StepMethod]) -> str:
         one.name if one.version == 1 else f"{one.name} version {one.version}" for one in methods
     )
     return ", ".join(shown) or "none"
+
+
+def _credit(trainer: TrainerSection) -> Mapping[str, Any]:
+    """Return the settings that advantages depend on."""
+    models = trainer.model_dump(
+        mode="json",
+        include={"kl_penalty", "reference", "teacher", "critic"},
+        exclude_defaults=True,
+    )
+    return {**trainer.returns.model_dump(exclude_defaults=True), **models}
 
 
 def _hash(own: Mapping[str, Any]) -> str:

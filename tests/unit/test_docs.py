@@ -19,8 +19,9 @@ from scheduler.settings import SchedulerSettings
 from schemas.registry import raw_schemas
 from tests.paths import ROOT
 from tests.source_files import PRODUCT, modules
+from trainer.credit import EstimatorName
 from trainer.loss import AggregationName, CorrectionName, LossName, SurrogateName
-from trainer.settings import EstimatorName, FilterName, TrainerSettings
+from trainer.settings import FilterName, TrainerSettings
 
 FOLDERS = (*PRODUCT, "benchmarks", "docs", "requirements", "runbooks", "scripts", "tests")
 FILES = [

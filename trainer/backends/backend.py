@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from infra.errors import SeamlessFlowError
+from trainer.data.credit.columns import Annotated, Column
 from trainer.data.packing import MicroBatch
 
 Computing = Callable[[bool], None]
@@ -78,6 +79,12 @@ class Backend(Protocol):
     @property
     def dtype(self) -> str:
         """Return the element type of published weights."""
+
+    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+        """Return columns under the present weights: for each micro-batch one of N numbers.
+
+        The first phase of a step; `train` follows.
+        """
 
     def train(self, step: StepInput) -> Mapping[str, float]:
         """Train one optimizer step; return its metrics (names in `trainer/metrics/names.py`).

@@ -5,6 +5,7 @@ leader writes files, from whole tensors; all ranks read checkpoints, so all must
 directory.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,22 @@ from infra.worker.device import device_named
 from trainer.backends.backend import Computing, StepInput, unmeasured
 from trainer.backends.gang import Arrays, GangRank, Op
 from trainer.backends.model import DTYPES
-from trainer.backends.optimizer_state import full, gathered
-from trainer.backends.step_message import from_arrays, shares, to_arrays
+from trainer.backends.optimizer_state import full
+from trainer.backends.step_message import (
+    answer,
+    answered,
+    asked,
+    collected,
+    dealt,
+    from_arrays,
+    question,
+    shares,
+    to_arrays,
+)
 from trainer.backends.token_sums import TokenSums
 from trainer.backends.torch_backend import TorchBackend
+from trainer.data.credit.columns import Annotated, Column
+from trainer.data.packing import MicroBatch
 from trainer.settings import TrainerSection
 
 
@@ -34,6 +47,13 @@ class FsdpBackend(TorchBackend):
         self._gang = GangRank(settings.rank, settings.ranks, settings.rendezvous, device)
         self._ranks = settings.ranks
         super().__init__(model_directory, settings, computing)
+
+    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+        mine, *others = dealt(batches, self._ranks)
+        self._gang.send(Op.ANNOTATE, [question(share, columns) for share in others])
+        own = super().annotate(mine, columns)
+        further = [answered(of, columns, len(mine)) for of in self._gang.answers()]
+        return collected([own, *further], columns, len(batches))
 
     def train(self, step: StepInput) -> dict[str, float]:
         total = sum(len(batch) for batch in step.micro_batches)
@@ -75,6 +95,8 @@ class FsdpBackend(TorchBackend):
                 case Op.LOAD:
                     path = arrays["path"].tobytes().decode()
                     super().load(Path(path) if path else None, _version(arrays))
+                case Op.ANNOTATE:
+                    self._gang.answer(answer(super().annotate(*asked(arrays))))
                 case Op.TRAIN:
                     self._train(*from_arrays(arrays))
                 case Op.REMEMBER:
@@ -83,7 +105,7 @@ class FsdpBackend(TorchBackend):
                 case Op.WRITE:
                     self._whole_weights()
                 case Op.SNAPSHOT:
-                    gathered(self._model, self._optimizer)
+                    self.state()
 
     def close(self) -> None:
         """Leave the gang."""

@@ -33,6 +33,7 @@ class Op(IntEnum):
     REMEMBER = 3
     WRITE = 4
     SNAPSHOT = 5
+    ANNOTATE = 6
 
 
 class GangRank:
@@ -64,17 +65,19 @@ class GangRank:
         """Send a call to every other rank; `messages` has one for each. For the leader."""
         # The length goes first: gloo receives into a tensor of known size.
         for rank, arrays in enumerate(messages, 1):
-            body = save({name: np.ascontiguousarray(of) for name, of in arrays.items()})
-            dist.send(torch.tensor([op, len(body)]), rank)
-            dist.send(torch.frombuffer(bytearray(body), dtype=torch.uint8), rank)
+            _send(rank, op, arrays)
 
     def receive(self) -> tuple[Op, Arrays]:
         """Wait for the leader's next call. For the other ranks."""
-        header = torch.zeros(2, dtype=torch.int64)
-        dist.recv(header, 0)
-        body = torch.zeros(int(header[1]), dtype=torch.uint8)
-        dist.recv(body, 0)
-        return Op(int(header[0])), load(body.numpy().tobytes())
+        return _received(0)
+
+    def answer(self, arrays: Arrays) -> None:
+        """Answer a call of the leader with arrays. For the other ranks."""
+        _send(0, Op.ANNOTATE, arrays)
+
+    def answers(self) -> list[Arrays]:
+        """Wait for the answer of every other rank. For the leader."""
+        return [_received(rank)[1] for rank in range(1, self.ranks)]
 
     def summed(self, values: Tensor) -> Tensor:
         """Return the sum over all ranks of a tensor on the host. All ranks must call it."""
@@ -89,3 +92,17 @@ class GangRank:
     def close(self) -> None:
         """Leave the process group."""
         dist.destroy_process_group()
+
+
+def _send(rank: int, op: Op, arrays: Arrays) -> None:
+    body = save({name: np.ascontiguousarray(of) for name, of in arrays.items()})
+    dist.send(torch.tensor([op, len(body)]), rank)
+    dist.send(torch.frombuffer(bytearray(body), dtype=torch.uint8), rank)
+
+
+def _received(rank: int) -> tuple[Op, Arrays]:
+    header = torch.zeros(2, dtype=torch.int64)
+    dist.recv(header, rank)
+    body = torch.zeros(int(header[1]), dtype=torch.uint8)
+    dist.recv(body, rank)
+    return Op(int(header[0])), load(body.numpy().tobytes())

@@ -3,10 +3,15 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForTokenClassification,
+    PreTrainedModel,
+)
 from transformers.utils import logging as transformers_logging
 
 from trainer.backends.backend import ModelUnusable
@@ -24,12 +29,35 @@ def load_model(directory: Path, dtype: Dtype) -> PreTrainedModel:
 
     Raise `ModelUnusable`.
     """
+    return _loaded(AutoModelForCausalLM, directory, dtype)
+
+
+def load_critic(directory: Path, dtype: Dtype) -> PreTrainedModel:
+    """Return the model of a directory with one output a token in place of its logits, 0 for all.
+
+    Raise `ModelUnusable`.
+    """
+    verbosity = transformers_logging.get_verbosity()
+    # It would report that the output is new, with advice to train it.
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    try:
+        model = _loaded(AutoModelForTokenClassification, directory, dtype, num_labels=1)
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module.out_features == 1:
+            for parameter in module.parameters():
+                nn.init.zeros_(parameter)
+    return model
+
+
+def _loaded(kind: Any, directory: Path, dtype: Dtype, **more: object) -> PreTrainedModel:
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     if not directory.is_dir():
         raise ModelUnusable(str(directory), "is not a directory")
     try:
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(  # nosec B615 # local
-            directory, dtype=DTYPES[dtype], local_files_only=True, use_safetensors=True
+        model: PreTrainedModel = kind.from_pretrained(
+            directory, dtype=DTYPES[dtype], local_files_only=True, use_safetensors=True, **more
         )
     except (OSError, ValueError, KeyError) as error:
         raise ModelUnusable(str(directory), f"cannot be loaded: {error}") from error

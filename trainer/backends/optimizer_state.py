@@ -11,7 +11,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn import Parameter
 from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
@@ -20,27 +22,34 @@ from trainer.backends.backend import ModelUnusable
 WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 RANDOM = "random.safetensors"
+CRITIC = "critic-"
+"""Prefix of the files of a critic."""
 
 
 Files = Mapping[str, Mapping[str, Tensor]]
 """Tensors on the host, by file and name."""
 
 
-def gathered(model: PreTrainedModel, optimizer: Optimizer) -> Files:
-    """Return a copy of everything to save, on the host. Every rank must call it: sharded tensors
-    are gathered.
+def gathered(model: PreTrainedModel, optimizer: Optimizer, prefix: str = "") -> Files:
+    """Return a copy of everything to save, on the host, by file. Every rank must call it: sharded
+    tensors are gathered. `prefix` is that of the files.
     """
-    parameters = dict(model.named_parameters())
+    parameters = _parameters(model)
     moments = {
         f"{moment}/{name}": _whole(value)
         for name, parameter in parameters.items()
         for moment, value in optimizer.state.get(parameter, {}).items()
     }
+    weights = {name: _whole(tensor) for name, tensor in parameters.items()}
+    return {f"{prefix}{WEIGHTS}": weights, f"{prefix}{OPTIMIZER}": moments}
+
+
+def random_state() -> Files:
+    """Return the state of all random numbers, by file."""
     random = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         random["cuda"] = torch.cuda.get_rng_state()
-    weights = {name: _whole(tensor) for name, tensor in parameters.items()}
-    return {WEIGHTS: weights, OPTIMIZER: moments, RANDOM: random}
+    return {RANDOM: random}
 
 
 def save_state(directory: Path, files: Files) -> None:
@@ -49,18 +58,18 @@ def save_state(directory: Path, files: Files) -> None:
         save_file(dict(tensors), directory / name)
 
 
-def load_state(directory: Path, model: PreTrainedModel, optimizer: Optimizer) -> None:
-    """Put model, optimizer and random state back; each shard gets its part of a whole tensor.
+def load_state(
+    directory: Path, model: PreTrainedModel, optimizer: Optimizer, prefix: str = ""
+) -> None:
+    """Put model and optimizer back; each shard gets its part of a whole tensor.
 
     Raise `ModelUnusable`.
     """
-    try:
-        weights, moments, random = (
-            load_file(directory / name) for name in (WEIGHTS, OPTIMIZER, RANDOM)
-        )
-    except (OSError, SafetensorError) as error:
-        raise ModelUnusable(str(directory), f"cannot be read: {error}") from error
-    parameters = dict(model.named_parameters())
+    weights, moments = (
+        _file(directory, f"{prefix}{name}", "its critic" if prefix else "it")
+        for name in (WEIGHTS, OPTIMIZER)
+    )
+    parameters = _parameters(model)
     if weights.keys() != parameters.keys():
         names = sorted(weights.keys() ^ parameters.keys())
         raise ModelUnusable(str(directory), f"is of another model: {', '.join(names[:3])}")
@@ -72,9 +81,21 @@ def load_state(directory: Path, model: PreTrainedModel, optimizer: Optimizer) ->
         moment, _, name = key.partition("/")
         parameter = parameters[name]
         optimizer.state[parameter][moment] = value if moment == "step" else _like(value, parameter)
+
+
+def load_random(directory: Path) -> None:
+    """Put the state of all random numbers back. Raise `ModelUnusable`."""
+    random = _file(directory, RANDOM, "it")
     torch.set_rng_state(random["cpu"])
     if "cuda" in random and torch.cuda.is_available():
         torch.cuda.set_rng_state(random["cuda"])
+
+
+def _file(directory: Path, name: str, what: str) -> dict[str, Tensor]:
+    try:
+        return load_file(directory / name)
+    except (OSError, SafetensorError) as error:
+        raise ModelUnusable(str(directory), f"{what} cannot be read: {error}") from error
 
 
 def full(tensor: Tensor) -> Tensor:
@@ -88,6 +109,14 @@ def move_state(optimizer: Optimizer, device: torch.device) -> None:
         for moment, value in state.items():
             if moment != "step":
                 state[moment] = value.to(device)
+
+
+def _parameters(model: PreTrainedModel) -> dict[str, Parameter]:
+    """Return the parameters that the optimizer knows, by name."""
+    # After a forward pass alone FSDP2 keeps whole ones in place of shards.
+    if isinstance(model, FSDPModule):
+        model.reshard()
+    return dict(model.named_parameters())
 
 
 def _whole(tensor: Tensor) -> Tensor:

@@ -1,4 +1,8 @@
-"""The message with a rank's share of a step: `StepInput` as named arrays, and back. Pure."""
+"""The messages of a step between processes of a gang, as named arrays, and back. Pure.
+
+Both phases: columns of micro-batches are asked for and answered, and a rank gets its share of the
+step.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -8,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.backends.backend import StepInput
-from trainer.data.packing import MicroBatch, shard
+from trainer.data.credit.columns import Annotated, Column
+from trainer.data.packing import MicroBatch, empty, shard
 
-_NAMES = tuple(field.name for field in fields(MicroBatch))
+_NAMES = tuple(field.name for field in fields(MicroBatch) if field.name != "columns")
+_COLUMNS = "columns"
+Arrays = Mapping[str, NDArray[np.generic]]
 
 
 def shares(step: StepInput, ranks: int) -> list[StepInput]:
@@ -32,6 +39,8 @@ def to_arrays(step: StepInput, total: int) -> dict[str, NDArray[np.generic]]:
             for name in _NAMES:
                 if (array := getattr(batch, name)) is not None:
                     found[f"{kind}/{place}/{name}"] = array
+            for column, array_N in batch.columns.items():
+                found[f"{kind}/{place}/{_COLUMNS}/{column}"] = array_N
     return found
 
 
@@ -47,11 +56,53 @@ def from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[StepInput, i
     return step, total
 
 
+def question(batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Arrays:
+    """Return the arrays that ask for columns of micro-batches."""
+    names = np.frombuffer(",".join(columns).encode(), np.uint8)
+    return {**to_arrays(StepInput(batches, (), 0, 0.0), 0), _COLUMNS: names}
+
+
+def asked(arrays: Arrays) -> tuple[Sequence[MicroBatch], list[Column]]:
+    """Return the micro-batches and the columns that `question` asked for."""
+    names = np.asarray(arrays[_COLUMNS]).tobytes().decode().split(",")
+    return from_arrays(arrays)[0].micro_batches, [Column(name) for name in names]
+
+
+def answer(annotated: Annotated) -> Arrays:
+    """Return columns as arrays."""
+    return {f"{name}/{n}": of for name, found in annotated.items() for n, of in enumerate(found)}
+
+
+def answered(arrays: Arrays, columns: Sequence[Column], count: int) -> Annotated:
+    """Return the columns of `count` micro-batches that `answer` made these arrays of."""
+    return {
+        name: [np.asarray(arrays[f"{name}/{n}"], np.float32) for n in range(count)]
+        for name in columns
+    }
+
+
+def dealt(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
+    """Return the micro-batches of each rank: as many for each, in turn."""
+    filled = [*batches, *([empty()] * (-len(batches) % ranks))]
+    return [filled[rank::ranks] for rank in range(ranks)]
+
+
+def collected(of_ranks: Sequence[Annotated], columns: Sequence[Column], count: int) -> Annotated:
+    """Return the columns of `count` micro-batches in order, from those that each rank computed."""
+    ranks = len(of_ranks)
+    return {name: [of_ranks[n % ranks][name][n // ranks] for n in range(count)] for name in columns}
+
+
 def _batches(
     arrays: Mapping[str, NDArray[np.generic]], kind: str, count: int
 ) -> Sequence[MicroBatch]:
     found = []
     for place in range(count):
         values: dict[str, Any] = {name: arrays.get(f"{kind}/{place}/{name}") for name in _NAMES}
-        found.append(MicroBatch(**values))
+        columns = {
+            name: np.asarray(arrays[key], np.float32)
+            for name in Column
+            if (key := f"{kind}/{place}/{_COLUMNS}/{name}") in arrays
+        }
+        found.append(MicroBatch(**values, columns=columns))
     return found

@@ -26,6 +26,7 @@ _SUMS = (
     "mismatch_tokens",
     "mismatch",
     "mismatch_kl",
+    "value_loss",
 )
 
 
@@ -60,6 +61,10 @@ class TokenSums:
         self._add("mismatch_kl", divergence(differences_N))
         self.mismatch_max = max(self.mismatch_max, float(distances_N.max().item()))
 
+    def add_value_loss(self, loss: float) -> None:
+        """Add a rank's part of the critic's mean loss."""
+        self.sums["value_loss"] += loss
+
     def merged(self, summed: Reduce, largest: Reduce) -> "TokenSums":
         """Return the sums over all ranks.
 
@@ -88,6 +93,8 @@ class TokenSums:
             found["mismatch_mean"] = sums["mismatch"] / measured
             found["mismatch_kl"] = sums["mismatch_kl"] / measured
             found["mismatch_max"] = self.mismatch_max
+        if loss := sums["value_loss"]:
+            found["value_loss"] = loss
         return found
 
     def _add(self, name: str, values_N: Tensor) -> None:

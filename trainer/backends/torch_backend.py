@@ -25,11 +25,15 @@ from trainer.backends.optimizer_state import (
     Files,
     full,
     gathered,
+    load_random,
     load_state,
     move_state,
+    random_state,
     save_state,
 )
+from trainer.backends.side.models import SideModels
 from trainer.backends.token_sums import TokenSums
+from trainer.data.credit.columns import Annotated, Column
 from trainer.data.packing import MicroBatch
 from trainer.settings import Dtype, TrainerSection
 
@@ -72,6 +76,7 @@ class TorchBackend:
             eps=settings.optimizer.eps,
             weight_decay=settings.optimizer.weight_decay,
         )
+        self._side = SideModels(model_directory, settings, self._placed)
         self._snapshot: Files = {}
         self._forward = Forward(self._model)
         self._older = OlderWeights(
@@ -96,6 +101,12 @@ class TorchBackend:
         )
         return Machine(name, torch.get_num_threads(), torch.__version__)
 
+    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+        self._computing(True)
+        found = self._side.annotate(batches, columns, self._device, self._autocast)
+        self._computing(False)
+        return found
+
     def train(self, step: StepInput) -> dict[str, float]:
         return self._train(step, sum(len(batch) for batch in step.micro_batches))
 
@@ -118,7 +129,11 @@ class TorchBackend:
 
     def state(self) -> Files:
         """Return a copy of weights, optimizer and random state, on the host."""
-        return gathered(self._model, self._optimizer)
+        return {
+            **gathered(self._model, self._optimizer),
+            **self._side.state(),
+            **random_state(),
+        }
 
     def remember(self, version: int) -> None:
         self._older.remember(version, self._parameters)
@@ -139,6 +154,8 @@ class TorchBackend:
     def load(self, directory: Path | None, version: int) -> None:
         if directory is not None:
             load_state(directory, self._model, self._optimizer)
+            self._side.load(directory)
+            load_random(directory)
         self._older.remember(version, self._parameters)
 
     def rest(self) -> None:
@@ -153,10 +170,12 @@ class TorchBackend:
     def acquire(self) -> None:
         nn.Module.to(self._model, self._device)
         move_state(self._optimizer, self._device)
+        self._side.move(self._device)
 
     def release(self) -> int:
         nn.Module.to(self._model, "cpu")
         move_state(self._optimizer, torch.device("cpu"))
+        self._side.move(torch.device("cpu"))
         # The allocator would keep the freed memory from the worker's other process.
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
@@ -181,6 +200,9 @@ class TorchBackend:
         sums, norm = self._gradients(step, total)
         if total:
             self._update(norm, step.learning_rate)
+            if (critic := self._side.critic) is not None:
+                batches = step.micro_batches
+                sums.add_value_loss(critic.train(batches, self._ranks, self._autocast))
         sums = self._merged(sums)
         with self._autocast():
             self._older.measure(self._forward, step.samples, sums)

@@ -24,6 +24,12 @@ class ReturnRules:
     """Factor of a turn's return in that of the turn before it."""
     session_weight: float = 1.0
     turn_weight: float = 1.0
+    token_discount: float = 1.0
+    """Factor of a token's return in that of the token before it."""
+    trace: float = 1.0
+    """Lambda of generalized advantages."""
+    kl_penalty: float = 0.0
+    """Weight of the divergence from the reference in the reward of a token."""
 
 
 Advantages = Sequence[Float64s]
@@ -67,6 +73,11 @@ def rloo(returns_S: Float64s) -> Float64s:
 def varied(returns_S: Float64s) -> bool:
     """Return whether the returns differ by more than `EQUAL`."""
     return bool(np.ptp(returns_S) > EQUAL) if len(returns_S) else False
+
+
+def no_advantages(episodes: Sequence[Episode]) -> Advantages:
+    """Return 0 for each token: its advantage is estimated once the batch is fixed."""
+    return [np.zeros(len(one)) for one in episodes]
 
 
 def turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:

@@ -7,7 +7,7 @@ after it. Pure; called by `sessions.py`. `_T` counts the tokens of a chain.
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from infra.errors import SeamlessFlowError
 from schemas.records import Trajectory, TrajectoryNode
+from trainer.data.credit.columns import Columns
 
 Int32s = NDArray[np.int32]
 Bools = NDArray[np.bool_]
@@ -72,6 +73,8 @@ class Chain:
     session_id: str
     turns: tuple[str, ...]
     tokens: Tokens
+    columns: Columns = field(default_factory=dict)
+    """What the devices computed for each of its trained tokens, once it is in a batch."""
 
     def __len__(self) -> int:
         return len(self.tokens.ids_T)

@@ -5,13 +5,14 @@ trained tokens of a session in the order of its chains, `_K` its turns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.chains import NOWHERE, Chain, Int32s
+from trainer.data.credit.columns import Column
 
 Float64s = NDArray[np.float64]
 Int64s = NDArray[np.int64]
@@ -36,8 +37,18 @@ class Episode:
     previous: Callable[[], Int64s]
     """Returns `previous_N`."""
 
+    logprobs_N: Float64s = field(default_factory=lambda: np.zeros(0))
+    """Log-prob of each trained token, as its engine reported it."""
+
+    columns: Mapping[Column, Float64s] = field(default_factory=dict)
+    """What the devices computed for each trained token."""
+
     def __len__(self) -> int:
         return len(self.turns_N)
+
+    def column(self, name: Column) -> Float64s:
+        """Return a column; of a session without a trained token none need be there."""
+        return self.columns[name] if len(self) else np.zeros(0)
 
     @cached_property
     def previous_N(self) -> Int64s:
@@ -63,7 +74,13 @@ def episode(chains: Sequence[Chain], reward: float, turn_rewards: Mapping[str, f
         return Episode(reward, np.zeros(0), np.zeros(0, np.int32), lambda: np.zeros(0, np.int64))
     turns_N = np.concatenate([one.tokens.turns_T[one.tokens.trained_T] for one in chains])
     rewards_K = np.array([turn_rewards.get(turn, 0.0) for turn in chains[0].turns], np.float64)
-    return Episode(reward, rewards_K, turns_N, partial(_previous, chains))
+    trained = [one.tokens.logprobs_T[one.tokens.trained_T] for one in chains]
+    logprobs_N = np.concatenate(trained).astype(np.float64)
+    columns = {
+        name: np.concatenate([one.columns[name] for one in chains]).astype(np.float64)
+        for name in chains[0].columns
+    }
+    return Episode(reward, rewards_K, turns_N, partial(_previous, chains), logprobs_N, columns)
 
 
 def _previous(chains: Sequence[Chain]) -> Int64s:

@@ -6,14 +6,15 @@ chains in one row, each with positions from 0, for attention that keeps them apa
 all tokens of all chains.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.chains import Chain
+from trainer.data.credit.columns import Column, Columns
 from trainer.data.units.bins import length_bins, row_bins
 from trainer.data.units.membership import membership
 
@@ -63,6 +64,9 @@ class MicroBatch:
     lengths_C: Int64s
     """Tokens of each of its chains."""
 
+    columns: Columns = field(default_factory=dict)
+    """What the devices computed for the trained tokens."""
+
     def __len__(self) -> int:
         return len(self.targets_N)
 
@@ -82,6 +86,8 @@ class _Flat:
     turns_S: Int32s
     sessions_C: Int64s
     weights_C: Float64s
+    columns: Mapping[Column, Floats]
+    """Over all tokens (S) too, 0 for those that are not trained."""
 
 
 def pack(
@@ -164,7 +170,18 @@ def _flatten(chains: Sequence[Chain], weights_C: Float64s | None) -> _Flat:
         turns_S + np.repeat(of.first_turns_C, lengths_C).astype(np.int32),
         of.sessions_C,
         weights_C,
+        _columns(chains),
     )
+
+
+def _columns(chains: Sequence[Chain]) -> Mapping[Column, Floats]:
+    """Return each column over all tokens (S) of all chains."""
+    trained_S = np.concatenate([one.tokens.trained_T for one in chains])
+    found = {}
+    for name in chains[0].columns:
+        found[name] = np.zeros(len(trained_S), np.float32)
+        found[name][trained_S] = np.concatenate([one.columns[name] for one in chains])
+    return found
 
 
 def _micro_batch(flat: _Flat, chosen: Int64s, layout: Layout, padding_id: int) -> MicroBatch:
@@ -192,6 +209,7 @@ def _micro_batch(flat: _Flat, chosen: Int64s, layout: Layout, padding_id: int) -
         sessions_N=flat.sessions_C[chains_N].astype(np.int32),
         weights_N=flat.weights_C[chains_N].astype(np.float32),
         lengths_C=lengths,
+        columns={name: of_S[from_N] for name, of_S in flat.columns.items()},
     )
 
 

@@ -19,7 +19,9 @@ from queue import Empty, Queue
 from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping
 from trainer.backends.backend import Machine, StepInput
-from trainer.backends.step_message import to_arrays
+from trainer.backends.step_message import answered, question, to_arrays
+from trainer.data.credit.columns import Annotated, Column
+from trainer.data.packing import MicroBatch
 from trainer.link.channel import Channel
 from trainer.link.messages import Arrays, GangCall, GangCallName, Hello, Message, Reply, Welcome
 from trainer.roles.gang_errors import GangBroken
@@ -55,7 +57,7 @@ class GangBackend:
         """host:port at which the first rank is expected."""
         self.token = secrets.token_urlsafe(24)
         self._numbers = itertools.count()
-        self._waiting: dict[int, Queue[Reply | str]] = {}
+        self._waiting: dict[int, Queue[tuple[Reply, Arrays] | str]] = {}
         """A queue for the reply to each call under way."""
         self._channel: Channel | None = None
         self._hello: Hello | None = None
@@ -103,9 +105,14 @@ class GangBackend:
         """Return the worker of the first rank."""
         return self._known.worker
 
+    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+        call = GangCall(name=GangCallName.ANNOTATE)
+        _, arrays = self._call(call, question(batches, columns))
+        return answered(arrays, columns, len(batches))
+
     def train(self, step: StepInput) -> Mapping[str, float]:
         total = sum(len(batch) for batch in step.micro_batches)
-        return self._call(GangCall(name=GangCallName.TRAIN), to_arrays(step, total)).metrics
+        return self._call(GangCall(name=GangCallName.TRAIN), to_arrays(step, total))[0].metrics
 
     def remember(self, version: int) -> None:
         self._call(GangCall(name=GangCallName.REMEMBER, version=version))
@@ -148,9 +155,9 @@ class GangBackend:
             pass  # not a rank of this gang; the right one is still waited for
         channel.close()
 
-    def _deliver(self, message: Message, _: Arrays) -> None:
+    def _deliver(self, message: Message, arrays: Arrays) -> None:
         if isinstance(message, Reply) and (waiting := self._waiting.get(message.number)):
-            waiting.put(message)
+            waiting.put((message, arrays))
 
     def _end(self, reason: str) -> None:
         self.lost = reason or "the connection ended"
@@ -165,20 +172,21 @@ class GangBackend:
         except OSError as error:
             raise GangBroken(self._known.worker, str(error)) from error
 
-    def _call(self, call: GangCall, arrays: Arrays | None = None) -> Reply:
-        """Return the reply. It may take hours; a lost rank ends the wait at once."""
-        number, answer = next(self._numbers), Queue[Reply | str]()
+    def _call(self, call: GangCall, arrays: Arrays | None = None) -> tuple[Reply, Arrays]:
+        """Return the reply and its arrays. It may take hours; a lost rank ends the wait at once."""
+        number, answer = next(self._numbers), Queue[tuple[Reply, Arrays] | str]()
         # Before it is sent: a connection that ends now answers all that wait.
         self._waiting[number] = answer
         try:
             self._send(replace(call, number=number), arrays or {})
-            reply = answer.get(timeout=CALL_LIMIT_S)
+            found = answer.get(timeout=CALL_LIMIT_S)
         except Empty as error:
             raise GangBroken(self.worker, f"no reply in {CALL_LIMIT_S:g} s") from error
         finally:
             del self._waiting[number]
-        if isinstance(reply, str) or reply.error:
-            reason = reply if isinstance(reply, str) else reply.error
-            raise GangBroken(self._known.worker, reason)
-        self._remembered = reply.remembered
-        return reply
+        if isinstance(found, str):
+            raise GangBroken(self._known.worker, found)
+        if found[0].error:
+            raise GangBroken(self._known.worker, found[0].error)
+        self._remembered = found[0].remembered
+        return found

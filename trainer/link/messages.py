@@ -28,6 +28,7 @@ class GangCallName(StrEnum):
     """The calls of a `Backend` that the trainer makes, and its last word."""
 
     LOAD = "load"
+    ANNOTATE = "annotate"
     TRAIN = "train"
     REMEMBER = "remember"
     WRITE = "write"

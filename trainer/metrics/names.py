@@ -33,6 +33,10 @@ METRICS: Mapping[str, str] = {
     "staleness_max": "Largest staleness of a trained token in optimizer steps",
     "loss": "Loss of the step: its trained tokens as trainer.loss.aggregation adds them up",
     "grad_norm": "Norm of the gradient before clipping",
+    "value_loss": "Mean loss of the critic, at the places where it learns",
+    "value_mean": "Mean value there, before the step",
+    "explained_variance": "Share of the variance of the returns there that the values explained "
+    "before the step; at most 1",
     "learning_rate": "Learning rate of the step",
     "clip_fraction": "Share of trained tokens whose gradient a bound of the loss cut or took away",
     "entropy": "Mean entropy of the policy at trained tokens, in nats",

@@ -13,7 +13,7 @@ from queue import Queue
 from infra.disk.full import room_for
 from infra.errors import SeamlessFlowError
 from trainer.backends.backend import Backend
-from trainer.backends.step_message import from_arrays
+from trainer.backends.step_message import answer, asked, from_arrays
 from trainer.link.channel import Channel
 from trainer.link.messages import Arrays, GangCall, GangCallName, Message, Reply
 from trainer.ranks.process import RankProcess
@@ -84,18 +84,22 @@ class RankService:
 
     def _carry_out(self, call: GangCall, arrays: Arrays) -> None:
         try:
-            metrics = self._result(call, arrays)
+            metrics, found = self._result(call, arrays)
         except Exception as error:
-            self._reply(Reply(number=call.number, error=f"{type(error).__name__}: {error}"))
+            self._reply(Reply(number=call.number, error=f"{type(error).__name__}: {error}"), {})
             raise
         remembered = tuple(self._backend.remembered())
-        self._reply(Reply(number=call.number, metrics=metrics, remembered=remembered))
+        self._reply(Reply(number=call.number, metrics=metrics, remembered=remembered), found)
 
-    def _result(self, call: GangCall, arrays: Arrays) -> Mapping[str, float]:
+    def _result(self, call: GangCall, arrays: Arrays) -> tuple[Mapping[str, float], Arrays]:
+        """Return the metrics and the arrays of the reply."""
         process, backend, path = self._process, self._backend, Path(call.path)
         match call.name:
+            case GangCallName.ANNOTATE:
+                self._enter()
+                return {}, answer(backend.annotate(*asked(arrays)))
             case GangCallName.TRAIN:
-                return self._train(arrays)
+                return self._train(arrays), {}
             case GangCallName.REMEMBER:
                 backend.remember(call.version)
                 process.status.version = call.version
@@ -112,7 +116,7 @@ class RankService:
             case GangCallName.SAVE:
                 with room_for(path, path):
                     backend.save(path)
-        return {}
+        return {}, {}
 
     def _note_loading(self) -> None:
         if self._process.roles.held is not None:
@@ -125,19 +129,22 @@ class RankService:
         except Exception as error:  # the loop raises it and ends the process
             self._process.inbox.fail(error)
 
+    def _enter(self) -> None:
+        """Begin or go on with a step. Raise `StepWithoutRole`."""
+        if self._process.roles.held is None:
+            raise StepWithoutRole(self._process.roles.worker)
+        self._process.enter("training", "waiting")
+
     def _train(self, arrays: Arrays) -> Mapping[str, float]:
-        process = self._process
-        if process.roles.held is None:
-            raise StepWithoutRole(process.roles.worker)
-        process.enter("training", "waiting")
+        self._enter()
         step, total = from_arrays(arrays)
         metrics = self._backend.train(step)
-        process.activity.add_tokens(total)
+        self._process.activity.add_tokens(total)
         return metrics
 
-    def _reply(self, reply: Reply) -> None:
+    def _reply(self, reply: Reply, arrays: Arrays) -> None:
         try:
-            self._channel.send(reply)
+            self._channel.send(reply, arrays)
         except OSError as error:
             raise TrainerGone(str(error)) from error
 

@@ -16,6 +16,7 @@ from trainer.data.batch import Batch
 from trainer.replay.recorded_batches import RecordedBatches
 from trainer.replay.recorded_run import RecordedRun, RecordedStep
 from trainer.settings import TrainerSettings
+from trainer.steps.annotation import annotated
 from trainer.steps.inputs import step_input
 
 T = TypeVar("T")
@@ -100,6 +101,7 @@ class Reexecution(Generic[B]):
 
     def _input(self, recorded: RecordedStep, batch: Batch) -> StepInput:
         remembered = self.backend.remembered()
+        batch = annotated(self._settings.trainer, batch, self.backend)
         return step_input(self._settings, batch, recorded.trains, self._trained, remembered)
 
     def _go_on(self, recorded: RecordedStep) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from trainer.backends.backend import StepInput
-from trainer.data.advantages import ReturnRules, estimator
+from trainer.data.advantages import ReturnRules, estimator, no_advantages
 from trainer.data.batch import Batch, BatchRules
 from trainer.data.chains import NOWHERE, Chain
+from trainer.data.credit.batches import BATCH_ESTIMATORS
 from trainer.data.packing import MicroBatch, pack
 from trainer.data.units.aggregations import chain_weights
 from trainer.data.units.membership import units
@@ -24,9 +25,18 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     filters = {str(name): action for name, action in trainer.filters.items()}
     recorded = trainer.source_prefix is not None
     stale = trainer.on_stale, settings.max_staleness
-    by_name = estimator(trainer.advantage, ReturnRules(**trainer.returns.model_dump()))
+    # Some are estimated once the batch is fixed, so that equal returns tell nothing before.
+    later = trainer.advantage in BATCH_ESTIMATORS
+    by_name = no_advantages if later else estimator(trainer.advantage, return_rules(trainer))
+    if later:
+        filters.pop("zero_variance", None)
     foreign = trainer.train_foreign
     return BatchRules(by_name, filters, *stale, recorded, foreign, trainer.advantage)
+
+
+def return_rules(trainer: TrainerSection) -> ReturnRules:
+    """Return the settings of returns."""
+    return ReturnRules(**trainer.returns.model_dump(), kl_penalty=trainer.kl_penalty)
 
 
 def step_input(

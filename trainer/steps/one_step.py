@@ -20,10 +20,12 @@ from schemas.records import GroupConsumed, Record, StepCommitted, StepCompleted
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES, fleet_key
 from trainer.backends.backend import Backend
 from trainer.data.batch import Batch
+from trainer.data.credit.phase import batch_facts
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.settings import TrainerSettings
 from trainer.step_methods import step_methods
+from trainer.steps.annotation import annotated
 from trainer.steps.inputs import step_input
 from trainer.steps.publication import Publication
 from trainer.steps.trained import Header, write_trained
@@ -138,10 +140,10 @@ class StepRunner:
         )
 
     def _train(self, order: StepOrder) -> dict[str, float]:
-        chains = order.batch.chains()
+        batch = annotated(self._settings.trainer, order.batch, self._backend)
         step = step_input(
             self._settings,
-            order.batch,
+            batch,
             order.version,
             order.trained_before,
             self._backend.remembered(),
@@ -154,8 +156,9 @@ class StepRunner:
             policy=self._settings.run.policy,
             tokens=sum(len(batch) for batch in step.micro_batches),
         )
+        chains = batch.chains()
         write_trained(self._settings.trained_dir, header, chains, step.micro_batches)
-        return metrics
+        return metrics | batch_facts(batch)
 
     def _commit(self, order: StepOrder, trace: Headers) -> None:
         if self._fenced.is_set():

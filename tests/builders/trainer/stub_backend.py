@@ -4,7 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from trainer.backends.backend import Machine, StepInput
+from trainer.data.credit.columns import Annotated, Column
+from trainer.data.packing import MicroBatch
 
 
 class StubBackend:
@@ -15,6 +19,9 @@ class StubBackend:
 
     def __init__(self, text: str = "w0") -> None:
         self.text = text
+
+    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+        return {name: [np.zeros(len(of), np.float32) for of in batches] for name in columns}
 
     def train(self, step: StepInput) -> Mapping[str, float]:
         return {}

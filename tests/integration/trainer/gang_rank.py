@@ -1,6 +1,6 @@
 """A rank that follows the leader until it has rested three times.
 
-python -m tests.integration.trainer.gang_rank MODEL RENDEZVOUS DTYPE LOSS
+python -m tests.integration.trainer.gang_rank MODEL RENDEZVOUS DTYPE [SETTINGS as JSON]
 """
 
 import json
@@ -11,11 +11,12 @@ from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.settings import TrainerSection
 
 
-def settings(rank: int, rendezvous: str, dtype: str, loss: str) -> TrainerSection:
-    """Return the settings of two ranks on the CPU; `loss` is JSON."""
+def settings(rank: int, rendezvous: str, dtype: str, more: str = "{}") -> TrainerSection:
+    """Return the settings of two ranks on the CPU; `more` is a JSON object of others."""
     gang = {"backend": "fsdp2", "rank": rank, "ranks": 2, "rendezvous": rendezvous}
-    own = {"device": "cpu", "threads": 1, "dtype": dtype, "loss": json.loads(loss)}
-    return TrainerSection.model_validate({**gang, **own})
+    return TrainerSection.model_validate(
+        {**gang, "device": "cpu", "threads": 1, "dtype": dtype} | json.loads(more)
+    )
 
 
 def main() -> None:

@@ -1,11 +1,13 @@
 """Two ranks train as one: the same weights, checkpoints and metrics, however the work is shared."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -17,6 +19,8 @@ from tests.integration.trainer.gang_rank import settings
 from trainer.backends.backend import Backend, StepInput
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.torch_backend import TorchBackend
+from trainer.data.credit.columns import Column, Columns
+from trainer.data.credit.phase import by_chain
 from trainer.data.packing import pack
 from trainer.data.units.aggregations import chain_weights
 from trainer.data.units.membership import units
@@ -48,12 +52,18 @@ def loss() -> LossSection:
 
 
 @pytest.fixture
-def leader(model: Path, dtype: str, loss: LossSection) -> Iterator[FsdpBackend]:
+def more(loss: LossSection) -> str:
+    """Return further settings of both ranks, as JSON."""
+    return json.dumps({"loss": loss.model_dump()})
+
+
+@pytest.fixture
+def leader(model: Path, dtype: str, more: str) -> Iterator[FsdpBackend]:
     rendezvous = f"127.0.0.1:{free_port()}"
     module = "tests.integration.trainer.gang_rank"
-    command = [sys.executable, "-m", module, str(model), rendezvous, dtype, loss.model_dump_json()]
+    command = [sys.executable, "-m", module, str(model), rendezvous, dtype, more]
     with subprocess.Popen(command) as other:
-        backend = FsdpBackend(model, settings(0, rendezvous, dtype, loss.model_dump_json()))
+        backend = FsdpBackend(model, settings(0, rendezvous, dtype, more))
         yield backend
         assert other.wait(TIMEOUT_S) == 0
         backend.close()
@@ -143,3 +153,68 @@ def test_a_gang_that_computes_in_half_precision_keeps_float32_weights(
     for name in ("weights.safetensors", "optimizer.safetensors"):
         assert {one.dtype for one in load_file(tmp_path / "two" / name).values()} == {torch.float32}
     assert open_tiny(tmp_path / "two").dtype == getattr(torch, dtype)
+
+
+CREDIT = {
+    "advantage": "gae",
+    "kl_penalty": 0.1,
+    "critic": {"lr": 0.01},
+}
+
+
+def annotated(backend: Backend, out: Path) -> list[list[float]]:
+    """Annotate, train and annotate again, with a checkpoint between; return the columns."""
+    names = [Column.REFERENCE, Column.VALUE]
+    chains = with_advantages(some_chains(0, 5), ADVANTAGES[:5])
+    found: list[list[float]] = []
+
+    def look() -> None:
+        # Three micro-batches, so that one rank has one less.
+        packed = pack(chains, 32, "padded")
+        columns = by_chain(chains, packed, backend.annotate(packed, names))
+        found.extend(of[name].tolist() for of in columns for name in names)
+
+    def learn(target: float) -> None:
+        total = sum(chain.trained() for chain in chains)
+        ones = [np.ones(chain.trained(), np.float32) for chain in chains]
+        columns: list[Columns] = [
+            {Column.TARGET: one * target, Column.TARGET_WEIGHT: (one / total).astype(np.float32)}
+            for one in ones
+        ]
+        pairs = zip(chains, columns, strict=True)
+        taught = [replace(chain, columns=of) for chain, of in pairs]
+        batches = pack(taught, 32, "padded")
+        metrics = backend.train(StepInput(batches, [], 1, 0.05))
+        found.append([metrics["value_loss"]])
+
+    backend.load(None, 0)
+    backend.rest()
+    look()
+    learn(1.0)
+    look()
+    backend.snapshot()
+    backend.save(out)
+    learn(2.0)
+    backend.rest()
+    backend.load(out, 1)
+    learn(2.0)
+    look()
+    backend.rest()
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [json.dumps(CREDIT)])
+def test_two_ranks_annotate_what_one_does(leader: FsdpBackend, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    section = {"device": "cpu", "threads": 1, **CREDIT}
+    alone = TorchBackend(model, TrainerSection.model_validate(section))
+    one, two = annotated(alone, tmp_path / "one"), annotated(leader, tmp_path / "two")
+    assert len(one) == 33
+    for expected, found in zip(one, two, strict=True):
+        assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    whole, sharded = (
+        load_file(tmp_path / of / "critic-weights.safetensors") for of in ("one", "two")
+    )
+    assert whole.keys() == sharded.keys()

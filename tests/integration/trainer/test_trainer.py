@@ -91,6 +91,28 @@ def test_a_recorded_topic_is_learned_from_to_the_last_step(
     assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 7
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("advantage", ["gae", "turn_gae", "reinforce_pp", "reinforce_pp_baseline"])
+def test_advantages_of_a_whole_batch_are_learned_from(
+    log: KafkaSettings,
+    scheduler: ScriptedScheduler,
+    sessions: list[Trajectory],
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    advantage: str,
+) -> None:
+    record_sessions(log, sessions)
+    more = {"TRAINER__ADVANTAGE": advantage, "TRAINER__KL_PENALTY": 0.01}
+    started(monkeypatch, log, model, tmp_path, **more, TRAINER__CRITIC__LR=0.01).join()
+    scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
+    weights = scheduler.of(r.WeightsPublished)
+    assert bandit_return(Path(weights[-1].directory)) > bandit_return(model) + 0.2
+    told = {"value_loss", "value_mean", "explained_variance"}
+    found = told & scheduler.of(r.StepCompleted)[-1].metrics.keys()
+    assert found == (told if advantage.endswith("gae") else set())
+
+
 def test_each_step_is_reported_in_the_order_that_survives_a_kill(
     log: KafkaSettings,
     scheduler: ScriptedScheduler,

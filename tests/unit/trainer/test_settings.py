@@ -2,13 +2,17 @@
 
 from typing import get_args
 
+import pytest
+
 from trainer.backends.losses.corrections import CORRECTIONS
 from trainer.backends.losses.surrogates import SURROGATES
+from trainer.credit import EstimatorName
 from trainer.data.advantages import ESTIMATORS
+from trainer.data.credit.batches import BATCH_ESTIMATORS
 from trainer.data.filters import FILTERS
 from trainer.data.units.aggregations import AGGREGATIONS
 from trainer.loss import PRESETS, AggregationName, CorrectionName, LossName, SurrogateName
-from trainer.settings import EstimatorName, FilterName
+from trainer.settings import FilterName, TrainerSection
 
 
 def test_every_name_that_a_setting_accepts_is_registered() -> None:
@@ -16,5 +20,16 @@ def test_every_name_that_a_setting_accepts_is_registered() -> None:
     assert get_args(SurrogateName) == tuple(SURROGATES)
     assert get_args(CorrectionName) == tuple(CORRECTIONS)
     assert get_args(AggregationName) == tuple(AGGREGATIONS)
-    assert get_args(EstimatorName) == tuple(ESTIMATORS)
+    assert get_args(EstimatorName) == (*ESTIMATORS, *BATCH_ESTIMATORS)
     assert get_args(FilterName) == tuple(FILTERS)
+
+
+@pytest.mark.parametrize("name", ["grpo", "turn", "distill"])
+def test_a_penalty_of_tokens_is_refused_for_an_advantage_that_sees_none(name: str) -> None:
+    with pytest.raises(ValueError, match=f"advantage {name} sees none: use one of reinforce_pp"):
+        TrainerSection(advantage=name, kl_penalty=0.1, teacher="teacher")
+
+
+def test_distillation_needs_a_teacher() -> None:
+    with pytest.raises(ValueError, match="distill needs teacher"):
+        TrainerSection(advantage="distill")

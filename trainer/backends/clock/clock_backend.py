@@ -20,6 +20,8 @@ from infra.kafka.outage import Stopping, never
 from trainer.backends.backend import Computing, Machine, ModelUnusable, StepInput, unmeasured
 from trainer.backends.clock.gang_line import gathered, joined
 from trainer.backends.clock.stand_in import WEIGHTS, stand_in
+from trainer.data.credit.columns import Annotated, Column
+from trainer.data.packing import MicroBatch
 from trainer.settings import TrainerSettings
 
 STATE = "clock.safetensors"
@@ -70,12 +72,13 @@ class ClockBackend:
     def machine(self) -> Machine:
         return Machine(f"clock of {self._own} {self._model.hardware}", 0, "")
 
+    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+        """Return zeros, after a forward pass for each column."""
+        self._slowest(batches, len(columns))
+        return {name: [np.zeros(len(of), np.float32) for of in batches] for name in columns}
+
     def train(self, step: StepInput) -> dict[str, float]:
-        lengths = [tokens for of in step.micro_batches for tokens in of.lengths_C.tolist()]
-        for line in self._others:
-            line.send(lengths)
-        own_s = self._train(lengths)
-        slowest_s = max([own_s, *(line.receive() for line in self._others)])
+        slowest_s = self._slowest(step.micro_batches)
         if any(map(len, step.micro_batches)):
             self._steps += 1
         return {"learning_rate": step.learning_rate, "modelled_s": slowest_s}
@@ -109,8 +112,8 @@ class ClockBackend:
             line.send(None)
 
     def follow(self) -> None:
-        while self._first is not None and (lengths := self._first.receive()) is not None:
-            self._first.send(self._train(lengths))
+        while self._first is not None and (work := self._first.receive()) is not None:
+            self._first.send(self._compute(*work))
 
     def interrupt(self) -> None:
         self._ended.set()
@@ -128,9 +131,21 @@ class ClockBackend:
         self._on_devices = False
         return int(hardware_named(self._model.hardware).memory_bytes)
 
-    def _train(self, lengths: Sequence[int]) -> float:
-        """Take the time of this worker's part of a step; return it without the scale."""
-        seconds = self._model.step_s + self._rates.part(lengths, self._own, self._devices)
+    def _slowest(self, batches: Sequence[MicroBatch], columns: int = 0) -> float:
+        """Let all workers compute their parts; return the seconds of the slowest."""
+        lengths = [tokens for of in batches for tokens in of.lengths_C.tolist()]
+        for line in self._others:
+            line.send([lengths, columns])
+        own_s = self._compute(lengths, columns)
+        return max([own_s, *(float(line.receive()) for line in self._others)])
+
+    def _compute(self, lengths: Sequence[int], columns: int) -> float:
+        """Take the time of this worker's part of a step, or of so many columns for it; return it
+        without the scale.
+        """
+        seconds = self._rates.part(lengths, self._own, self._devices)
+        # A forward pass is a third of the work of a forward and a backward one.
+        seconds = seconds * columns / 3 if columns else self._model.step_s + seconds
         self._computing(True)
         self._pass(seconds)
         self._computing(False)

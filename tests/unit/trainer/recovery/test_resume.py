@@ -163,5 +163,5 @@ def test_steps_that_are_executed_again_with_other_methods_are_told_with_the_sett
     assert changes(resume, (grpo,)) == ""
     told = changes(resume, (rloo,))
     assert "1 recorded steps, from step 3 on" in told
-    assert "advantage was grpo, is rloo (trainer.advantage, trainer.returns)" in told
+    assert "advantage was grpo, is rloo (trainer.advantage, trainer.returns, " in told
     assert "new lineage b" in told

@@ -1,0 +1,159 @@
+"""The models beside the policy: what they compute for tokens, and how the critic learns."""
+
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import pytest
+import torch
+
+from tests.builders.trainer.chains import some_chains
+from tests.builders.trainer.models import open_tiny, write_tiny
+from trainer.backends.backend import ModelUnusable, StepInput
+from trainer.backends.torch_backend import TorchBackend
+from trainer.data.chains import Chain
+from trainer.data.credit.columns import Column
+from trainer.data.credit.phase import by_chain
+from trainer.data.packing import Layout, pack
+from trainer.settings import TrainerSection
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("policy"), seed=0)
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("other"), seed=1)
+
+
+def opened(policy: Path, **settings: object) -> TorchBackend:
+    backend = TorchBackend(
+        policy, TrainerSection.model_validate({"device": "cpu", "threads": 1, **settings})
+    )
+    backend.load(None, 0)
+    backend.acquire()
+    return backend
+
+
+def annotated(
+    backend: TorchBackend, chains: list[Chain], column: Column, layout: Layout, budget: int = 32
+) -> list[list[float]]:
+    """Return a column of the trained tokens of each chain."""
+    packed = pack(chains, budget, layout)
+    found = by_chain(chains, packed, backend.annotate(packed, [column]))
+    return [of[column].tolist() for of in found]
+
+
+def directly(directory: Path, chain: Chain) -> list[float]:
+    """Return the log-probs of the trained tokens under a model, one chain at a time."""
+    model, tokens = open_tiny(directory), chain.tokens
+    with torch.no_grad():
+        table = model(torch.from_numpy(tokens.ids_T.astype(np.int64))[None]).logits[0]
+    return [
+        float((table[n - 1] / float(tokens.temperatures_T[n])).log_softmax(-1)[tokens.ids_T[n]])
+        for n in np.flatnonzero(tokens.trained_T)
+    ]
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("column", [Column.REFERENCE, Column.TEACHER])
+def test_a_frozen_model_tells_its_own_log_probs(
+    policy: Path, other: Path, column: Column, layout: Layout
+) -> None:
+    settings = {
+        Column.REFERENCE: {"advantage": "gae", "kl_penalty": 0.1, "reference": other},
+        Column.TEACHER: {"advantage": "distill", "teacher": other},
+    }[column]
+    chains = some_chains(3)
+    found = annotated(opened(policy, **settings), chains, column, layout)
+    for chain, values in zip(chains, found, strict=True):
+        assert values == pytest.approx(directly(other, chain), abs=1e-5)
+
+
+def test_the_reference_is_the_first_policy_by_default(policy: Path) -> None:
+    chains = some_chains(3)
+    backend = opened(policy, advantage="reinforce_pp", kl_penalty=0.1)
+    backend.train(learning(chains, [0.0] * 6, 1.0))
+    (values, *_) = annotated(backend, chains, Column.REFERENCE, "padded")
+    assert values == pytest.approx(directly(policy, chains[0]), abs=1e-5)
+
+
+def test_a_teacher_with_another_vocabulary_is_refused(policy: Path, tmp_path: Path) -> None:
+    stranger = copytree(policy, tmp_path / "stranger")
+    (stranger / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelUnusable, match=r"its tokenizer\.json is not that of the policy"):
+        opened(policy, advantage="distill", teacher=stranger)
+
+
+def learning(chains: list[Chain], before: list[float], target: float) -> StepInput:
+    """Return a step in which the critic learns one return everywhere, and the policy nothing."""
+    count = sum(chain.trained() for chain in chains)
+    made = []
+    for chain, value in zip(chains, before, strict=True):
+        ones = np.ones(chain.trained(), np.float32)
+        columns = {
+            Column.VALUE: ones * value,
+            Column.TARGET: ones * target,
+            Column.TARGET_WEIGHT: ones / count,
+        }
+        made.append(replace(chain, columns=columns))
+    return StepInput(pack(made, 32, "padded"), [], 0, 0.0)
+
+
+def values(backend: TorchBackend, chains: list[Chain]) -> list[float]:
+    found = annotated(backend, chains, Column.VALUE, "padded")
+    return [value for of in found for value in of]
+
+
+def test_a_critic_begins_at_zero_and_learns_returns(policy: Path) -> None:
+    chains = some_chains(1)
+    backend = opened(policy, advantage="gae", critic={"lr": 0.01, "clip": 10.0})
+    assert values(backend, chains) == pytest.approx([0.0] * sum(c.trained() for c in chains))
+    losses = [backend.train(learning(chains, [0.0] * 6, 1.0))["value_loss"] for _ in range(30)]
+    assert losses[0] == pytest.approx(0.5)
+    assert losses[-1] < 0.05
+    assert np.mean(values(backend, chains)) == pytest.approx(1.0, abs=0.3)
+
+
+def test_a_value_that_is_beyond_the_clip_on_its_way_has_no_gradient(policy: Path) -> None:
+    """(0 - 1)^2 is less than (-1 + 0.2 - 1)^2, which does not depend on the value."""
+    chains = some_chains(1)
+    backend = opened(policy, advantage="gae", critic={"lr": 0.01, "clip": 0.2})
+    metrics = backend.train(learning(chains, [-1.0] * 6, 1.0))
+    assert metrics["value_loss"] == pytest.approx(0.5 * 1.8**2)
+    assert not any(values(backend, chains))
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_values_do_not_depend_on_packing(policy: Path, layout: Layout) -> None:
+    chains = some_chains(2)
+    backend = opened(policy, advantage="gae", critic={"lr": 0.01})
+    backend.train(learning(chains, [0.0] * 6, 1.0))
+    alone = [annotated(backend, [chain], Column.VALUE, "padded")[0] for chain in chains]
+    together = annotated(backend, chains, Column.VALUE, layout, budget=1000)
+    for one, other in zip(alone, together, strict=True):
+        assert other == pytest.approx(one, abs=1e-6)
+
+
+def test_a_critic_goes_on_from_a_checkpoint_to_the_digit(policy: Path, tmp_path: Path) -> None:
+    chains, settings = some_chains(1), {"advantage": "turn_gae", "critic": {"lr": 0.01}}
+    first = opened(policy, **settings)
+    first.train(learning(chains, [0.0] * 6, 1.0))
+    first.snapshot()
+    first.save(tmp_path)
+    first.train(learning(chains, [0.1] * 6, 1.0))
+    second = opened(policy, **settings)
+    second.load(tmp_path, 1)
+    second.train(learning(chains, [0.1] * 6, 1.0))
+    assert values(second, chains) == values(first, chains)
+
+
+def test_a_checkpoint_without_a_critic_is_refused(policy: Path, tmp_path: Path) -> None:
+    before = opened(policy)
+    before.snapshot()
+    before.save(tmp_path)
+    with pytest.raises(ModelUnusable, match="its critic cannot be read"):
+        opened(policy, advantage="gae").load(tmp_path, 1)

@@ -1,0 +1,120 @@
+"""Advantages of a batch against their definitions."""
+
+import numpy as np
+import pytest
+
+from trainer.data.advantages import ReturnRules
+from trainer.data.credit.batches import BATCH_ESTIMATORS, Credit, token_rewards
+from trainer.data.credit.columns import Column
+from trainer.data.episodes import Episode
+
+VALUES = [0.3, -0.1, 0.8, 0.2]
+
+
+def episode(
+    reward: float,
+    turns: list[int],
+    previous: list[int] | None = None,
+    turn_rewards: list[float] | None = None,
+    **columns: list[float],
+) -> Episode:
+    """Return a session whose tokens are of these turns; unbranched unless `previous` is given."""
+    order = np.arange(len(turns)) - 1 if previous is None else np.array(previous, np.int64)
+    logprobs = columns.pop("logprobs", [0.0] * len(turns))
+    return Episode(
+        reward,
+        np.array(turn_rewards or [0.0] * (max(turns, default=-1) + 1)),
+        np.array(turns, np.int32),
+        lambda: order,
+        np.array(logprobs),
+        {Column(name): np.array(of) for name, of in columns.items()},
+    )
+
+
+def of(name: str, *groups: list[Episode], **rules: float) -> list[Credit]:
+    found = BATCH_ESTIMATORS[name].of(groups, ReturnRules(**rules))
+    return [credit for group in found for credit in group]
+
+
+def whitened(values: list[float]) -> list[float]:
+    return [float(value) for value in (np.array(values) - np.mean(values)) / np.std(values)]
+
+
+def joined(found: list[Credit]) -> list[float]:
+    return [float(value) for one in found for value in one.advantages_N]
+
+
+def test_generalized_advantages_are_sums_of_discounted_errors() -> None:
+    """A_t = sum over l of (discount lambda)^l delta_t+l, arXiv 1506.02438, equation 16."""
+    discount, trace, rewards = 0.9, 0.8, [0.0, 2.0, 0.0, 1.0]
+    values = [*VALUES, 0.0]
+    deltas = [rewards[t] + discount * values[t + 1] - values[t] for t in range(4)]
+    expected = [
+        sum((discount * trace) ** (u - t) * deltas[u] for u in range(t, 4)) for t in range(4)
+    ]
+    one = episode(1.0, [0, 0, 1, 1], turn_rewards=[2.0, 0.0], value=VALUES)
+    (found,) = of("gae", [one], token_discount=discount, trace=trace)
+    assert found.advantages_N == pytest.approx(whitened(expected))
+    assert found.targets_N == pytest.approx(np.add(expected, VALUES))
+
+
+def test_without_discount_and_with_lambda_one_the_critic_learns_the_return() -> None:
+    (found,) = of("gae", [episode(3.0, [0, 0, 1, 1], value=VALUES)])
+    assert found.targets_N == pytest.approx([3.0] * 4)
+
+
+def test_at_a_fork_the_next_value_is_the_mean_over_the_branches() -> None:
+    forked = episode(1.0, [0, 1, 2], previous=[-1, 0, 0], value=[0.0, 4.0, 2.0])
+    (found,) = of("gae", [forked], trace=0.0)
+    # delta of the first token: (4 + 2) / 2 - 0; of the leaves: 1 - 4 and 1 - 2
+    assert found.advantages_N == pytest.approx(whitened([3.0, -3.0, -1.0]))
+    assert found.targets_N == pytest.approx([3.0, 1.0, 1.0])
+
+
+def test_advantages_over_turns_are_equal_within_a_turn_and_learned_at_its_first_token() -> None:
+    one = episode(1.0, [0, 0, 1, 1], turn_rewards=[0.5, 0.0], value=VALUES)
+    (found,) = of("turn_gae", [one], discount=0.9, trace=0.7)
+    second = 1.0 - 0.8
+    first = 0.5 + 0.9 * 0.8 - 0.3 + 0.9 * 0.7 * second
+    assert found.advantages_N == pytest.approx(whitened([first, first, second, second]))
+    assert found.targets_N is not None
+    assert found.targets_N == pytest.approx(
+        [first + 0.3, np.nan, second + 0.8, np.nan], nan_ok=True
+    )
+
+
+def test_reinforce_compares_each_return_with_the_whole_batch() -> None:
+    first, second = episode(1.0, [0, 0]), episode(0.0, [0])
+    assert joined(of("reinforce_pp", [first], [second])) == pytest.approx(whitened([1, 1, 0]))
+
+
+def test_the_baseline_form_first_takes_the_mean_of_the_group() -> None:
+    groups = [[episode(5.0, [0]), episode(3.0, [0])], [episode(1.0, [0]), episode(0.0, [0])]]
+    found = joined(of("reinforce_pp_baseline", *groups))
+    assert found == pytest.approx(whitened([1.0, -1.0, 0.5, -0.5]))
+
+
+def test_a_penalty_lowers_the_returns_of_all_tokens_before() -> None:
+    one = episode(1.0, [0, 0], logprobs=[-1.0, -2.0], reference=[-1.5, -4.0])
+    rewards = token_rewards(one, ReturnRules(kl_penalty=0.1), one.reward)
+    assert rewards == pytest.approx([-0.05, 0.8])
+    found = joined(of("reinforce_pp", [one], kl_penalty=0.1))
+    assert found == pytest.approx(whitened([0.75, 0.8]))
+
+
+def test_a_student_gains_where_the_teacher_finds_its_token_likelier() -> None:
+    one = episode(0.0, [0, 0], logprobs=[-1.0, -2.0], teacher=[-0.5, -3.0])
+    assert joined(of("distill", [one])) == pytest.approx([0.5, -1.0])
+
+
+@pytest.mark.parametrize("name", BATCH_ESTIMATORS)
+def test_a_session_without_a_trained_token_has_no_advantage(name: str) -> None:
+    other = episode(0.0, [0, 0], value=[0.5, 0.1], teacher=[0.5, 0.1])
+    found = of(name, [episode(1.0, [], previous=[]), other])
+    assert [len(one.advantages_N) for one in found] == [0, 2]
+
+
+@pytest.mark.parametrize("name", ["reinforce_pp", "reinforce_pp_baseline", "gae", "turn_gae"])
+def test_equal_returns_give_no_advantage(name: str) -> None:
+    same = [episode(1.0, [0, 0], value=[0.0, 0.0]) for _ in range(3)]
+    assert joined(of(name, same)) == pytest.approx([0.0] * 6)

@@ -1,0 +1,49 @@
+"""Models that are not trained: their log-probs of tokens, for a reference or a teacher.
+
+On the host but for the time in which they compute. Called by the back ends.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from transformers import PreTrainedModel
+
+from trainer.backends.forward import Forward
+from trainer.backends.model import load_model
+from trainer.data.packing import MicroBatch
+from trainer.settings import Dtype
+
+Placed = Callable[[PreTrainedModel], PreTrainedModel]
+"""Returns a model as the back end keeps models: sharded, if it shards them."""
+
+
+class FrozenModel:
+    """A model as it is in its directory."""
+
+    def __init__(self, directory: Path, dtype: Dtype, placed: Placed) -> None:
+        """Raise `ModelUnusable`."""
+        model = load_model(directory, dtype)
+        for parameter in model.parameters():
+            parameter.requires_grad_(False)
+        self._model = placed(model)
+        self._forward = Forward(self._model)
+
+    @torch.no_grad()
+    def logprobs(
+        self,
+        batches: Sequence[MicroBatch],
+        device: torch.device,
+        autocast: Callable[[], AbstractContextManager[object]],
+    ) -> list[NDArray[np.float32]]:
+        """Return the log-probs of the trained tokens (N) of each micro-batch."""
+        home = self._model.device
+        nn.Module.to(self._model, device)
+        with autocast():
+            found = [self._forward(batch)[0].float().cpu().numpy() for batch in batches]
+        nn.Module.to(self._model, home)
+        return found

@@ -1,0 +1,100 @@
+"""Settings of credit: the advantages of tokens, and the models that they need."""
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from infra.settings import Section
+
+EstimatorName = Literal[
+    "grpo",
+    "grpo_unscaled",
+    "rloo",
+    "turn",
+    "session_and_turn",
+    "reinforce_pp",
+    "reinforce_pp_baseline",
+    "gae",
+    "turn_gae",
+    "distill",
+]
+TOKEN_REWARDS: tuple[EstimatorName, ...] = (
+    "reinforce_pp",
+    "reinforce_pp_baseline",
+    "gae",
+    "turn_gae",
+)
+"""Estimators from rewards of tokens, of which `kl_penalty` is one."""
+
+
+class ReturnsSection(Section):
+    """Returns of turns, for the advantages `turn` and `session_and_turn`."""
+
+    discount: float = Field(
+        1.0, ge=0, le=1, description="Factor of a turn's return in the return of the turn before it"
+    )
+    session_weight: float = Field(
+        1.0, ge=0, description="session_and_turn: weight of the session's advantage"
+    )
+    turn_weight: float = Field(
+        1.0, ge=0, description="session_and_turn: weight of the advantage of turn rewards"
+    )
+    token_discount: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="gae, reinforce_pp: factor of a token's return in that of the token before it",
+    )
+    trace: float = Field(
+        0.95, ge=0, le=1, description="gae, turn_gae: lambda, between one step (0) and all (1)"
+    )
+
+
+class CriticSection(Section):
+    """The critic, for the advantages `gae` and `turn_gae`: a model of its own with one output."""
+
+    model: Path | None = Field(None, description="Model directory it begins with; none: the policy")
+    lr: float = Field(1e-5, gt=0, description="Learning rate, constant")
+    clip: float = Field(
+        0.2, gt=0, description="How far a value moves in a step before its gradient ends"
+    )
+
+
+class CreditSettings(Section):
+    """The part of the trainer's settings that advantages follow from."""
+
+    advantage: EstimatorName = Field("grpo", description="See trainer/data/advantages.py")
+    returns: ReturnsSection = Field(default_factory=ReturnsSection)
+    critic: CriticSection = Field(default_factory=CriticSection)
+    reference: Path | None = Field(
+        None, description="Model directory that kl_penalty compares with; none: policy.model"
+    )
+    kl_penalty: float = Field(
+        0.0,
+        ge=0,
+        description="Weight of log-prob - reference's log-prob, taken from the reward of a token; "
+        "for advantages of tokens: reinforce_pp, reinforce_pp_baseline, gae, turn_gae",
+    )
+    teacher: Path | None = Field(None, description="distill: model directory of the teacher")
+
+    @model_validator(mode="after")
+    def _credits(self) -> Self:
+        if self.kl_penalty and self.advantage not in TOKEN_REWARDS:
+            raise ValueError(
+                f"kl_penalty is a part of the rewards of tokens, and advantage {self.advantage} "
+                f"sees none: use one of {', '.join(TOKEN_REWARDS)}"
+            )
+        if self.advantage == "distill" and self.teacher is None:
+            raise ValueError("advantage distill needs teacher, a model directory")
+        return self
+
+    @property
+    def reference_used(self) -> bool:
+        """Return whether log-probs of the reference are needed."""
+        return self.kl_penalty > 0
+
+    @property
+    def critic_used(self) -> bool:
+        """Return whether values of tokens are needed."""
+        return self.advantage in ("gae", "turn_gae")

@@ -1,0 +1,163 @@
+"""Advantage estimators that see a whole batch, and what the devices computed for its tokens.
+
+They are the second phase of a step, between `Backend.annotate` and the loss. Registered by name
+(`BATCH_ESTIMATORS`, the setting `trainer.advantage`); `phase.py` calls them. `_N` counts the
+trained tokens of a session.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainer.data.advantages import EQUAL, ReturnRules
+from trainer.data.chains import NOWHERE
+from trainer.data.credit.branches import accumulated, followers, following
+from trainer.data.credit.columns import Column
+from trainer.data.episodes import Episode, Float64s
+
+Episodes = Sequence[Sequence[Episode]]
+"""The sessions of each group of a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """The advantage of each trained token of a session, and what a critic learns there."""
+
+    advantages_N: Float64s
+    targets_N: Float64s | None = None
+    """Returns; NaN where none is learned. None: there is no critic."""
+
+
+BatchEstimator = Callable[[Episodes, ReturnRules], list[list[Credit]]]
+
+
+def reinforce_pp(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+    """Return the discounted return of each token, in standard deviations from the batch's mean.
+
+    REINFORCE++, arXiv 2501.03262: no group is needed.
+    """
+    found = [[_returns(one, rules, one.reward) for one in group] for group in groups]
+    return _whitened([[Credit(values_N) for values_N in group] for group in found])
+
+
+def reinforce_pp_baseline(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+    """Return the same with the mean return of its group taken from that of each session.
+
+    REINFORCE++-baseline, arXiv 2501.03262.
+    """
+    found = []
+    for group in groups:
+        mean = float(np.mean([one.reward for one in group])) if group else 0.0
+        found.append([Credit(_returns(one, rules, one.reward - mean)) for one in group])
+    return _whitened(found)
+
+
+def gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+    """Return generalized advantages over tokens, whitened over the batch, and returns to learn.
+
+    delta_t = r_t + discount V_t+1 - V_t, A_t = delta_t + discount lambda A_t+1 (arXiv 1506.02438,
+    equation 16); at a fork V and A of the next token are means over the branches.
+    """
+    found = []
+    for group in groups:
+        of_group = []
+        for one in group:
+            values_N, previous_N = one.column(Column.VALUE), one.previous_N
+            rewards_N = token_rewards(one, rules, one.reward)
+            deltas_N = rewards_N + rules.token_discount * following(previous_N, values_N) - values_N
+            factor = rules.token_discount * rules.trace
+            advantages_N = accumulated(previous_N, deltas_N, factor)
+            of_group.append(Credit(advantages_N, advantages_N + values_N))
+        found.append(of_group)
+    return _whitened(found)
+
+
+def turn_gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+    """Return generalized advantages over turns: all tokens of a turn have that of the turn.
+
+    As `gae`, with a turn for a token: V_k is the value before the first trained token of turn k,
+    where alone the critic learns.
+    """
+    return _whitened([[_turn_credit(one, rules) for one in group] for group in groups])
+
+
+def distill(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+    """Return the log-prob of each token under the teacher less that of the policy that sampled it.
+
+    On-policy distillation: the reverse KL divergence, token by token (arXiv 2306.13649).
+    """
+    return [[Credit(one.column(Column.TEACHER) - one.logprobs_N) for one in of] for of in groups]
+
+
+def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:
+    """Return the reward of each token.
+
+    The last token of a branch has `outcome`, the last one of a turn the reward of the turn, and
+    each one - `kl_penalty` x (log-prob of the policy that sampled it - that of the reference).
+    """
+    previous_N, turns_N = episode.previous_N, episode.turns_N
+    found_N = np.where(followers(previous_N) == 0, outcome, 0.0)
+    goes_on_N = np.zeros(len(turns_N), bool)
+    later_N = (previous_N != NOWHERE) & (turns_N == turns_N[previous_N])
+    goes_on_N[previous_N[later_N]] = True
+    found_N += np.where(goes_on_N, 0.0, episode.turn_rewards_K[turns_N])
+    if rules.kl_penalty:
+        found_N -= rules.kl_penalty * (episode.logprobs_N - episode.column(Column.REFERENCE))
+    return found_N
+
+
+def _returns(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:
+    rewards_N = token_rewards(episode, rules, outcome)
+    return accumulated(episode.previous_N, rewards_N, rules.token_discount)
+
+
+def _turn_credit(episode: Episode, rules: ReturnRules) -> Credit:
+    if not len(episode):
+        return Credit(np.zeros(0), np.zeros(0))
+    turns_N = episode.turns_N
+    turns, first, place_N = np.unique(turns_N, return_index=True, return_inverse=True)
+    # Turns in the order of their first tokens: what follows a turn comes behind it.
+    order = np.argsort(first, kind="stable")
+    rank = np.argsort(order, kind="stable")
+    before = episode.previous_N[first[order]]
+    previous_K = np.where(before == NOWHERE, NOWHERE, rank[place_N[before]])
+    rewards_K = np.bincount(
+        rank[place_N], weights=token_rewards(episode, rules, episode.reward), minlength=len(turns)
+    )
+    values_K = episode.column(Column.VALUE)[first[order]]
+    deltas_K = rewards_K + rules.discount * following(previous_K, values_K) - values_K
+    advantages_K = accumulated(previous_K, deltas_K, rules.discount * rules.trace)
+    targets_N = np.full(len(turns_N), np.nan)
+    targets_N[first[order]] = advantages_K + values_K
+    return Credit(advantages_K[rank[place_N]], targets_N)
+
+
+def _whitened(groups: list[list[Credit]]) -> list[list[Credit]]:
+    """Return advantages in standard deviations from the mean over all tokens of the batch."""
+    joined_N = np.concatenate([np.zeros(0), *(c.advantages_N for of in groups for c in of)])
+    if not len(joined_N):
+        return groups
+    mean, deviation = float(joined_N.mean()), float(joined_N.std())
+    scale = 1.0 / deviation if deviation > EQUAL else 0.0
+    return [
+        [Credit((one.advantages_N - mean) * scale, one.targets_N) for one in group]
+        for group in groups
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEstimation:
+    """An estimator with the columns that it needs."""
+
+    of: BatchEstimator
+    columns: frozenset[Column] = frozenset()
+
+
+BATCH_ESTIMATORS: Mapping[str, BatchEstimation] = {
+    "reinforce_pp": BatchEstimation(reinforce_pp),
+    "reinforce_pp_baseline": BatchEstimation(reinforce_pp_baseline),
+    "gae": BatchEstimation(gae, frozenset({Column.VALUE})),
+    "turn_gae": BatchEstimation(turn_gae, frozenset({Column.VALUE})),
+    "distill": BatchEstimation(distill, frozenset({Column.TEACHER})),
+}

@@ -1,0 +1,123 @@
+"""The second phase of a step: the batch with what the devices computed for it, and its advantages.
+
+Pure; called by `steps/annotation.py`. `_N` counts the trained tokens of a chain, a session or a
+micro-batch, `_S` all tokens of all chains.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from trainer.data.batch import Batch, Prepared
+from trainer.data.chains import Chain, Floats, credited
+from trainer.data.credit.batches import Credit, Episodes
+from trainer.data.credit.columns import Annotated, Column, Columns
+from trainer.data.episodes import Episode, Float64s, episode
+from trainer.data.packing import MicroBatch
+
+Estimate = Callable[[Episodes], list[list[Credit]]]
+
+
+def with_columns(batch: Batch, packed: Sequence[MicroBatch], annotated: Annotated) -> Batch:
+    """Return the batch with the columns of its chains, which are packed into these batches."""
+    columns = iter(by_chain(batch.chains(), packed, annotated))
+    return _replaced(batch, lambda chain: replace(chain, columns=next(columns)))
+
+
+def with_advantages(batch: Batch, estimate: Estimate) -> Batch:
+    """Return the batch with advantages, and with what the critic learns if there is one.
+
+    Tokens that no loss will see, stale ones for instance, are no part of the sessions here.
+    """
+    found = estimate([_episodes(one) for one in batch.groups])
+    learned = sum(_learned(credit) for of_group in found for credit in of_group)
+    # Chains of a session stand together, in the order of `Batch.chains`.
+    parts = iter(
+        part
+        for prepared, of_group in zip(batch.groups, found, strict=True)
+        for chains, credit in zip(_by_session(prepared), of_group, strict=True)
+        for part in _parts(chains, credit, learned)
+    )
+
+    def change(chain: Chain) -> Chain:
+        advantages_N, columns = next(parts)
+        return replace(credited(chain, advantages_N), columns={**chain.columns, **columns})
+
+    return _replaced(batch, change)
+
+
+def by_chain(
+    chains: Sequence[Chain], packed: Sequence[MicroBatch], annotated: Annotated
+) -> list[Columns]:
+    """Return the columns of each chain, from those of the micro-batches."""
+    if not chains:
+        return []
+    starts_C = np.cumsum([0, *map(len, chains)])
+    # The place of each trained token among all trained ones.
+    places_S = np.cumsum(np.concatenate([one.tokens.trained_T for one in chains])) - 1
+    ends_C = np.cumsum([one.trained() for one in chains])
+    found: list[dict[Column, Floats]] = [{} for _ in chains]
+    for name, arrays in annotated.items():
+        flat_N = np.zeros(int(ends_C[-1]), np.float32)
+        for batch, array_N in zip(packed, arrays, strict=True):
+            flat_N[places_S[starts_C[batch.chains_N] + batch.places_N]] = array_N
+        for columns, part_N in zip(found, np.split(flat_N, ends_C[:-1]), strict=True):
+            columns[name] = part_N
+    return list(found)
+
+
+def batch_facts(batch: Batch) -> dict[str, float]:
+    """Return the metrics of the second phase (names in `trainer/metrics/names.py`)."""
+    pairs = [
+        (chain.columns[Column.TARGET], chain.columns[Column.VALUE], weights_N > 0)
+        for chain in batch.chains()
+        if (weights_N := chain.columns.get(Column.TARGET_WEIGHT)) is not None
+    ]
+    if not pairs:
+        return {}
+    targets_N = np.concatenate([target_N[known_N] for target_N, _, known_N in pairs])
+    values_N = np.concatenate([value_N[known_N] for _, value_N, known_N in pairs])
+    variance = float(targets_N.var())
+    explained = 1.0 - float((targets_N - values_N).var()) / variance if variance else 0.0
+    return {"value_mean": float(values_N.mean()), "explained_variance": explained}
+
+
+def _replaced(batch: Batch, change: Callable[[Chain], Chain]) -> Batch:
+    """Return the batch with each chain changed, in order."""
+    groups = [replace(one, chains=tuple(map(change, one.chains))) for one in batch.groups]
+    return replace(batch, groups=tuple(groups))
+
+
+def _by_session(prepared: Prepared) -> list[list[Chain]]:
+    """Return the chains of each session of a group, none for one of which no token is trained."""
+    found: dict[str, list[Chain]] = {one.source.session_id: [] for one in prepared.group.sessions}
+    for chain in prepared.chains:
+        found[chain.session_id].append(chain)
+    return list(found.values())
+
+
+def _episodes(prepared: Prepared) -> list[Episode]:
+    pairs = zip(prepared.group.sessions, _by_session(prepared), strict=True)
+    return [episode(chains, one.reward, one.turn_rewards) for one, chains in pairs]
+
+
+def _learned(credit: Credit) -> int:
+    """Return of how many places a critic learns the value."""
+    return 0 if credit.targets_N is None else int(np.isfinite(credit.targets_N).sum())
+
+
+def _parts(
+    chains: Sequence[Chain], credit: Credit, learned: int
+) -> Iterator[tuple[Float64s, Columns]]:
+    """Yield the advantages of each chain of a session, and what a critic learns of it."""
+    start = 0
+    for chain in chains:
+        part = slice(start, start + chain.trained())
+        columns: dict[Column, Floats] = {}
+        if credit.targets_N is not None:
+            known_N = np.isfinite(credit.targets_N[part])
+            columns[Column.TARGET] = np.where(known_N, credit.targets_N[part], 0).astype("f4")
+            columns[Column.TARGET_WEIGHT] = (known_N / max(learned, 1)).astype("f4")
+        yield credit.advantages_N[part], columns
+        start = part.stop

@@ -1,0 +1,36 @@
+"""The first phase of a step: the devices annotate the batch, and advantages follow from that."""
+
+from collections.abc import Collection
+
+from trainer.backends.backend import Backend
+from trainer.data.batch import Batch
+from trainer.data.credit.batches import BATCH_ESTIMATORS
+from trainer.data.credit.columns import Column
+from trainer.data.credit.phase import with_advantages, with_columns
+from trainer.data.packing import pack
+from trainer.settings import TrainerSection
+from trainer.steps.inputs import return_rules
+
+
+def annotated(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch:
+    """Return the batch with all that its loss needs. Raises the errors of the back end.
+
+    The same for a step that is executed again: it depends on settings, batch and weights alone.
+    """
+    if names := needed(settings):
+        packed = pack(batch.chains(), settings.micro_batch_tokens, settings.layout)
+        batch = with_columns(batch, packed, backend.annotate(packed, names))
+    if (estimator := BATCH_ESTIMATORS.get(settings.advantage)) is not None:
+        rules = return_rules(settings)
+        batch = with_advantages(batch, lambda episodes: estimator.of(episodes, rules))
+    return batch
+
+
+def needed(settings: TrainerSection) -> tuple[Column, ...]:
+    """Return the columns that the devices have to compute."""
+    found: Collection[Column] = ()
+    if (estimator := BATCH_ESTIMATORS.get(settings.advantage)) is not None:
+        found = estimator.columns
+    if settings.reference_used:
+        found = {*found, Column.REFERENCE}
+    return tuple(sorted(found))
