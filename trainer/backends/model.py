@@ -48,6 +48,8 @@ def load_critic(directory: Path, dtype: Dtype) -> PreTrainedModel:
         if isinstance(module, nn.Linear) and module.out_features == 1:
             for parameter in module.parameters():
                 nn.init.zeros_(parameter)
+            # FSDP2 hooks into the output, and warns of one that is a view of another tensor.
+            module.register_forward_hook(lambda _, __, output: output.clone())
     return model
 
 

@@ -74,7 +74,7 @@ class Chain:
     turns: tuple[str, ...]
     tokens: Tokens
     columns: Columns = field(default_factory=dict)
-    """What the devices computed for each of its trained tokens, once it is in a batch."""
+    """Columns of its trained tokens, once its batch is annotated."""
 
     def __len__(self) -> int:
         return len(self.tokens.ids_T)

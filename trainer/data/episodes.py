@@ -41,7 +41,7 @@ class Episode:
     """Log-prob of each trained token, as its engine reported it."""
 
     columns: Mapping[Column, Float64s] = field(default_factory=dict)
-    """What the devices computed for each trained token."""
+    """Columns of the trained tokens, once they are annotated."""
 
     def __len__(self) -> int:
         return len(self.turns_N)

@@ -65,7 +65,7 @@ class MicroBatch:
     """Tokens of each of its chains."""
 
     columns: Columns = field(default_factory=dict)
-    """What the devices computed for the trained tokens."""
+    """Columns of the trained tokens, once they are annotated."""
 
     def __len__(self) -> int:
         return len(self.targets_N)
