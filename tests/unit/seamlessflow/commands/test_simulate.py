@@ -147,7 +147,7 @@ def test_a_file_is_no_folder_for_timelines(config: Path) -> None:
         (
             "Qwen3-14B",
             "2",
-            "! colocated: Qwen3-14B has no room on a gang of 2 devices, and is simulated all the "
+            "! colocated: Qwen3-14B has no room on a gang of 2 devices, and is modelled all the "
             "same: to train it takes 237 GB (16 bytes a parameter), and they have 160 GB",
         ),
     ],
