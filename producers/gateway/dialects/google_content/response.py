@@ -19,7 +19,7 @@ from schemas.records import ReplyFinished
 
 Part = dict[str, object]
 _TOO_LONG = "The input token count ({}) exceeds the maximum number of tokens allowed ({})."
-_TOKEN = "token_id:"
+_NUMBERED = "token_id:"
 _RPC = "type.googleapis.com/google.rpc."
 _STATUSES = {
     401: "UNAUTHENTICATED",
@@ -146,5 +146,5 @@ def _details(error: ApiError, message: str) -> Iterator[dict[str, object]]:
 
 
 def _scored(token: str, logprob: float) -> dict[str, object]:
-    token_id = int(token.removeprefix(_TOKEN))
+    token_id = int(token.removeprefix(_NUMBERED))
     return {"token": token, "tokenId": token_id, "logProbability": logprob}
