@@ -137,8 +137,10 @@ class UpdateRule:
     _changes: int = UNKNOWN
     _since_ms: int = 0
 
-    def may_load(self, worker: str, behind: int, idle: bool, needed: bool, now_ms: int) -> bool:
-        """Return True if a worker may load the newest weights now.
+    def may_load(
+        self, worker: str, version: int, behind: int, idle: bool, needed: bool, now_ms: int
+    ) -> bool:
+        """Return True if a worker may load the weights of `version` now.
 
         `behind` is the number of versions that it lacks; `needed`: a turn waits for newer weights.
         """
@@ -149,6 +151,9 @@ class UpdateRule:
         if self.settings.mode == "idle":
             return idle or needed
         waited = (now_ms - self._since_ms) // round(1000 * self.settings.wait_s)
+        if version > self.line.newest:
+            # Heard of from `fleet` first: who stands in the line by now, `control` will tell.
+            return waited > 0
         return self.line.ahead(worker) < self.settings.at_most * (1 + waited)
 
 

@@ -148,6 +148,7 @@ class SimulatedFleet:
         behind = self._version - engine.version
         return behind > 0 and self._rule.may_load(
             worker.name,
+            self._version,
             behind,
             idle=engine.load == 0,
             needed=engine.holds,

@@ -137,6 +137,7 @@ class RoleKeeper:
             return True
         return self._updates.may_load(
             roles.worker,
+            move.weights.version,
             behind=move.weights.version - roles.loaded,
             idle=not serving.running,
             needed=serving.waits,

@@ -16,7 +16,10 @@ def methods(**trainer: Any) -> Any:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"advantage": "rloo"}, "advantage was grpo, is rloo (trainer.advantage, trainer.returns)"),
+        (
+            {"advantage": "rloo"},
+            "advantage was grpo, is rloo (trainer.advantage, trainer.returns, ",
+        ),
         ({"returns": {"discount": 0.5}}, "advantage has other values (trainer.advantage"),
         ({"loss": {"name": "tis"}}, "loss was ppo_clip, is tis (trainer.loss)"),
         ({"loss": {"surrogate": "gspo"}}, "loss was ppo_clip, is gspo (trainer.loss)"),

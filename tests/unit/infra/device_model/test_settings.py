@@ -14,7 +14,7 @@ from infra.device_model.settings import DeviceModelSection, worker_rates
         ({"hardware": "H1000"}, "no device 'H1000' is known; known are H20, H100"),
         ({"model": "none"}, "no model 'none' is known"),
         ({"rates": {"speed": 1}}, "no rate is named speed"),
-        ({"rates": {"load_s": -1}}, "load_s must be at least 0"),
+        ({"rates": {"load_s": -1}}, r"load_s \(got -1\) must be at least 0"),
         ({"rates": {"load_s": float("nan")}}, "a finite number"),
         ({"publish_s": float("inf")}, "a finite number"),
         ({"rates": {"weights_s": 0, "row_s": 0}}, "a decode pass must take time"),

@@ -33,8 +33,8 @@ def ranks(of: UpdateLine) -> list[int]:
 
 
 def may(rule: UpdateRule, worker: str = "b", behind: int = 1, **changes: object) -> bool:
-    own = {"idle": False, "needed": False, "now_ms": 0, **changes}
-    return rule.may_load(worker, behind, **own)  # type: ignore[arg-type]
+    own = {"version": rule.line.newest, "idle": False, "needed": False, "now_ms": 0, **changes}
+    return rule.may_load(worker, behind=behind, **own)  # type: ignore[arg-type]
 
 
 def test_workers_load_in_the_order_in_which_they_took_their_role() -> None:
@@ -120,6 +120,21 @@ def test_a_rule_says_when() -> None:
     assert may(together)
     assert (may(rolling, "a"), may(rolling, "b")) == (True, False)
     assert (may(idle), may(idle, idle=True), may(idle, needed=True)) == (False, True, True)
+
+
+def test_a_worker_that_hears_of_weights_from_fleet_waits_for_the_line_of_control() -> None:
+    unread = line()
+    rule = UpdateRule(UpdateSection(mode="rolling", wait_s=10), 1, unread)
+    assert not may(rule, "a", version=1)
+    unread.apply(control.published(1))
+    assert may(rule, "a", version=1)
+    assert not may(rule, "b", version=1)
+
+    # One that began between the two records never reads the one of `control`.
+    late = UpdateRule(rule.settings, 1, line())
+    assert not may(late, "b", version=1, now_ms=0)
+    assert not may(late, "b", version=1, now_ms=9_999)
+    assert may(late, "b", version=1, now_ms=10_000)
 
 
 def test_no_worker_stays_further_behind_than_the_lag() -> None:
