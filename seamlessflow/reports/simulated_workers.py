@@ -1,4 +1,4 @@
-"""Workers of a simulation, those of its section or else the run's own ones; their memory. Pure.
+"""Workers and work of a simulation, of its section or else the run's own; their memory. Pure.
 
 Called by `seamlessflow simulate`, `plan` and `rehearse`.
 """
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from infra.device_model.hardware import hardware_named
+from infra.device_model.lengths import LengthsSection
 from infra.device_model.models import model_named
 from infra.device_model.rates import Efficiency
 from infra.device_model.settings import DeviceModelSection
@@ -21,6 +22,8 @@ from seamlessflow.config_file import ConfigRejected
 
 _HARDWARE = f"{ENV_PREFIX}DEVICE_MODEL__HARDWARE"
 """Variable by which a worker has other devices in a rehearsal."""
+
+_LENGTHS = tuple(LengthsSection.model_fields)
 
 _Memory = tuple[int, float]
 """Devices of a worker, and the bytes of their memory together."""
@@ -58,8 +61,40 @@ def with_own_workers(config: RunConfig, path: Path | None) -> tuple[SimulationSe
     return section.model_copy(update={"workers": workers}), f"{line}{_left_out(config)}"
 
 
+def with_own_work(config: RunConfig) -> RunConfig:
+    """Return the configuration with what its section `simulation` leaves to the run itself.
+
+    The lengths of turns are those of `rollout.clock`, if that is the engine, and the rows of an
+    engine `rollout.capacity`, as in a rehearsal.
+    """
+    section, rollout = config.simulation, config.rollout
+    changes: dict[str, object] = {}
+    if "rows" not in section.model_fields_set and "capacity" in rollout.model_fields_set:
+        changes["rows"] = rollout.capacity
+    if rollout.engine == "clock":
+        given = section.workload.model_fields_set
+        own = {name: getattr(rollout.clock, name) for name in _LENGTHS if name not in given}
+        changes["workload"] = section.workload.model_copy(update=own)
+    return config.model_copy(update={"simulation": section.model_copy(update=changes)})
+
+
+def _work(config: RunConfig) -> str:
+    """Return words about the work that is modelled, and where its lengths are from."""
+    section, of = config.simulation, config.simulation.workload
+    source, noun = "simulation.workload", "turn" if of.turns == 1 else "turns"
+    if config.rollout.engine == "clock":
+        source = "simulation.workload, and rollout.clock for lengths that it does not give"
+    elif "workload" not in section.model_fields_set:
+        source = "defaults of simulation.workload"
+    return (
+        f"sessions of {of.turns:g} {noun} of {of.turn_tokens:g} tokens in the mean, prompts "
+        f"of {of.prompt_tokens:,} tokens and {of.tool_tokens:,} more a turn ({source}); at most "
+        f"{section.rows} turns an engine"
+    )
+
+
 def modelled_as(config: RunConfig, section: SimulationSection) -> str:
-    """Return a line about the model and the devices that are modelled, and where both are from."""
+    """Return a line about model, devices and work that are modelled, and where they are from."""
     of = config.device_model
     given = of.model_fields_set
     model = "device_model" if "model" in given else "default, whatever policy.model is"
@@ -67,7 +102,7 @@ def modelled_as(config: RunConfig, section: SimulationSection) -> str:
     kinds = dict.fromkeys(lot.hardware for lot in section.workers)
     devices = ", ".join(f"{name} (its workers)" if name else hardware for name in kinds)
     rates = f"; measured (device_model.rates): {', '.join(of.rates)}" if of.rates else ""
-    return f"modelled: {of.model} ({model}) on {devices}{rates}"
+    return f"modelled: {of.model} ({model}) on {devices}{rates}; {_work(config)}"
 
 
 def without_room(

@@ -178,10 +178,14 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     from seamlessflow.config_file import load
     from seamlessflow.each_policy import left_out
     from seamlessflow.reports import simulated_split as simulated
-    from seamlessflow.reports.simulated_workers import modelled_as, with_own_workers
+    from seamlessflow.reports.simulated_workers import (
+        modelled_as,
+        with_own_work,
+        with_own_workers,
+    )
     from seamlessflow.reports.split_plan import choices, planned
 
-    config = load(path, strategy_faults)
+    config = with_own_work(load(path, strategy_faults))
     if notice := left_out(config):
         typer.echo(f"! {notice}", err=True)
     section, line = with_own_workers(config, path)

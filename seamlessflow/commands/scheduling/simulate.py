@@ -144,6 +144,7 @@ def _loaded(
     from seamlessflow.calibration.sections import under
     from seamlessflow.checks.strategies import strategy_faults
     from seamlessflow.config_file import parse, sections_of
+    from seamlessflow.reports.simulated_workers import with_own_work
 
     given = dict(sections_of(config)) if config is not None else {}
     for section, values in options.items():
@@ -154,7 +155,7 @@ def _loaded(
     shown = {name: dict(of) for name, of in measured.items() if config is None or name != "run"}
     if "workers" in given and "simulation" in shown:
         del shown["simulation"]["workers"]
-    return parse(under(given, shown), config, strategy_faults)
+    return with_own_work(parse(under(given, shown), config, strategy_faults))
 
 
 def _checked(

@@ -1,10 +1,10 @@
-"""The memory of a run's own workers, as a rehearsal has them."""
+"""Workers and work of a run as a rehearsal has them, for a simulation of the same file."""
 
 import pytest
 
 from schemas.records import Record
 from seamlessflow.config import RunConfig
-from seamlessflow.reports.simulated_workers import without_room_of_own
+from seamlessflow.reports.simulated_workers import modelled_as, with_own_work, without_room_of_own
 from tests.builders.records import control
 
 
@@ -23,3 +23,30 @@ def test_a_gang_that_cannot_hold_what_it_trains_is_told(model: str, notice: str)
     found = without_room_of_own(config, steps)
     assert notice in found
     assert bool(found) is bool(notice)
+
+
+def test_lengths_and_rows_of_a_rehearsal_are_simulated_too() -> None:
+    config = with_own_work(
+        RunConfig.model_validate(
+            {
+                "rollout": {
+                    "engine": "clock",
+                    "capacity": 8,
+                    "clock": {"turn_tokens": 60, "spread": 0.3},
+                },
+                "simulation": {"workload": {"turns": 2, "spread": 0.1}},
+            }
+        )
+    )
+    of = config.simulation.workload
+    assert (of.turns, of.turn_tokens, of.spread) == (2, 60, 0.1)
+    assert config.simulation.rows == 8
+    assert "rollout.clock for lengths that it does not give" in modelled_as(
+        config, config.simulation
+    )
+
+
+def test_without_the_clock_the_workload_is_that_of_the_simulation() -> None:
+    config = with_own_work(RunConfig.model_validate({"rollout": {"clock": {"turn_tokens": 60}}}))
+    assert config.simulation == RunConfig().simulation
+    assert "(defaults of simulation.workload)" in modelled_as(config, config.simulation)
