@@ -68,7 +68,8 @@ class CreditSettings(Section):
     returns: ReturnsSection = Field(default_factory=ReturnsSection)
     critic: CriticSection = Field(default_factory=CriticSection)
     reference: Path | None = Field(
-        None, description="Model directory that kl_penalty compares with; none: policy.model"
+        None,
+        description="Model directory that kl_penalty and loss.kl compare with; none: policy.model",
     )
     kl_penalty: float = Field(
         0.0,
@@ -88,11 +89,6 @@ class CreditSettings(Section):
         if self.advantage == "distill" and self.teacher is None:
             raise ValueError("advantage distill needs teacher, a model directory")
         return self
-
-    @property
-    def reference_used(self) -> bool:
-        """Return whether log-probs of the reference are needed."""
-        return self.kl_penalty > 0
 
     @property
     def critic_used(self) -> bool:

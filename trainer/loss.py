@@ -71,6 +71,12 @@ class LossSection(Section):
     entropy: float = Field(
         0.0, ge=0, description="Weight of the policy's entropy, which the loss then rewards"
     )
+    kl: float = Field(
+        0.0, ge=0, description="Weight of the divergence from trainer.reference in the loss"
+    )
+    kl_estimator: Literal["k2", "k3"] = Field(
+        "k3", description="Estimator of that divergence (see trainer/backends/losses/loss.py)"
+    )
     aggregation: AggregationName = Field(
         "token_mean",
         description="Sum of tokens over a step (see trainer/data/units/aggregations.py)",
@@ -82,6 +88,16 @@ class LossSection(Section):
         description="constant: tokens by which the sum of a session is divided, such as the most "
         "that it may have",
     )
+
+    @field_validator("kl_estimator", mode="before")
+    @classmethod
+    def _estimated(cls, value: object) -> object:
+        if value == "k1":
+            raise ValueError(
+                "k1 has in a loss the mean gradient 0: use k2 or k3, or trainer.kl_penalty, which "
+                "takes k1 from the rewards"
+            )
+        return value
 
     @field_validator("surrogate", "correction")
     @classmethod

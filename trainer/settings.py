@@ -187,6 +187,11 @@ class TrainerSection(CreditSettings):
         return self
 
     @property
+    def reference_used(self) -> bool:
+        """Return whether log-probs of the reference are needed."""
+        return self.kl_penalty > 0 or self.loss.kl > 0
+
+    @property
     def compute(self) -> Dtype:
         """Return the element type of matrix products."""
         return self.compute_dtype or self.dtype

@@ -27,6 +27,7 @@ _SUMS = (
     "mismatch",
     "mismatch_kl",
     "value_loss",
+    "reference_kl",
 )
 
 
@@ -61,6 +62,10 @@ class TokenSums:
         self._add("mismatch_kl", divergence(differences_N))
         self.mismatch_max = max(self.mismatch_max, float(distances_N.max().item()))
 
+    def add_reference(self, log_ratios_N: Tensor) -> None:
+        """Add the divergence of tokens from the reference, by log ratios of it to the policy."""
+        self._add("reference_kl", divergence(log_ratios_N.detach()))
+
     def add_value_loss(self, loss: float) -> None:
         """Add a rank's part of the critic's mean loss."""
         self.sums["value_loss"] += loss
@@ -93,6 +98,8 @@ class TokenSums:
             found["mismatch_mean"] = sums["mismatch"] / measured
             found["mismatch_kl"] = sums["mismatch_kl"] / measured
             found["mismatch_max"] = self.mismatch_max
+        if distance := sums["reference_kl"]:
+            found["reference_kl"] = distance / tokens
         if loss := sums["value_loss"]:
             found["value_loss"] = loss
         return found

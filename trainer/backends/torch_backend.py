@@ -241,6 +241,7 @@ class TorchBackend:
             old_N=old_policy(logprobs_N, engine_N, self._settings.loss),
             advantages_N=torch.from_numpy(batch.advantages_N).to(self._device),
             entropies_N=entropies_N,
+            reference_N=self._reference(batch),
             turns_N=batch.turns_N,
             sessions_N=batch.sessions_N,
         )
@@ -250,8 +251,18 @@ class TorchBackend:
         # FSDP2 averages gradients over the ranks, so a rank's sum is multiplied by their number.
         torch.autograd.backward((losses.loss_N * weights_N).sum() * (self._ranks * scale))
         sums.add_losses(losses, weights_N, log_ratios_N, entropies_N)
+        if tokens.reference_N is not None:
+            sums.add_reference(tokens.reference_N - logprobs_N)
         current_N = torch.from_numpy(batch.versions_N == version).to(self._device)
         sums.add_mismatch(log_ratios_N[current_N])
+
+    def _reference(self, batch: MicroBatch) -> Tensor | None:
+        """Return the log-probs under the reference (N), if the loss needs them."""
+        if not self._settings.loss.kl:
+            return None
+        # A micro-batch without a token, of a rank that has less to do, has no columns.
+        found_N = batch.columns.get(Column.REFERENCE, batch.logprobs_N)
+        return torch.from_numpy(found_N).to(self._device)
 
     def _clipped(self, scale: float) -> float:
         """Undo the scale of the gradient and clip it; return its norm before clipping."""

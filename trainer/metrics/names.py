@@ -33,6 +33,7 @@ METRICS: Mapping[str, str] = {
     "staleness_max": "Largest staleness of a trained token in optimizer steps",
     "loss": "Loss of the step: its trained tokens as trainer.loss.aggregation adds them up",
     "grad_norm": "Norm of the gradient before clipping",
+    "reference_kl": "Estimated KL divergence of the trained policy from trainer.reference, in nats",
     "value_loss": "Mean loss of the critic, at the places where it learns",
     "value_mean": "Mean value there, before the step",
     "explained_variance": "Share of the variance of the returns there that the values explained "

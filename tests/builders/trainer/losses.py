@@ -55,6 +55,7 @@ def loss_tokens(
     turns: Sequence[int] = (),
     sessions: Sequence[int] = (),
     entropies_N: Tensor | None = None,
+    reference_N: Tensor | None = None,
 ) -> LossTokens:
     """Return tokens; by default each is a turn and a session of its own, with no entropy."""
     alone = range(len(logprobs_N))
@@ -64,6 +65,7 @@ def loss_tokens(
         old_N=old_policy(logprobs_N, engine_N, settings),
         advantages_N=advantages_N,
         entropies_N=torch.zeros_like(engine_N) if entropies_N is None else entropies_N,
+        reference_N=reference_N,
         turns_N=np.array(turns or alone, np.int32),
         sessions_N=np.array(sessions or alone, np.int32),
     )

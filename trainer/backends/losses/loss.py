@@ -1,4 +1,4 @@
-"""The loss of trained tokens: a surrogate, weighted by a correction, less the entropy bonus.
+"""The loss of trained tokens: a surrogate, weighted by a correction, and the regularisers.
 
 A loss sees trained tokens only. The back ends call it, and sum it by the weights of the tokens
 (`MicroBatch.weights_N`), which make the aggregation. `_N` counts trained tokens.
@@ -7,6 +7,7 @@ A loss sees trained tokens only. The back ends call it, and sum it by the weight
 from torch import Tensor
 
 from trainer.backends.losses.corrections import CORRECTIONS
+from trainer.backends.losses.ratios import LARGEST_LOG_RATIO
 from trainer.backends.losses.surrogates import SURROGATES
 from trainer.backends.losses.tokens import Losses, LossTokens
 from trainer.loss import LossSection
@@ -19,7 +20,24 @@ def token_losses(tokens: LossTokens, settings: LossSection) -> Losses:
     loss_N = found.loss_N
     if settings.entropy:
         loss_N = loss_N - settings.entropy * tokens.entropies_N
+    if settings.kl and tokens.reference_N is not None:
+        loss_N = loss_N + settings.kl * divergence(tokens, tokens.reference_N, settings)
     return Losses(loss_N, found.clipped_N | weights.clipped_N)
+
+
+def divergence(tokens: LossTokens, reference_N: Tensor, settings: LossSection) -> Tensor:
+    """Return an estimate of KL(policy || reference) at each token, never negative.
+
+    With x = log reference - log policy, k2 is x^2 / 2, whose mean gradient is that of the
+    divergence, and k3 is exp(x) - x - 1, whose mean value is the divergence itself and whose mean
+    gradient is that of KL(reference || policy) (http://joschu.net/blog/kl-approx.html). Means are
+    over tokens that the policy sampled. x is bounded, as ratios are.
+    """
+    bound = LARGEST_LOG_RATIO
+    differences_N = (reference_N - tokens.logprobs_N).clamp(-bound, bound)
+    if settings.kl_estimator == "k2":
+        return differences_N.square() / 2
+    return differences_N.exp() - differences_N - 1
 
 
 def old_policy(logprobs_N: Tensor, engine_N: Tensor, settings: LossSection) -> Tensor:

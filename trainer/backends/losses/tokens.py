@@ -24,6 +24,9 @@ class LossTokens:
     entropies_N: Tensor
     """Of the policy where it predicts the token, in nats; with gradient if the loss rewards it."""
 
+    reference_N: Tensor | None
+    """Log-probs under the reference; None if the loss has no divergence from it."""
+
     turns_N: NDArray[np.int32]
     sessions_N: NDArray[np.int32]
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.builders.trainer.losses import loss_tokens
+from tests.seed import seed
 from trainer.backends.losses.loss import token_losses
 from trainer.loss import LossName, LossSection
 
@@ -147,3 +148,60 @@ def test_a_name_means_the_same_to_the_digit_as_in_recorded_runs(name: LossName) 
     assert found.clipped_N.equal(clipped_N)
     assert one_N.grad is not None and other_N.grad is not None
     assert other_N.grad.equal(one_N.grad)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "values", "slopes"),
+    [
+        # x = log 2, 0 and -log 2; the slope is -x for k2, and 1 - exp(x) for k3.
+        (
+            "k2",
+            [math.log(2) ** 2 / 2, 0, math.log(2) ** 2 / 2],
+            [-math.log(2), 0, math.log(2)],
+        ),
+        ("k3", [1 - math.log(2), 0, math.log(2) - 0.5], [-1, 0, 0.5]),
+    ],
+)
+def test_the_divergence_from_the_reference_is_added(
+    estimator: str, values: list[float], slopes: list[float]
+) -> None:
+    logprobs_N = torch.full((3,), -2.0, dtype=torch.float64, requires_grad=True)
+    reference_N = torch.tensor([2.0, 1.0, 0.5], dtype=torch.float64).log() - 2
+    chosen = LossSection.model_validate({"kl": 0.5, "kl_estimator": estimator})
+    without = logprobs_N.detach()
+    tokens = loss_tokens(
+        logprobs_N, without, torch.zeros_like(without), chosen, reference_N=reference_N
+    )
+    found = token_losses(tokens, chosen).loss_N
+    torch.autograd.backward(found.sum())
+    assert found.tolist() == pytest.approx([0.5 * value for value in values])
+    assert logprobs_N.grad is not None
+    assert logprobs_N.grad.tolist() == pytest.approx([0.5 * slope for slope in slopes])
+
+
+def test_the_mean_gradient_of_k2_is_that_of_the_divergence_and_that_of_k3_of_the_other_one() -> (
+    None
+):
+    """Over all tokens of a vocabulary, weighed by their probability under the policy."""
+    made = torch.Generator().manual_seed(seed)
+    logits_V = torch.randn(7, generator=made, dtype=torch.float64).requires_grad_()
+    reference_V = torch.randn(7, generator=made, dtype=torch.float64).log_softmax(-1)
+    policy_V = logits_V.log_softmax(-1)
+    wanted = {
+        "k2": (policy_V.exp() * (policy_V - reference_V)).sum(),
+        "k3": (reference_V.exp() * (reference_V - policy_V)).sum(),
+    }
+    for estimator, whole in wanted.items():
+        chosen = LossSection.model_validate({"kl": 1.0, "kl_estimator": estimator})
+        tokens = loss_tokens(
+            policy_V, policy_V.detach(), torch.zeros(7), chosen, reference_N=reference_V
+        )
+        mean = (policy_V.detach().exp() * token_losses(tokens, chosen).loss_N).sum()
+        (found,) = torch.autograd.grad(mean, logits_V, retain_graph=True)
+        (exact,) = torch.autograd.grad(whole, logits_V, retain_graph=True)
+        assert found.tolist() == pytest.approx(exact.tolist(), abs=1e-12), estimator
+
+
+def test_k1_is_refused_in_a_loss_with_the_reason() -> None:
+    with pytest.raises(ValueError, match=r"mean gradient 0: use k2 or k3, or trainer\.kl_penalty"):
+        LossSection.model_validate({"kl": 0.1, "kl_estimator": "k1"})

@@ -8,6 +8,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tests.builders.trainer.chains import some_chains
@@ -17,6 +18,7 @@ from trainer.backends.backend import StepInput
 from trainer.backends.step_message import shares
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.chains import Chain, credited
+from trainer.data.credit.columns import Column
 from trainer.data.packing import Layout, pack
 from trainer.data.units.aggregations import chain_weights
 from trainer.data.units.membership import units
@@ -42,11 +44,17 @@ def made() -> tuple[Chain, ...]:
 
 
 def step(settings: LossSection, layout: Layout, budget: int) -> StepInput:
-    chains = made()
+    chains = [replace(one, columns=referred(one)) if settings.kl else one for one in made()]
     units_C = units(settings.unit, chains, [0] * len(chains))
     weights_C = chain_weights(chains, settings)
     batches = pack(chains, budget, layout, units_C=units_C, weights_C=weights_C)
     return StepInput(batches, [], 0, 0.05)
+
+
+def referred(chain: Chain) -> dict[Column, NDArray[np.float32]]:
+    """Return the column of a reference which knows each token a little less well."""
+    distances = np.linspace(0, 0.5, chain.trained(), dtype=np.float32)
+    return {Column.REFERENCE: chain.tokens.logprobs_T[chain.tokens.trained_T] - distances}
 
 
 def gradient(backend: TorchBackend, given: StepInput) -> Gradient:
@@ -60,7 +68,10 @@ def assert_equal(one: Gradient, other: Gradient) -> None:
         torch.testing.assert_close(one[name], other[name], atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("settings", combinations(), ids=named)
+DIVERGENT = [LossSection(kl=0.5, kl_estimator=one) for one in ("k2", "k3")]
+
+
+@pytest.mark.parametrize("settings", [*combinations(), *DIVERGENT], ids=named)
 def test_the_gradient_depends_neither_on_packing_nor_on_ranks(
     settings: LossSection, model: Path
 ) -> None:
