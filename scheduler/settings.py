@@ -32,6 +32,13 @@ class RunSection(SharedRunSection):
     min_group_size: int = Field(
         2, ge=1, description="Least samples with which a group that is at its deadline is trained"
     )
+    turn_limit: int = Field(
+        0,
+        ge=0,
+        lt=2**31,
+        description="Turns that a session may have, those behind are refused; 0: as many as its "
+        "context holds",
+    )
 
     @model_validator(mode="after")
     def _group_sizes(self) -> Self:

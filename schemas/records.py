@@ -378,6 +378,12 @@ class GroupAdmitted(Record):
     group_size: int = 0
     min_group_size: int = 0
     tags: tuple[str, ...] = ()
+    turn_limit: int = 0
+    parent_session: str = ""
+    parent_turn: str = ""
+    sampler: str = ""
+    sampler_version: int = 0
+    sampler_figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -483,6 +489,7 @@ class OpenSession(Record):
     attempt: int = 0
     group_size: int = 1
     min_group_size: int = 1
+    turn_limit: int = 0
     pinned_version: int | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     module: str = ""
@@ -796,6 +803,7 @@ class SessionOpened(Record):
     attempt: int = 0
     group_size: int = 1
     min_group_size: int = 1
+    turn_limit: int = 0
     pinned_version: int | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     module: str = ""
@@ -883,6 +891,7 @@ class Task(Record):
     attempt: int = 0
     group_size: int = 1
     min_group_size: int = 1
+    turn_limit: int = 0
     pinned_version: int | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     payload: bytes

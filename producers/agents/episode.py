@@ -189,6 +189,7 @@ class Episodes:
             deadline_ms=round((time.time() + limit_s) * 1000),
             metadata=task.metadata,
             shared=self._http,
+            turn_limit=task.turn_limit,
             messages=_beginning(name, task),
         )
 

@@ -16,7 +16,7 @@ from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.ledger import EVAL, AdmittedGroup, Ledger
 from scheduler.state.state import State
 from scheduler.state.steps import TrainingProgress
-from scheduler.tasks.source import TaskRow, TaskSource
+from scheduler.tasks.source import AGAIN, SamplingRule, TaskRow, TaskSource
 from schemas import records as r
 
 
@@ -72,11 +72,12 @@ def admissions(
     count = free_credits(state, settings, now_ms) if began else 0
     again = ledger.again[:count]
     # A task that the file lacks by now gets its group too, which then ends at its deadline.
-    rows = [source.find(task) or TaskRow(task, b"", {}) for task in again]
-    rows += [source.draw(ledger.drawn + offset) for offset in range(count - len(rows))]
+    chosen = [(source.find(task) or TaskRow(task, b"", {}), AGAIN) for task in again]
+    fresh = range(ledger.drawn, ledger.drawn + count - len(again))
+    chosen += [(source.draw(number), source.rule(number)) for number in fresh]
     return [
-        _group(state, settings, f"{settings.run.id}-{ledger.admitted + offset}", row, now_ms)
-        for offset, row in enumerate(rows)
+        _group(state, settings, f"{settings.run.id}-{ledger.admitted + offset}", row, now_ms, rule)
+        for offset, (row, rule) in enumerate(chosen)
     ]
 
 
@@ -101,6 +102,7 @@ def evaluations(
             f"{settings.run.id}-eval{version}-{number}",
             source.rows[number],
             now_ms,
+            SamplingRule(),
             purpose=EVAL,
         )
         for number in range(begun, len(source.rows))
@@ -209,6 +211,7 @@ def _group(
     name: str,
     row: TaskRow,
     now_ms: int,
+    rule: SamplingRule,
     purpose: str = "train",
 ) -> r.GroupAdmitted:
     # An earlier release has no place for sizes, so while one is written they are the settings'.
@@ -227,6 +230,12 @@ def _group(
         group_size=size,
         min_group_size=least,
         tags=row.tags,
+        turn_limit=settings.run.turn_limit if row.turn_limit is None else row.turn_limit,
+        parent_session=row.fork.origin.session_id if row.fork else "",
+        parent_turn=row.fork.origin.turn_id if row.fork else "",
+        sampler=rule.name,
+        sampler_version=rule.version,
+        sampler_figures=rule.figures,
     )
 
 
@@ -256,6 +265,7 @@ def _task(
         attempt=attempt,
         group_size=size,
         min_group_size=least,
+        turn_limit=group.turn_limit,
         pinned_version=group.version if evaluates and settings.evaluation.pinned else None,
         metadata=row.metadata,
         payload=row.payload,

@@ -50,6 +50,7 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         deadline_ms=record.deadline_ms,
         size=record.group_size,
         min_size=record.min_group_size,
+        turn_limit=record.turn_limit,
     )
     groups = {**ledger.groups, record.group_id: group}
     begun = replace(ledger, groups=groups, moved_ms=record.at_ms)

@@ -34,6 +34,8 @@ class AdmittedGroup:
     """Samples that it asks for; 0: not recorded, so those of its task or of the settings."""
     min_size: int = 0
     """Samples with which it may be trained at its deadline; 0: not recorded."""
+    turn_limit: int = 0
+    """Turns of each of its sessions; 0: no limit."""
     ready: bool = False
     expired: bool = False
     trained_version: int | None = None

@@ -134,7 +134,7 @@ def read(path: Path, seed: int = 0, shuffled: bool = True) -> TaskSource:
 
 
 def task_row(task_id: str, task: Mapping[str, Any]) -> TaskRow:
-    """Return the row of a task's object. Raises `ValueError` for sizes of groups that cannot be."""
+    """Return the row of a task's object. Raises `ValueError` for sizes that cannot be."""
     metadata, tags = task.get("metadata"), task.get("tags")
     words = metadata if isinstance(metadata, dict) else {}
     return TaskRow(
@@ -146,21 +146,21 @@ def task_row(task_id: str, task: Mapping[str, Any]) -> TaskRow:
     )
 
 
-def _sizes(task: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return `group_size` and `min_group_size` of a task. Raises `ValueError`."""
+def _sizes(task: Mapping[str, Any]) -> tuple[int | None, int | None, int | None]:
+    """Return `group_size`, `min_group_size` and `turn_limit` of a task. Raises `ValueError`."""
     size, least = _count(task, "group_size"), _count(task, "min_group_size")
     if size and least and least > size:
         raise ValueError(f"min_group_size {least} is more than its group_size {size}")
-    return size, least
+    return size, least, _count(task, "turn_limit")
 
 
 def _count(task: Mapping[str, Any], name: str) -> int | None:
-    """Return a number of samples, or None if the task has none. Raises `ValueError`."""
+    """Return a number of samples or turns, or None if the task has none. Raises `ValueError`."""
     value = task.get(name)
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-        raise ValueError(f"{name} is {value!r}, not a whole number of samples, 1 or more")
+        raise ValueError(f"{name} is {value!r}, not a whole number, 1 or more")
     return value
 
 

@@ -9,6 +9,9 @@ the number of tasks are permuted again until they fall below it (cycle walking; 
 
 from hashlib import blake2b
 
+SHUFFLED = ("shuffled", 1)
+"""Name and version of the order: another version may draw other tasks for the same figures."""
+
 _ROUNDS = 4
 
 

@@ -1,11 +1,11 @@
 """Tasks by the number of their draw and by their id."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import floor
 
-from scheduler.tasks.order import shuffled_place
+from scheduler.tasks.order import SHUFFLED, shuffled_place
 from schemas.records import ForkedPrefix
 
 
@@ -21,9 +21,24 @@ class TaskRow:
     """Samples of a group of it; None: as many as the run's settings say."""
     min_samples: int | None = None
     """Samples with which a group of it may be trained at its deadline; None: as in the settings."""
+    turn_limit: int | None = None
+    """Turns that a session of it may have; None: as many as the settings say."""
     tags: tuple[str, ...] = ()
     fork: ForkedPrefix | None = None
     """Beginning of its sessions, taken from a recorded one; None: they begin empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingRule:
+    """Rule by which a task was chosen, as `GroupAdmitted` records it."""
+
+    name: str = ""
+    version: int = 0
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+AGAIN = SamplingRule("again", 1)
+"""Choice of a task whose last group was dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +63,17 @@ class TaskSource:
         if floor((number + 1) * self.fork_share) > forked:
             return self.forks.draw(forked)
         return self._of_own(number - forked)
+
+    def rule(self, number: int) -> SamplingRule:
+        """Return the rule of the `number`-th draw, with its figures."""
+        name, version = SHUFFLED if self.shuffled else ("in_order", 1)
+        figures: dict[str, float] = {"draw": number, "tasks": len(self.rows)}
+        if self.shuffled:
+            figures["seed"] = self.seed
+        if self.forks is not None:
+            figures["forks"] = len(self.forks.rows)
+            figures["fork_share"] = float(self.fork_share)
+        return SamplingRule(name, version, figures)
 
     def _of_own(self, number: int) -> TaskRow:
         finished_passes, place = divmod(number, len(self.rows))

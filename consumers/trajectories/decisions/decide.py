@@ -19,7 +19,12 @@ from consumers.trajectories.decisions.retries import KeyReused, meant_turn
 from consumers.trajectories.decisions.turn_start import BadRequest, record_bytes, start
 from consumers.trajectories.sessions.addressing import Command
 from consumers.trajectories.sessions.calls import asked_hash
-from consumers.trajectories.sessions.fold import FOLD_VERSION, PROMPT_TOO_LONG, judgement
+from consumers.trajectories.sessions.fold import (
+    FOLD_VERSION,
+    PROMPT_TOO_LONG,
+    TURN_LIMIT,
+    judgement,
+)
 from consumers.trajectories.sessions.session import Session, Turn
 from infra.worker.tags import wishes_of
 from schemas import records as r
@@ -151,6 +156,7 @@ def _open(command: r.OpenSession, context: Context) -> Decision:
         attempt=command.attempt,
         group_size=command.group_size,
         min_group_size=command.min_group_size,
+        turn_limit=command.turn_limit,
         pinned_version=command.pinned_version,
         metadata=command.metadata,
         module=command.module,
@@ -178,6 +184,9 @@ def _request(session: Session, command: r.RequestTurn, context: Context) -> Deci
         return Decision([refuse(command, context, 422, "idempotency_key_reused", str(error))])
     if joined is not None:
         return Decision([_join(joined, command, context)])
+    if (limit := session.opened.turn_limit) and session.had_turns(limit):
+        detail = f"the session has had all of its {limit} turns"
+        return Decision([refuse(command, context, 409, TURN_LIMIT, detail)])
     policy = context.fleet.policies[session.policy_of(command.module)]
     try:
         if session.playing_back:

@@ -49,6 +49,8 @@ def opening_hash(opening: OpenSession | SessionOpened) -> int | None:
     if opening.idempotency_key is None:
         return None
     chosen = {name: getattr(opening, name) for name in _OPENING}
+    if opening.turn_limit:
+        chosen["turn_limit"] = opening.turn_limit
     if opening.fork is not None:
         chosen["fork"] = _fork_identity(opening.fork)
     return _hash("open", opening.session_id, opening.idempotency_key, chosen)

@@ -30,8 +30,9 @@ A session keeps the version of its `SessionOpened` for ever, so rules are added 
 """
 FOLDED_SINCE = "0.1.0"
 """First release whose managers know these rules; a manager cannot write for an older one."""
-PROMPT_TOO_LONG = "prompt_too_long"
-"""Reason of refused and failed turns that did not fit into the context."""
+PROMPT_TOO_LONG, TURN_LIMIT = "prompt_too_long", "turn_limit"
+"""Reasons of calls that did not fit into the context, or into the turns of the session."""
+_LIMITS = {PROMPT_TOO_LONG: "context", TURN_LIMIT: "turns"}
 _ENDS = r.SessionClosed | r.SessionFinalized | r.CommandRefused
 
 
@@ -108,8 +109,7 @@ def _transition(
             return _finalize(session, event, offset)
         case r.CommandRefused():
             session.commands.add(event.command_id)
-            if event.reason == PROMPT_TOO_LONG:
-                session.limit = "context"
+            session.limit = _LIMITS.get(event.reason, session.limit)
             return Folded(session, True)
     return Folded(session, False)
 

@@ -143,6 +143,17 @@ class Session:
         """Return the policy that answers this module of the agent."""
         return self.opened.policies.get(module, self.opened.policy)
 
+    def had_turns(self, count: int) -> bool:
+        """Return True if so many turns were sampled or are being sampled here.
+
+        The choices of one request are one turn; turns that failed or were cancelled do not count.
+        """
+        if len(self.turns) < count:
+            return False
+        vain = (TurnState.FAILED, TurnState.CANCELLED)
+        counted = (one for one in self.sampled_turns if one.state not in vain)
+        return sum(one.started.choice == 0 for one in counted) >= count
+
     @property
     def sampled_turns(self) -> list[Turn]:
         """Return the turns that were begun here, without those that a fork copied."""

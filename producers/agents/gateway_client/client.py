@@ -43,6 +43,7 @@ _TASK_FIELDS = {
     "attempt",
     "group_size",
     "min_group_size",
+    "turn_limit",
     "pinned_version",
     "metadata",
 }

@@ -105,6 +105,7 @@ def _variables(payload: bytes, session: AgentSession) -> Mapping[str, str]:
         "GEMINI_MODEL": session.model,
         f"{ENV_PREFIX}SESSION": session.session_id,
         **({f"{ENV_PREFIX}TASK": payload.decode()} if short else {}),
+        **({f"{ENV_PREFIX}TURN_LIMIT": str(session.turn_limit)} if session.turn_limit else {}),
     }
 
 

@@ -70,6 +70,8 @@ class AgentSession:
     metadata: Mapping[str, str]
     """Metadata of the task."""
     shared: SharedHttpClient = field(repr=False)
+    turn_limit: int = 0
+    """Turns that the session may have; 0: as many as its context holds."""
     messages: Sequence[Mapping[str, Any]] = ()
     """Messages in OpenAI's chat form with which the agent begins: the history of the recorded
     session that this one is a fork of, and what was appended. Empty for a session that is none,

@@ -66,6 +66,7 @@ class OpenBody(_Body):
     attempt: Count = 0
     group_size: Annotated[int, Field(ge=1, lt=2**31)] = 1
     min_group_size: Annotated[int, Field(ge=1, lt=2**31)] = 1
+    turn_limit: Count = 0
     pinned_version: Count | None = None
     metadata: dict[str, Text] = {}
     module: Text = ""

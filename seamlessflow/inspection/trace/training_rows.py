@@ -91,6 +91,9 @@ def _group(of_group: Sequence[Received]) -> list[Row]:
     if isinstance(record, r.GroupAdmitted) and record.group_size:
         detail += f"; asked for {record.group_size}, at least {record.min_group_size}"
         detail += f", tags {', '.join(record.tags)}" if record.tags else ""
+        detail += f", at most {record.turn_limit} turns" if record.turn_limit else ""
+        if record.parent_session:
+            detail += f", from turn {record.parent_turn} of session {record.parent_session}"
     name = f"group {getattr(record, 'group_id', '')}"
     return [row(name, admitted, ended, detail=detail, under_way=ended is None)]
 

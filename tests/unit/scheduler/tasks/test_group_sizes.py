@@ -1,5 +1,6 @@
 """Sizes of groups: of the task, else of the run, and recorded when the group is admitted."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from scheduler.decisions import pacing
@@ -7,6 +8,7 @@ from scheduler.settings import PacingSection, RunSection
 from scheduler.tasks.source import TaskRow, listed
 from schemas.records import Record
 from tests.builders.records import control
+from tests.builders.records.forks import forked
 from tests.builders.scheduler.inputs import fold, holds, scheduler_settings
 
 PACING = PacingSection(tasks=Path("tasks"))
@@ -62,3 +64,36 @@ def test_while_an_earlier_release_is_written_no_size_is_recorded() -> None:
     assert (first.group_size, first.min_group_size) == (0, 0)
     issued = pacing.tasks(fold(*STARTED, first).ledger, {}, pinned, {"train": SIZED}, 0)
     assert [one.group_size for one in issued] == [2, 2]
+
+
+def test_a_group_records_its_turn_limit_and_keeps_it() -> None:
+    rows = listed([TaskRow("short", b"{}", {}, turn_limit=3), TaskRow("plain", b"{}", {})])
+    run = RunSection(groups_per_step=1, group_size=2, lag=1, steps=10, turn_limit=8)
+    due = pacing.admissions(fold(*STARTED), scheduler_settings(run, pacing=PACING), rows, 0)
+    assert [(one.task_id, one.turn_limit) for one in due] == [("short", 3), ("plain", 8)]
+    issued = pacing.tasks(fold(*STARTED, *due).ledger, {}, SETTINGS, {"train": rows}, 0)
+    assert [one.turn_limit for one in issued] == [3, 3, 8, 8]
+
+
+def test_a_group_records_the_rule_that_drew_its_task() -> None:
+    state = fold(*STARTED)
+    (first, second, *_) = pacing.admissions(state, SETTINGS, SIZED, 0)
+    assert (first.sampler, first.sampler_version) == ("in_order", 1)
+    assert first.sampler_figures == {"draw": 0, "tasks": 3}
+    assert second.sampler_figures == {"draw": 1, "tasks": 3}
+
+    shuffled = replace(SIZED, shuffled=True, seed=7)
+    (first, *_) = pacing.admissions(state, SETTINGS, shuffled, 0)
+    assert (first.sampler, first.sampler_figures["seed"]) == ("shuffled", 7)
+    assert first.task_id == shuffled.draw(int(first.sampler_figures["draw"])).task_id
+
+    again = fold(*STARTED, first, control.dropped(first.group_id, reason="failed"))
+    (repeated, *_) = pacing.admissions(again, SETTINGS, shuffled, 0)
+    assert (repeated.task_id, repeated.sampler) == (first.task_id, "again")
+
+
+def test_a_group_of_forks_records_the_turn_that_they_go_on_from() -> None:
+    row = TaskRow("fork", b"{}", {}, fork=forked())
+    (due, *_) = pacing.admissions(fold(*STARTED), SETTINGS, listed([row]), 0)
+    origin = forked().origin
+    assert (due.parent_session, due.parent_turn) == (origin.session_id, origin.turn_id)

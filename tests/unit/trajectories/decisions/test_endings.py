@@ -22,6 +22,7 @@ from tests.builders.trajectories.session_builder import session_after
 TURN = (started(), dispatched())
 CUT = (*TURN, completed(ids(3), finish_reason="length"))
 OVERFLOW = (*TURN, completed(ids(3)), refused(status=400, reason="prompt_too_long"))
+TURNS = (*TURN, completed(ids(3)), refused(status=409, reason="turn_limit"))
 FULL = (started(max_context=3), dispatched(), completed(ids(3), finish_reason="length"))
 CRASH = {"status": "aborted", "cause": "environment", "reason": "BadRequestError"}
 
@@ -42,7 +43,8 @@ def ended(events: tuple[Record, ...], **close: object) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize(
-    ("events", "limit"), [(CUT, "max_tokens"), (FULL, "context"), (OVERFLOW, "context")]
+    ("events", "limit"),
+    [(CUT, "max_tokens"), (FULL, "context"), (OVERFLOW, "context"), (TURNS, "turns")],
 )
 @pytest.mark.parametrize(
     "close", [CRASH, {"status": "unrewarded", "cause": "environment"}, {"status": "complete"}]
