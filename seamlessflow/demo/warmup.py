@@ -39,16 +39,30 @@ OnStep = Callable[[int, int, float], None]
 Parts = list[tuple[bytes, bool]]
 """Token ids of parts of an episode, each with True if the model learns them."""
 
+Batches = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
+"""Returns ids and targets, both [B, T], of as many episodes as it is asked for."""
+
 
 def warm_up(directory: Path, seed: int, on_step: OnStep, steps: int = STEPS) -> None:
     """Train the model in `directory` in place; deterministic for one seed on one machine."""
+    demonstrator = Demonstrator(Renderer.load(directory, RENDERER), seed)
+    imitate(directory, demonstrator.batch, on_step, steps)
+
+
+def imitate(
+    directory: Path,
+    batches: Batches,
+    on_step: OnStep,
+    steps: int,
+    episodes: int = EPISODES_PER_STEP,
+) -> None:
+    """Train the model in `directory` in place on the episodes of `batches`, so many a step."""
     model = Qwen3ForCausalLM.from_pretrained(  # nosec B615 # a local directory
         directory, local_files_only=True
     )
-    demonstrator = Demonstrator(Renderer.load(directory, RENDERER), seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
     for step in range(1, steps + 1):
-        ids_BT, targets_BT = demonstrator.batch(EPISODES_PER_STEP)
+        ids_BT, targets_BT = batches(episodes)
         loss = _loss(model, ids_BT, targets_BT[:, 1:])
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -79,7 +93,7 @@ class Demonstrator:
     def batch(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return ids and targets, both [B, T]; a target is the id itself or `NOT_TRAINED`."""
         episodes = [self.episode(self._draw.choice(self._tasks)) for _ in range(size)]
-        ids, targets = zip(*(_flat(parts) for parts in episodes), strict=True)
+        ids, targets = zip(*(flat(parts) for parts in episodes), strict=True)
         return torch.tensor(ids), torch.tensor(targets)
 
     def episode(self, task: LookupTask) -> Parts:
@@ -104,7 +118,8 @@ class Demonstrator:
         return self._renderer.encode(f"{text}<|im_end|>")
 
 
-def _flat(parts: Parts) -> tuple[list[int], list[int]]:
+def flat(parts: Parts) -> tuple[list[int], list[int]]:
+    """Return the ids of an episode and its targets, [T] both."""
     ids: list[int] = []
     targets: list[int] = []
     for run, learned in parts:

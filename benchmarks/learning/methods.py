@@ -1,0 +1,103 @@
+"""Methods that `benchmarks algorithms` compares, and the settings that all of them share.
+
+All is fixed here before anything is measured: a method differs from its baseline in the settings
+that its line names, and from no other in data, model, rate or number of sessions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainer.settings import TrainerSettings
+
+GROUPS, GROUP_SIZE = 8, 8
+POLICY = "trail"
+RENDERER = {"name": "qwen3"}
+OPTIMIZER = {"lr": 1e-3, "warmup_steps": 10}
+CRITIC_RATE = 1e-3
+"""That of the policy: a critic at the default of 1e-5 learns nothing in so few steps."""
+TEACHER = "TEACHER"
+"""Stands for the directory of the teacher of a seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A way to train: settings of `trainer`, and the imposed age of batches in steps."""
+
+    trainer: Mapping[str, Any] = field(default_factory=dict)
+    age: int = 0
+
+    @property
+    def taught(self) -> bool:
+        """Return whether it needs a teacher."""
+        return "teacher" in self.trainer
+
+
+def _advantage(name: str, **more: Any) -> Method:
+    return Method({"advantage": name, **more})
+
+
+def _loss(age: int = 0, **loss: Any) -> Method:
+    return Method({"loss": loss}, age)
+
+
+_OLD = 4
+"""Imposed age of a batch, at which losses differ: at age 0 all ratios are 1."""
+
+COMPARISONS: Mapping[str, Mapping[str, Method]] = {
+    "advantages": {
+        "grpo": _advantage("grpo"),
+        "turn": _advantage("turn"),
+        "gae": _advantage("gae", critic={"lr": CRITIC_RATE}),
+        "grpo_unscaled": _advantage("grpo_unscaled"),
+        "rloo": _advantage("rloo"),
+        "session_and_turn": _advantage("session_and_turn"),
+        "reinforce_pp": _advantage("reinforce_pp"),
+        "reinforce_pp_baseline": _advantage("reinforce_pp_baseline"),
+        "turn_gae": _advantage("turn_gae", critic={"lr": CRITIC_RATE}),
+    },
+    "losses": {
+        "ppo_clip": _loss(_OLD, surrogate="ppo_clip"),
+        "gspo": _loss(_OLD, surrogate="gspo", clip_low=3e-4, clip_high=4e-4),
+        "cispo": _loss(_OLD, surrogate="cispo"),
+        "policy_gradient": _loss(_OLD, surrogate="policy_gradient"),
+        "policy_gradient+tis": _loss(_OLD, surrogate="policy_gradient", correction="tis"),
+        "policy_gradient+icepop": _loss(_OLD, surrogate="policy_gradient", correction="icepop"),
+    },
+    "distillation": {"grpo": _advantage("grpo"), "distill": _advantage("distill", teacher=TEACHER)},
+    "kl": {
+        "reinforce_pp": _advantage("reinforce_pp"),
+        "kl_penalty_0.001": _advantage("reinforce_pp", kl_penalty=0.001),
+        "kl_penalty_0.01": _advantage("reinforce_pp", kl_penalty=0.01),
+    },
+}
+METHODS: Mapping[str, Method] = {
+    name: method for methods in COMPARISONS.values() for name, method in methods.items()
+}
+
+
+def trainer_settings(
+    method: Method, seed: int, steps: int, teacher: Path | None = None
+) -> TrainerSettings:
+    """Return the settings of a trainer. Raises `ValidationError` without a needed teacher."""
+    trainer = dict(method.trainer)
+    if method.taught:
+        trainer["teacher"] = teacher
+    shared = {
+        "optimizer": OPTIMIZER,
+        "seed": seed,
+        "threads": 1,
+        "device": "cpu",
+        "mismatch_versions": 0,
+    }
+    given: dict[str, Any] = {
+        "run": {
+            "policy": POLICY,
+            "steps": steps,
+            "groups_per_step": GROUPS,
+            "lag": method.age,
+        },
+        "trainer": {**shared, **trainer},
+    }
+    return TrainerSettings(**given)

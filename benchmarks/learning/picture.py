@@ -1,0 +1,66 @@
+"""Picture of a comparison: the curve of each method with a band over its seeds."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from benchmarks.learning.curves import Curve
+from benchmarks.learning.intervals import estimate
+
+_COLUMNS = 3
+_INK, _OTHERS = "#2f6fce", "#b9bfc7"
+
+
+@style.context("seamlessflow.reports.style")
+def draw(curves: Sequence[Curve], title: str, path: Path) -> None:
+    """Write a panel for each method, with the means of the others in grey. Raises `OSError`."""
+    methods = list(dict.fromkeys(one.method for one in curves))
+    columns = min(_COLUMNS, len(methods))
+    rows = -(-len(methods) // columns)
+    figure = Figure(figsize=(3.4 * columns, 0.6 + 2.3 * rows), dpi=110)
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
+    for axes, method in zip(panels, methods, strict=False):
+        for other in methods:
+            _mean(axes, _of(curves, other), other == method)
+        _band(axes, _of(curves, method))
+        seeds = len(_of(curves, method))
+        label = f"{method} ({seeds} seed{'s' if seeds > 1 else ''})"
+        axes.set_title(label, loc="left", fontsize=9.5, weight="bold")
+        axes.grid(axis="y")
+    for axes in panels[len(methods) :]:
+        axes.set_visible(False)
+    figure.suptitle(title, fontsize=11, weight="bold", x=0.02, ha="left")
+    figure.supxlabel("optimizer step", fontsize=9)
+    figure.supylabel("reward on held-out tasks", fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+def _of(curves: Sequence[Curve], method: str) -> list[Curve]:
+    return [one for one in curves if one.method == method]
+
+
+def _mean(axes: Axes, curves: Sequence[Curve], chosen: bool) -> None:
+    steps = [point.step for point in curves[0].points]
+    means = [estimate(rewards).mean for rewards in _rewards(curves)]
+    colour, width = (_INK, 2.0) if chosen else (_OTHERS, 0.8)
+    axes.plot(steps, means, color=colour, linewidth=width, zorder=3 if chosen else 1)
+
+
+def _band(axes: Axes, curves: Sequence[Curve]) -> None:
+    """Fill the 95 % interval over seeds, if there are several."""
+    found = [estimate(rewards) for rewards in _rewards(curves)]
+    if not math.isnan(found[0].half):
+        steps = [point.step for point in curves[0].points]
+        low, high = [of.mean - of.half for of in found], [of.mean + of.half for of in found]
+        axes.fill_between(steps, low, high, color=_INK, alpha=0.2, lw=0, zorder=2)
+
+
+def _rewards(curves: Sequence[Curve]) -> list[tuple[float, ...]]:
+    return list(zip(*([point.reward for point in one.points] for one in curves), strict=True))

@@ -1,0 +1,84 @@
+"""Sampler: the torch engine's continuous batching, driven in the caller's thread.
+
+The engine's own thread would make the order of its passes, and so the last digit of its log-probs,
+depend on time. Here equal requests under equal weights give equal tokens and log-probs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from producers.rollout.engine.contract import SamplingParams, TokenChunk
+from producers.rollout.engine.request import Request
+from producers.rollout.torch_engine.batching import ContinuousBatch
+from producers.rollout.torch_engine.checkpoint import read_weights
+from producers.rollout.torch_engine.compatibility import plan_cache
+from producers.rollout.torch_engine.forward import CachedForward
+from seamlessflow.demo.agent import MAX_TOKENS
+
+_KV_BYTES = 256 * 1024**2
+_PREFILL_TOKENS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The prompt of a turn, int32 bytes, with the seed of its tokens."""
+
+    name: str
+    ids: bytes
+    seed: int
+
+
+@dataclass(slots=True)
+class Completion:
+    """A sampled turn: token ids (int32) and their log-probs (float32)."""
+
+    ids: bytearray = field(default_factory=bytearray)
+    logprobs: bytearray = field(default_factory=bytearray)
+
+    def add(self, chunk: TokenChunk) -> None:
+        """Append what the engine sampled."""
+        self.ids += chunk.token_ids
+        self.logprobs += chunk.logprobs
+
+
+class Sampler:
+    """A model that samples turns, many at once."""
+
+    def __init__(self, directory: Path, stops: Sequence[int], rows: int, max_length: int) -> None:
+        """Load the model of a directory, as version 0."""
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(  # nosec B615 # local
+            directory, local_files_only=True, dtype=torch.float32
+        )
+        module: torch.nn.Module = model  # its methods are typed
+        module.train(False).requires_grad_(False)
+        self._state: Mapping[str, Tensor] = module.state_dict()
+        kv = plan_cache(model, max_length, rows, _KV_BYTES)
+        self._batch = ContinuousBatch(CachedForward(model, kv), 0, rows, _PREFILL_TOKENS)
+        self._stops = tuple(stops)
+
+    @torch.inference_mode()
+    def load(self, directory: Path, version: int) -> None:
+        """Take the weights of a directory; all keys and values are computed anew."""
+        for name, tensor in read_weights(directory, self._state).items():
+            self._state[name].copy_(tensor)
+        self._batch.version = version
+        self._batch.table.invalidate()
+
+    @torch.inference_mode()
+    def sample(self, prompts: Sequence[Prompt], temperature: float = 1.0) -> list[Completion]:
+        """Return the completion of each prompt."""
+        sampling = SamplingParams(MAX_TOKENS, temperature, stop_token_ids=self._stops)
+        found = {prompt.name: Completion() for prompt in prompts}
+        for prompt in prompts:
+            done = found[prompt.name].add
+            given = prompt.name, prompt.ids, b"", sampling, prompt.seed
+            self._batch.add(Request.of(*given, done))
+        while self._batch.has_work:
+            for request, chunk in self._batch.advance():
+                request.on_chunk(chunk)
+        return [found[prompt.name] for prompt in prompts]

@@ -1,0 +1,188 @@
+"""Sessions of Trail that the policy plays in this process, as records of `trajectories`.
+
+All sessions take a turn together. Prompts, bridges and parsing are the real renderer's, so the
+tokens are those that the whole system would have.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate
+
+import numpy as np
+import xxhash
+
+from benchmarks.learning.sampler import Completion, Prompt, Sampler
+from benchmarks.trail.game import Message, TrailTask, Walk, question
+from infra.rendering.renderer import Renderer
+from schemas.identity import session_id
+from schemas.records import Reward, Trajectory, TrajectoryNode, VersionSpan
+from schemas.tokens import TOKEN_BYTES
+from seamlessflow.demo.task import LOOKUP
+from trainer.data.sessions import RETURN
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """The place of a session: its task, its group, and its number among the group's."""
+
+    task: TrailTask
+    group: str
+    sample: int
+    group_size: int
+
+
+@dataclass(slots=True)
+class PlayedTurn:
+    """Tokens of a turn: what the prompt added, and what the policy sampled."""
+
+    added: bytes
+    completion: Completion
+
+
+@dataclass(eq=False, slots=True)
+class Played:
+    """A session, while it is played and after that."""
+
+    seat: Seat
+    walk: Walk
+    added: bytes
+    """Tokens behind those of `turns`, which the next turn answers."""
+    prompt: bytes
+    turns: list[PlayedTurn] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Id of the session."""
+        return session_id(self.seat.group, self.seat.sample, 0)
+
+
+class Player:
+    """Sampler and renderer, and the seed that all sampled tokens follow from."""
+
+    def __init__(self, sampler: Sampler, renderer: Renderer, seed: int) -> None:
+        self._sampler, self._renderer, self._seed = sampler, renderer, seed
+        # Ten keys and a hundred answers: each is rendered and parsed once.
+        self._begin = lru_cache(self._render)
+        self._bridge = lru_cache(maxsize=4096)(self._bridged)
+        self._said = lru_cache(maxsize=4096)(self._parsed)
+
+    def play(self, seats: Sequence[Seat], temperature: float = 1.0) -> list[Played]:
+        """Return the session of each seat, played to its end."""
+        found = [self._begun(seat) for seat in seats]
+        while going := [one for one in found if not one.walk.over]:
+            prompts = [self._asked(one) for one in going]
+            completions = self._sampler.sample(prompts, temperature)
+            for one, completion in zip(going, completions, strict=True):
+                self._answered(one, completion)
+        return found
+
+    def _begun(self, seat: Seat) -> Played:
+        prompt = self._begin(json.dumps(question(seat.task)))
+        return Played(seat, Walk(seat.task), prompt, prompt)
+
+    def _asked(self, one: Played) -> Prompt:
+        name = f"{one.name}.{len(one.turns)}"
+        seed = xxhash.xxh3_64_intdigest(f"{self._seed} {name}".encode())
+        return Prompt(name, one.prompt, seed)
+
+    def _answered(self, one: Played, completion: Completion) -> None:
+        ids = bytes(completion.ids)
+        tail = self._renderer.tail(one.added)
+        words = one.walk.take(json.loads(self._said(ids, tail)))
+        one.turns.append(PlayedTurn(one.added, completion))
+        if words is not None:
+            one.added = self._bridge(tail, ids, words)
+            one.prompt += ids + one.added
+
+    def _render(self, message: str) -> bytes:
+        return self._renderer.render([json.loads(message)], [LOOKUP])
+
+    def _parsed(self, completion: bytes, tail: bytes) -> str:
+        """Return the JSON text of the assistant message of a completion."""
+        parsed = self._renderer.parse(completion, [LOOKUP], tail)
+        calls = [
+            {"function": {"name": call.name, "arguments": call.arguments}}
+            for call in parsed.tool_calls
+        ]
+        message: Message = {"role": "assistant", "content": parsed.content, "tool_calls": calls}
+        return json.dumps(message)
+
+    def _bridged(self, tail: bytes, completion: bytes, words: str) -> bytes:
+        message = {"role": "tool", "tool_call_id": "call_0", "content": words}
+        found = self._renderer.bridge(tail, completion, [message], [LOOKUP])
+        assert found is not None  # a valid call can always be continued
+        return found
+
+
+def recorded(played: Played, policy: str, version: int, tokenizer_hash: str) -> Trajectory:
+    """Return the session as the trajectory manager would have recorded it."""
+    runs = [run for turn in played.turns for run in _runs(turn)]
+    starts = list(accumulate((len(ids) // TOKEN_BYTES for _, ids, _ in runs), initial=0))
+    sampled = [origin == "policy" for origin, _, _ in runs]
+    sizes = np.diff(starts)
+    return Trajectory(
+        session_id=played.name,
+        policy=policy,
+        task_id=played.seat.task["id"],
+        group_id=played.seat.group,
+        sample=played.seat.sample,
+        group_size=played.seat.group_size,
+        min_group_size=played.seat.group_size,
+        tokens=b"".join(ids for _, ids, _ in runs),
+        logprobs=b"".join(logprobs for _, _, logprobs in runs),
+        loss_mask=np.repeat(np.array(sampled, np.uint8), sizes).tobytes(),
+        spans=tuple(
+            VersionSpan(start=start, version_min=version, version_max=version)
+            for start, ours in zip(starts, sampled, strict=False)
+            if ours
+        ),
+        nodes=tuple(
+            _node(place, runs[place][0], starts[place], sizes.tolist())
+            for place in range(len(runs))
+        ),
+        rewards=_rewards(played.walk),
+        status="complete",
+        reason="",
+        cause="policy",
+        creation_version=version,
+        version_min=version,
+        version_max=version,
+        turns=len(played.turns),
+        tokenizer_hash=tokenizer_hash,
+        partition=0,
+        first_offset=0,
+        last_offset=len(runs),
+        opened_at_ms=0,
+        closed_at_ms=0,
+        finalized_at_ms=0,
+        fold_version=1,
+    )
+
+
+def _runs(turn: PlayedTurn) -> list[tuple[str, bytes, bytes]]:
+    """Return origin, ids and log-probs of the two runs of a turn."""
+    ids, logprobs = bytes(turn.completion.ids), bytes(turn.completion.logprobs)
+    return [("prompt", turn.added, bytes(len(turn.added))), ("policy", ids, logprobs)]
+
+
+def _node(place: int, origin: str, start: int, sizes: Sequence[int]) -> TrajectoryNode:
+    return TrajectoryNode(
+        node_id=place,
+        parent=place - 1,
+        parent_end=sizes[place - 1] if place else 0,
+        start=start,
+        length=sizes[place],
+        origin=origin,
+        turn_id=f"turn-{place // 2}",
+        log_offset=place,
+    )
+
+
+def _rewards(walk: Walk) -> tuple[Reward, ...]:
+    turns = (
+        Reward(name=RETURN, value=value, scope="turn", turn_id=f"turn-{place}")
+        for place, value in enumerate(walk.rewards)
+    )
+    return (*turns, Reward(name=RETURN, value=walk.reward))
