@@ -119,13 +119,17 @@ class TrainerSection(CreditSettings):
     threads: int | None = Field(
         None, ge=1, description="CPU threads of torch in each rank; none: its default"
     )
-    layout: Literal["padded", "packed"] = Field(
+    layout: Literal["padded", "packed", "tree"] = Field(
         "padded",
         description="padded: one chain per row; packed: many chains in one row, for long chains of "
-        "uneven length on a device with flash attention",
+        "uneven length on a device with flash attention; tree: the same with first tokens that "
+        "chains share computed once, for long prompts, large groups and sessions that fork",
     )
     micro_batch_tokens: int = Field(
-        16_384, ge=2, description="Most tokens of a forward and backward pass, padding included"
+        16_384,
+        ge=2,
+        description="Most tokens of a forward and backward pass, padding included; with tree "
+        "a mask takes its square in bytes, or more",
     )
     gradient_checkpointing: bool = Field(
         False, description="Recompute activations in the backward pass instead of keeping them"

@@ -5,7 +5,7 @@ states, so memory and time grow with trained tokens times vocabulary, not with a
 by the back ends. Dimensions: B rows, T columns, H hidden, N trained tokens, V vocabulary.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,9 +13,13 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from trainer.data.packing import MicroBatch
+from trainer.backends.backend import ModelUnusable
+from trainer.data.packing import Layout, MicroBatch
 
 _RECURRENT = ("linear", "mamba", "conv", "recurrent")
+_MASKED = ("sdpa", "eager")
+"""Implementations of attention that take a mask of pairs of tokens."""
+_FULL = "full_attention"
 
 
 class Forward:
@@ -31,14 +35,8 @@ class Forward:
     def __call__(self, batch: MicroBatch, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
         """Return log-probs (with gradient) and entropies of N trained tokens, float32."""
         device = self._model.device
-        inputs: dict[str, Any] = {
-            "input_ids": torch.from_numpy(batch.ids_BT).to(device),
-            "use_cache": False,
-        }
-        if batch.positions_BT is not None:
-            inputs["position_ids"] = torch.from_numpy(batch.positions_BT).to(device)
         with self._only(batch, device):
-            output = self._model(**inputs)
+            output = self._model(**model_inputs(self._model, batch))
         targets_N = torch.from_numpy(batch.targets_N).to(device)
         return scores(_tempered(output.logits[0], batch), targets_N, entropy_gradient)
 
@@ -85,10 +83,65 @@ def _tempered(logits_NV: Tensor, batch: MicroBatch) -> Tensor:
     return logits_NV.float() / temperatures_N.unsqueeze(-1)
 
 
-def keeps_packed_chains_apart(model: PreTrainedModel) -> bool:
+def model_inputs(model: PreTrainedModel, batch: MicroBatch) -> dict[str, Any]:
+    """Return the arguments with which a model computes the tokens of a micro-batch."""
+    device = model.device
+    inputs: dict[str, Any] = {
+        "input_ids": torch.from_numpy(batch.ids_BT).to(device),
+        # With a cache, packed chains would see each other.
+        "use_cache": False,
+    }
+    if batch.positions_BT is not None:
+        inputs["position_ids"] = torch.from_numpy(batch.positions_BT).to(device)
+    if batch.ends_T is not None:
+        seen_11TT = _seen(torch.from_numpy(batch.ends_T).to(device))[None, None]
+        # Eager attention adds its mask to the scores, in their own type.
+        eager = model.config._attn_implementation == "eager"
+        inputs["attention_mask"] = _added(seen_11TT, model.dtype) if eager else seen_11TT
+    return inputs
+
+
+def check_layout(model: PreTrainedModel, layout: Layout) -> None:
+    """Raise `ModelUnusable` if a model cannot keep the chains of one row apart."""
+    name = str(model.name_or_path)
+    if layout != "padded" and not _separates_by_positions(model):
+        raise ModelUnusable(name, "its layers need trainer.layout = padded")
+    if layout == "tree" and (reason := _cannot_mask(model)):
+        raise ModelUnusable(name, f"cannot be trained with trainer.layout = tree: {reason}")
+
+
+def _seen(ends_T: Tensor) -> Tensor:
+    """Return for each token (row) whether it sees another (column): itself, and its ancestors."""
+    columns_T = torch.arange(len(ends_T), device=ends_T.device)
+    return (columns_T[:, None] >= columns_T) & (columns_T[:, None] < ends_T)
+
+
+def _added(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 0 where a token is seen, else the least number."""
+    return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
+
+
+def _separates_by_positions(model: PreTrainedModel) -> bool:
     """Return whether all layers separate chains by their positions.
 
     Recurrent layers do not: their state would leak from one chain to the next.
     """
-    layers = getattr(model.config.get_text_config(), "layer_types", None) or ()
-    return not any(kind in layer for layer in layers for kind in _RECURRENT)
+    return not any(kind in layer for layer in _layers(model) for kind in _RECURRENT)
+
+
+def _cannot_mask(model: PreTrainedModel) -> str:
+    """Return why a model cannot follow a mask that says which tokens each one sees, or nothing."""
+    if not model._supports_attention_backend:
+        return "its attention takes no mask of pairs of tokens"
+    if (kind := model.config._attn_implementation) not in _MASKED:
+        return f"its attention is {kind}, not one of {', '.join(_MASKED)}"
+    layers = set(_layers(model)) - {_FULL}
+    window = getattr(model.config.get_text_config(), "sliding_window", None)
+    if not layers and window and not _layers(model):
+        layers = {"sliding_attention"}
+    return f"it has layers of {', '.join(sorted(layers))}" if layers else ""
+
+
+def _layers(model: PreTrainedModel) -> Sequence[str]:
+    """Return the kind of each layer, as far as the configuration names them."""
+    return getattr(model.config.get_text_config(), "layer_types", None) or ()

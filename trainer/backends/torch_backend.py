@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infra.worker.device import device_named, free_host_bytes
-from trainer.backends.backend import Computing, Machine, ModelUnusable, StepInput, unmeasured
-from trainer.backends.forward import Forward, keeps_packed_chains_apart
+from trainer.backends.backend import Computing, Machine, StepInput, unmeasured
+from trainer.backends.forward import Forward, check_layout
 from trainer.backends.losses.loss import old_policy, token_losses
 from trainer.backends.losses.tokens import LossTokens
 from trainer.backends.model import DTYPES, load_model, recompute_activations, write_model
@@ -64,8 +64,7 @@ class TorchBackend:
         self._computing = computing
         self._device = torch.device(device_named(settings.device, torch.cuda.is_available))
         self._model = self._placed(load_model(model_directory, settings.master_dtype))
-        if settings.layout == "packed" and not keeps_packed_chains_apart(self._model):
-            raise ModelUnusable(str(model_directory), "its layers need trainer.layout = padded")
+        check_layout(self._model, settings.layout)
         if settings.gradient_checkpointing:
             recompute_activations(self._model)
         self._parameters = dict(self._model.named_parameters())

@@ -1,9 +1,10 @@
 """Packing of chains into micro-batches of limited size, without a Python loop over tokens.
 
 `padded`: one chain per row, rows of similar length together, padded at the end. `packed`: many
-chains in one row, each with positions from 0, for attention that keeps them apart. Pure; called by
-`steps/inputs.py`. Dimensions: B rows, T columns, N trained tokens of a micro-batch, C chains, S
-all tokens of all chains.
+chains in one row, each with positions from 0, for attention that keeps them apart. `tree`: many in
+one row as well, where those that begin alike share their first tokens (`units/trees.py`). Pure;
+called by `steps/inputs.py`. Dimensions: B rows, T columns, N trained tokens of a micro-batch, C
+chains, S all tokens of all chains.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +18,9 @@ from trainer.data.chains import Chain
 from trainer.data.credit.columns import Column, Columns
 from trainer.data.units.bins import length_bins, row_bins
 from trainer.data.units.membership import membership
+from trainer.data.units.trees import PrefixOrder, prefix_order, tree_bins, tree_row
 
-Layout = Literal["padded", "packed"]
+Layout = Literal["padded", "packed", "tree"]
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -35,7 +37,7 @@ class MicroBatch:
 
     rows_N: Int64s
     columns_N: Int64s
-    """Column that predicts the trained token: the one before the token itself."""
+    """Column that predicts the trained token: that of the token before it in its chain."""
 
     targets_N: Int64s
     logprobs_N: Floats
@@ -67,6 +69,9 @@ class MicroBatch:
     columns: Columns = field(default_factory=dict)
     """Columns of the trained tokens, once they are annotated."""
 
+    ends_T: Int64s | None = None
+    """With `tree`: the token in column j is seen from columns j to `ends_T[j]` - 1, no others."""
+
     def __len__(self) -> int:
         return len(self.targets_N)
 
@@ -90,6 +95,17 @@ class _Flat:
     """Over all tokens (S) too, 0 for those that are not trained."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """An unfilled block of ids, and where each token (S) of the chains of a micro-batch goes."""
+
+    ids_BT: Int64s
+    positions_BT: Int64s | None
+    rows_S: Int64s
+    columns_S: Int64s
+    ends_T: Int64s | None = None
+
+
 def pack(
     chains: Sequence[Chain],
     budget: int,
@@ -102,16 +118,33 @@ def pack(
     """Return micro-batches with all tokens of all chains.
 
     Chains with equal numbers in `units_C` stay together; None: each is alone. A micro-batch holds
-    at most `budget` tokens, padding included; a larger unit, or chain, gets its own. `weights_C`
-    are the weights of the trained tokens of each chain; None: the loss is their mean.
+    at most `budget` tokens, padding included and shared ones counted once; a larger unit, or chain,
+    gets its own. `weights_C` are the weights of the trained tokens of each chain; None: the loss is
+    their mean.
     """
     if not chains:
         return []
     flat = _flatten(chains, weights_C)
     units_C = np.arange(len(chains)) if units_C is None else units_C
-    fill = row_bins if layout == "padded" else length_bins
+    if layout == "tree":
+        order = prefix_order([chain.tokens.ids_T for chain in chains])
+        bins = tree_bins(order, units_C, budget)
+        return [_micro_batch(flat, chosen, _tree(order, chosen)) for chosen in bins]
+    fill, laid_out = (row_bins, _padded) if layout == "padded" else (length_bins, _packed)
     bins = fill(flat.lengths_C, units_C, budget)
-    return [_micro_batch(flat, chosen, layout, padding_id) for chosen in bins]
+    lengths = [flat.lengths_C[chosen] for chosen in bins]
+    return [
+        _micro_batch(flat, chosen, laid_out(of, padding_id))
+        for chosen, of in zip(bins, lengths, strict=True)
+    ]
+
+
+def tokens_saved(batches: Sequence[MicroBatch]) -> dict[str, float]:
+    """Return the share of the chains' tokens that trees spare, as a metric; none without trees."""
+    trees = [batch for batch in batches if batch.ends_T is not None]
+    tokens = sum(int(batch.lengths_C.sum()) for batch in trees)
+    computed = sum(batch.ids_BT.size for batch in trees)
+    return {"tokens_saved": 1 - computed / tokens} if tokens else {}
 
 
 def empty(padding_id: int = 0) -> MicroBatch:
@@ -184,20 +217,20 @@ def _columns(chains: Sequence[Chain]) -> Mapping[Column, Floats]:
     return found
 
 
-def _micro_batch(flat: _Flat, chosen: Int64s, layout: Layout, padding_id: int) -> MicroBatch:
+def _micro_batch(flat: _Flat, chosen: Int64s, row: _Row) -> MicroBatch:
     lengths = flat.lengths_C[chosen]
-    places = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    places = _places(lengths)
     sources = np.repeat(flat.starts_C[chosen], lengths) + places
-    ids_BT, rows, columns = _laid_out(lengths, places, layout, padding_id)
-    ids_BT[rows, columns] = flat.ids_S[sources]
+    row.ids_BT[row.rows_S, row.columns_S] = flat.ids_S[sources]
     trained = np.flatnonzero(flat.trained_S[sources])
     from_N = sources[trained]
     chains_N = np.repeat(chosen, lengths)[trained]
     return MicroBatch(
-        ids_BT=ids_BT,
-        positions_BT=places[None, :] if layout == "packed" else None,
-        rows_N=rows[trained],
-        columns_N=columns[trained] - 1,
+        ids_BT=row.ids_BT,
+        positions_BT=row.positions_BT,
+        rows_N=row.rows_S[trained],
+        # No first token of a chain is trained.
+        columns_N=row.columns_S[trained - 1],
         targets_N=flat.ids_S[from_N].astype(np.int64),
         logprobs_N=flat.logprobs_S[from_N],
         temperatures_N=flat.temperatures_S[from_N],
@@ -210,15 +243,31 @@ def _micro_batch(flat: _Flat, chosen: Int64s, layout: Layout, padding_id: int) -
         weights_N=flat.weights_C[chains_N].astype(np.float32),
         lengths_C=lengths,
         columns={name: of_S[from_N] for name, of_S in flat.columns.items()},
+        ends_T=row.ends_T,
     )
 
 
-def _laid_out(
-    lengths: Int64s, places: Int64s, layout: Layout, padding_id: int
-) -> tuple[Int64s, Int64s, Int64s]:
-    """Return an unfilled block of ids, and the row and column of every token."""
-    if layout == "packed":
-        columns = np.arange(len(places))
-        return np.empty((1, len(places)), np.int64), np.zeros_like(columns), columns
-    block = np.full((len(lengths), int(lengths.max())), padding_id, np.int64)
-    return block, np.repeat(np.arange(len(lengths)), lengths), places
+def _padded(lengths_C: Int64s, padding_id: int) -> _Row:
+    block = np.full((len(lengths_C), int(lengths_C.max())), padding_id, np.int64)
+    return _Row(block, None, np.repeat(np.arange(len(lengths_C)), lengths_C), _places(lengths_C))
+
+
+def _packed(lengths_C: Int64s, _: int) -> _Row:
+    places_S = _places(lengths_C)
+    columns_S = np.arange(len(places_S))
+    ids_BT = np.empty((1, len(places_S)), np.int64)
+    return _Row(ids_BT, places_S[None, :], np.zeros_like(columns_S), columns_S)
+
+
+def _tree(order: PrefixOrder, chosen: Int64s) -> _Row:
+    lengths_C = order.lengths_C[chosen]
+    columns_S, ends_T = tree_row(lengths_C, order.shared(chosen))
+    positions_BT = np.empty((1, len(ends_T)), np.int64)
+    positions_BT[0, columns_S] = _places(lengths_C)
+    ids_BT = np.empty_like(positions_BT)
+    return _Row(ids_BT, positions_BT, np.zeros_like(columns_S), columns_S, ends_T)
+
+
+def _places(lengths_C: Int64s) -> Int64s:
+    """Return the index of every token in its chain."""
+    return np.arange(int(lengths_C.sum())) - np.repeat(np.cumsum(lengths_C) - lengths_C, lengths_C)

@@ -29,6 +29,8 @@ METRICS: Mapping[str, str] = {
     "tokens_over_age": "Tokens of the batch, and of groups dropped since the step before, that are "
     "older than trainer.max_staleness, whatever trainer.on_stale does with them",
     "tokens_stale_longest": "Trained tokens of the longest chain with a stale token",
+    "tokens_saved": "Share of the tokens of the step's chains that were computed with those of "
+    "another chain (trainer.layout tree)",
     "staleness_mean": "Mean staleness of trained tokens in optimizer steps",
     "staleness_max": "Largest staleness of a trained token in optimizer steps",
     "loss": "Loss of the step: its trained tokens as trainer.loss.aggregation adds them up",

@@ -21,6 +21,7 @@ from schemas.topics import CONTROL, FLEET, TRAJECTORIES, fleet_key
 from trainer.backends.backend import Backend
 from trainer.data.batch import Batch
 from trainer.data.credit.phase import batch_facts
+from trainer.data.packing import tokens_saved
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.settings import TrainerSettings
@@ -158,7 +159,7 @@ class StepRunner:
         )
         chains = batch.chains()
         write_trained(self._settings.trained_dir, header, chains, step.micro_batches)
-        return metrics | batch_facts(batch)
+        return metrics | batch_facts(batch) | tokens_saved(step.micro_batches)
 
     def _commit(self, order: StepOrder, trace: Headers) -> None:
         if self._fenced.is_set():

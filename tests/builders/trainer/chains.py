@@ -32,6 +32,42 @@ def one_chain(random: np.random.Generator) -> Chain:
     return chains(trajectory(runs), "tiny").chains[0]
 
 
+def forked_chains(seed: int = 0, groups: int = 2, sessions: int = 3) -> list[Chain]:
+    """Return chains of groups with one prompt each, whose sessions fork at several depths."""
+    random = np.random.default_rng(seed)
+    found: list[Chain] = []
+    for group in range(groups):
+        prompt = _ids(random, 5)
+        for number in range(sessions):
+            made = trajectory(_forks(random, prompt), f"g-{group}.{number}.0")
+            found.extend(chains(made, "tiny").chains)
+    return found
+
+
+def _forks(random: np.random.Generator, prompt: list[int]) -> list[Run]:
+    """Return a prompt, an answer, a tool's result and an answer, with branches off each of them."""
+
+    def sampled_run(turn: int, parent: int, parent_end: int) -> Run:
+        ids = _ids(random, 4)
+        said = [float(x) for x in random.normal(-3.5, 0.5, 4)]
+        return Run(ids, "policy", f"t{turn}", parent, parent_end, logprobs=said)
+
+    return [
+        Run(prompt, "prompt"),
+        sampled_run(0, 0, 5),
+        Run(_ids(random, 3), "tool", "t1", 1, 4),
+        sampled_run(1, 2, 3),
+        sampled_run(2, 2, 3),
+        sampled_run(3, 1, 2),
+        sampled_run(4, 3, 1),
+        sampled_run(5, 0, 3),
+    ]
+
+
+def _ids(random: np.random.Generator, length: int) -> list[int]:
+    return [int(i) for i in random.integers(0, VOCABULARY, length)]
+
+
 def with_advantages(found: Sequence[Chain], advantages: Sequence[float]) -> list[Chain]:
     """Return the chains with one advantage each."""
     return [credited(*pair) for pair in zip(found, advantages, strict=True)]

@@ -9,6 +9,8 @@ from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
     PreTrainedModel,
     Qwen3Config,
     Qwen3ForCausalLM,
@@ -55,6 +57,17 @@ def write_windowed(directory: Path, window: int) -> Path:
     Gemma2ForCausalLM(config).save_pretrained(directory)
     make_tokenizer(directory)
     return directory
+
+
+def exact_model() -> PreTrainedModel:
+    """Return a two-layer GPT-2 in float64. No part of it computes in less, as others' norms do."""
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=64, initializer_range=0.3
+    )
+    model: PreTrainedModel = GPT2LMHeadModel(config).double()
+    model.train(mode=False)
+    return model
 
 
 def open_tiny(directory: Path) -> PreTrainedModel:

@@ -13,12 +13,13 @@ import torch
 from safetensors.torch import load_file
 
 from infra.ports import free_port
-from tests.builders.trainer.chains import sampled, some_chains, with_advantages
+from tests.builders.trainer.chains import forked_chains, sampled, some_chains, with_advantages
 from tests.builders.trainer.models import open_tiny, write_tiny
 from tests.integration.trainer.gang_rank import settings
 from trainer.backends.backend import Backend, StepInput
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.torch_backend import TorchBackend
+from trainer.data.chains import credited
 from trainer.data.credit.columns import Column, Columns
 from trainer.data.credit.phase import by_chain
 from trainer.data.packing import pack
@@ -134,6 +135,26 @@ def test_a_loss_of_sessions_is_the_same_on_two_ranks(
         backend.load(None, 0)
         backend.rest()
         metrics.append(backend.train(step(model, 0, loss)))
+        backend.rest()
+        backend.rest()
+    wanted, found = metrics
+    assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    assert wanted["grad_norm"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [json.dumps({"layout": "tree"})])
+def test_two_ranks_train_trees_as_one_trains_single_chains(
+    leader: FsdpBackend, model: Path
+) -> None:
+    chains = [credited(one, place % 3 - 1) for place, one in enumerate(forked_chains())]
+    alone = TorchBackend(model, TrainerSection(device="cpu", threads=1))
+    metrics = []
+    single, trees = pack(chains, 200, "padded"), pack(chains, 40, "tree")
+    for backend, batches in ((alone, single), (leader, trees)):
+        backend.load(None, 0)
+        backend.rest()
+        metrics.append(backend.train(StepInput(batches, [], 0, 0.05)))
         backend.rest()
         backend.rest()
     wanted, found = metrics

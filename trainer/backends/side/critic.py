@@ -9,13 +9,13 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from trainer.backends.forward import model_inputs
 from trainer.backends.model import load_critic
 from trainer.backends.optimizer_state import (
     CRITIC,
@@ -99,15 +99,8 @@ class Critic:
         move_state(self._optimizer, device)
 
     def _values(self, batch: MicroBatch) -> Tensor:
-        device = self._model.device
-        inputs: dict[str, Any] = {
-            "input_ids": torch.from_numpy(batch.ids_BT).to(device),
-            # With a cache, packed chains would see each other.
-            "use_cache": False,
-        }
-        if batch.positions_BT is not None:
-            inputs["position_ids"] = torch.from_numpy(batch.positions_BT).to(device)
-        logits_BT1: Tensor = self._model(**inputs).logits
+        logits_BT1: Tensor = self._model(**model_inputs(self._model, batch)).logits
+        device = logits_BT1.device
         rows_N = torch.from_numpy(batch.rows_N).to(device)
         columns_N = torch.from_numpy(batch.columns_N).to(device)
         return logits_BT1[rows_N, columns_N, 0].float()

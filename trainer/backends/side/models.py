@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import PreTrainedModel
 
 from trainer.backends.backend import ModelUnusable
+from trainer.backends.forward import check_layout
 from trainer.backends.optimizer_state import Files
 from trainer.backends.side.critic import Critic
 from trainer.backends.side.frozen import FrozenModel, Placed
@@ -27,20 +29,25 @@ class SideModels:
 
     def __init__(self, policy: Path, settings: TrainerSection, placed: Placed) -> None:
         """Load them on the host. Raise `ModelUnusable`."""
+
+        def checked(model: PreTrainedModel) -> PreTrainedModel:
+            check_layout(model, settings.layout)
+            return placed(model)
+
         self._frozen: dict[Column, FrozenModel] = {}
         if settings.reference_used:
             directory = settings.reference or policy
             _check_tokens(policy, directory)
-            self._frozen[Column.REFERENCE] = FrozenModel(directory, settings.compute, placed)
+            self._frozen[Column.REFERENCE] = FrozenModel(directory, settings.compute, checked)
         if settings.advantage == "distill" and settings.teacher is not None:
             _check_tokens(policy, settings.teacher)
-            teacher = FrozenModel(settings.teacher, settings.compute, placed)
+            teacher = FrozenModel(settings.teacher, settings.compute, checked)
             self._frozen[Column.TEACHER] = teacher
         self.critic = None
         if settings.critic_used:
             directory = settings.critic.model or policy
             _check_tokens(policy, directory)
-            self.critic = Critic(directory, settings, placed)
+            self.critic = Critic(directory, settings, checked)
 
     def annotate(
         self,

@@ -16,7 +16,7 @@ def row_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]:
 
     The first unit of a micro-batch has its longest chain, so it decides how many rows fit.
     """
-    chains_U = _chains(units_C)
+    chains_U = members(units_C)
     longest_U = np.zeros(len(chains_U), np.int64)
     np.maximum.at(longest_U, units_C, lengths_C)
     found: list[list[Int64s]] = []
@@ -36,7 +36,7 @@ def length_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]
 
     The longest units go first, each into the fullest bin with room for it.
     """
-    chains_U = _chains(units_C)
+    chains_U = members(units_C)
     lengths_U = np.zeros(len(chains_U), np.int64)
     np.add.at(lengths_U, units_C, lengths_C)
     found: list[list[Int64s]] = []
@@ -56,7 +56,7 @@ def length_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]
     return [np.concatenate(chosen) for chosen in found]
 
 
-def _chains(units_C: Int64s) -> list[Int64s]:
+def members(units_C: Int64s) -> list[Int64s]:
     """Return the chains of each unit, in their order."""
     order = np.argsort(units_C, kind="stable")
     return np.split(order, np.cumsum(np.bincount(units_C))[:-1])

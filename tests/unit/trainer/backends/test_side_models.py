@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def directly(directory: Path, chain: Chain) -> list[float]:
     ]
 
 
-@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("layout", get_args(Layout))
 @pytest.mark.parametrize("column", [Column.REFERENCE, Column.TEACHER])
 def test_a_frozen_model_tells_its_own_log_probs(
     policy: Path, other: Path, column: Column, layout: Layout
@@ -127,7 +128,7 @@ def test_a_value_that_is_beyond_the_clip_on_its_way_has_no_gradient(policy: Path
     assert not any(values(backend, chains))
 
 
-@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("layout", get_args(Layout))
 def test_values_do_not_depend_on_packing(policy: Path, layout: Layout) -> None:
     chains = some_chains(2)
     backend = opened(policy, advantage="gae", critic={"lr": 0.01})

@@ -75,7 +75,7 @@ def test_the_gradient_is_that_of_the_formula_however_chains_are_packed(
     )
 
 
-@pytest.mark.parametrize("layout", get_args(Layout))
+@pytest.mark.parametrize("layout", ["padded", "packed"])
 def test_layers_with_a_sliding_window_see_the_same_packed_and_alone(
     tmp_path: Path, layout: Layout
 ) -> None:
@@ -90,7 +90,7 @@ def test_layers_with_a_sliding_window_see_the_same_packed_and_alone(
     )
 
 
-def test_packed_and_unpacked_losses_are_equal(model_directory: Path) -> None:
+def test_losses_are_equal_however_chains_are_packed(model_directory: Path) -> None:
     found, advantages = some_chains(), [1.0, -1.0, 0.5, -2.0, 0.3, 1.5]
     losses = [
         TorchBackend(model_directory, SETTINGS).train(step(found, advantages, budget, layout))
@@ -98,7 +98,7 @@ def test_packed_and_unpacked_losses_are_equal(model_directory: Path) -> None:
         for layout in get_args(Layout)
     ]
     for name in ("loss", "entropy", "policy_kl", "grad_norm", "effective_sample_size"):
-        assert [one[name] for one in losses] == pytest.approx([losses[0][name]] * 4, abs=1e-6)
+        assert [one[name] for one in losses] == pytest.approx([losses[0][name]] * 6, abs=1e-6)
 
 
 def test_what_masked_tokens_say_does_not_change_the_gradient(model_directory: Path) -> None:

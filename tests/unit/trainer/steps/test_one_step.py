@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -17,8 +18,9 @@ from schemas.records import Record, StepCommitted
 from tests.builders.trainer.groups import NOW, RULES, group
 from tests.builders.trainer.stub_backend import StubBackend
 from trainer.data.batch import Batch, prepare
+from trainer.data.packing import Layout
 from trainer.policy import PolicySection
-from trainer.settings import TrainerSettings
+from trainer.settings import TrainerSection, TrainerSettings
 from trainer.steps.one_step import StepFenced, StepOrder, StepRunner
 from trainer.steps.publication import Publication
 
@@ -80,19 +82,30 @@ def make(tmp_path: Path) -> Callable[[], Made]:
     model = tmp_path / "model"
     model.mkdir()
     (model / "tokenizer.json").write_text("{}")
+    return partial(made_runner, tmp_path, model)
+
+
+def made_runner(data: Path, model: Path, layout: Layout = "padded") -> Made:
     settings = TrainerSettings(
-        data_dir=tmp_path, policy=PolicySection(model=model, renderer=RendererSettings("qwen3"))
+        data_dir=data,
+        policy=PolicySection(model=model, renderer=RendererSettings("qwen3")),
+        trainer=TrainerSection(layout=layout),
     )
+    log = Log()
+    publication = Publication(settings)
+    publication.prepare()
+    traces = telemetry(TelemetrySettings(), "trainer", "w")
+    producer = cast("Producer", log)
+    return StepRunner(settings, Backend(log), publication, producer, traces, lambda: 9), log
 
-    def made() -> Made:
-        log = Log()
-        publication = Publication(settings)
-        publication.prepare()
-        traces = telemetry(TelemetrySettings(), "trainer", "w")
-        producer = cast("Producer", log)
-        return StepRunner(settings, Backend(log), publication, producer, traces, lambda: 9), log
 
-    return made
+def test_the_metrics_of_a_step_say_what_trees_spare(tmp_path: Path) -> None:
+    """Four sessions with equal tokens, of which one is computed."""
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "tokenizer.json").write_text("{}")
+    runner, _ = made_runner(tmp_path, model, "tree")
+    assert runner.run(order()).metrics["tokens_saved"] == pytest.approx(0.75)
 
 
 def test_weights_are_published_only_after_the_step_is_acknowledged(

@@ -1,6 +1,7 @@
 """The record of trained tokens has each token once, as it entered the loss."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -29,7 +30,7 @@ def written(directory: Path, found: list[Chain], layout: Layout = "padded") -> l
     return runs
 
 
-@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("layout", get_args(Layout))
 def test_turns_are_runs_of_their_own(tmp_path: Path, layout: Layout) -> None:
     first, second = written(tmp_path, with_advantages([two_turns()], [0.75]), layout)
     assert (first.session, first.turn, first.offset, first.ids) == ("s", "a", 0, [3, 4, 5])

@@ -1,6 +1,7 @@
 """The second phase of a step: columns come back to their tokens, whatever they were packed into."""
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ def told(chain: Chain) -> list[float]:
     return [float(value) for value in chain.tokens.logprobs_T[chain.tokens.trained_T]]
 
 
-@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("layout", get_args(Layout))
 @pytest.mark.parametrize("budget", [8, 1000])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_column_comes_back_to_the_tokens_it_was_computed_for(

@@ -1,0 +1,94 @@
+"""Training steps by layout, of groups that share a long prompt: tokens computed, and time.
+
+A prompt for each group, and for each of its sessions two answers with a tool's result of the same
+length between them. The model has two layers of width 256.
+"""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from trainer.backends.backend import StepInput
+from trainer.backends.torch_backend import TorchBackend
+from trainer.data.chains import Chain, Int32s, Tokens
+from trainer.data.packing import Layout, pack
+from trainer.settings import TrainerSection
+
+_REPEATS = 2
+_VOCABULARY = 4096
+_BUDGET = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Groups of a step; lengths are in tokens."""
+
+    groups: int
+    group_size: int
+    prompt: int
+    answer: int
+
+
+def steps(load: Workload) -> dict[str, dict[str, float]]:
+    """Return by layout what a step computes and the CPU time that it takes, the best of a few."""
+    random = np.random.default_rng(0)
+    chains = [
+        chain(random, prompt, f"g-{group}.{number}.0", load.answer)
+        for group in range(load.groups)
+        for prompt in [random.integers(0, _VOCABULARY, load.prompt, np.int32)]
+        for number in range(load.group_size)
+    ]
+    with tempfile.TemporaryDirectory() as directory:
+        model = write_model(Path(directory))
+        return {layout: figures(model, chains, layout) for layout in get_args(Layout)}
+
+
+def chain(random: np.random.Generator, prompt: Int32s, session: str, answer: int) -> Chain:
+    """Make a session: the prompt, then an answer, a result and an answer of `answer` tokens."""
+    ids = np.concatenate([prompt, random.integers(0, _VOCABULARY, 3 * answer)]).astype(np.int32)
+    trained = np.zeros(len(ids), np.bool_)
+    trained[len(prompt) : len(prompt) + answer] = trained[-answer:] = True
+    zeros, floats = np.zeros(len(ids), np.int32), np.zeros(len(ids), np.float32)
+    advantages = np.where(trained, random.normal(), 0).astype(np.float32)
+    tokens = Tokens(ids, trained, floats - 8, floats + 1, zeros, zeros, zeros, advantages)
+    return Chain(session, ("t0",), tokens)
+
+
+def write_model(directory: Path) -> Path:
+    """Write a small model of random weights."""
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=_VOCABULARY,
+        hidden_size=256,
+        intermediate_size=1024,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(directory)
+    return directory
+
+
+def figures(model: Path, chains: Sequence[Chain], layout: Layout) -> dict[str, float]:
+    """Return what a step with this layout computes, and the seconds of CPU that it takes."""
+    backend = TorchBackend(model, TrainerSection(device="cpu", layout=layout))
+    backend.load(None, 0)
+    batches = pack(chains, _BUDGET, layout)
+    best = min(seconds(backend, StepInput(batches, [], 0, 1e-9)) for _ in range(_REPEATS))
+    tokens = sum(batch.ids_BT.size for batch in batches)
+    return {"tokens": tokens, "micro_batches": len(batches), "seconds": round(best, 2)}
+
+
+def seconds(backend: TorchBackend, step: StepInput) -> float:
+    """Return the CPU time of a step."""
+    began = time.process_time()
+    backend.train(step)
+    return time.process_time() - began

@@ -1,0 +1,101 @@
+"""Trees: chains that begin alike, laid out in one row with each shared token once.
+
+A token's hidden state depends on the tokens before it alone, so chains with equal first tokens can
+share them: those of a session that forked, and those of a group, which have one prompt. After Tree
+Training, arXiv 2511.00413. Pure; called by packing. `_C` counts chains, `_R` chains in the order of
+their tokens, `_S` all tokens of all chains, `_T` the tokens of a row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.data.units.bins import length_bins, members
+from trainer.data.units.membership import Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixOrder:
+    """Chains in the order of their token ids, so that those that begin alike stand together."""
+
+    lengths_C: Int64s
+    ranks_C: Int64s
+    """Place of each chain in that order."""
+    shared_R: Int64s
+    """Number of first tokens that each shares with the one before it in that order."""
+
+    def ordered(self, chosen: Int64s) -> Int64s:
+        """Return these chains in the order of their tokens."""
+        return chosen[np.argsort(self.ranks_C[chosen], kind="stable")]
+
+    def shared(self, ordered: Int64s) -> Int64s:
+        """Return how many first tokens each of these ordered chains shares with the one before."""
+        ranks = self.ranks_C[ordered]
+        found = np.zeros(len(ordered), np.int64)
+        if len(ordered) > 1:
+            found[1:] = np.minimum.reduceat(self.shared_R[: ranks[-1] + 1], ranks[:-1] + 1)
+        return found
+
+    def tokens(self, ordered: Int64s) -> int:
+        """Return how many tokens the trees of these ordered chains have."""
+        return int((self.lengths_C[ordered] - self.shared(ordered)).sum())
+
+
+def prefix_order(ids: Sequence[NDArray[np.int32]]) -> PrefixOrder:
+    """Return the order of chains with these token ids, none of them negative."""
+    # Bytes compare as the ids do if the most significant one comes first.
+    keys = [of_chain.astype(">u4").tobytes() for of_chain in ids]
+    chains = sorted(range(len(ids)), key=keys.__getitem__)
+    shared = [0, *(_shared(ids[one], ids[other]) for one, other in pairwise(chains))]
+    ranks_C = np.empty(len(ids), np.int64)
+    ranks_C[chains] = np.arange(len(ids))
+    lengths_C = np.fromiter(map(len, ids), np.int64, len(ids))
+    return PrefixOrder(lengths_C, ranks_C, np.array(shared[: len(ids)], np.int64))
+
+
+def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
+    """Return the ordered chains of each micro-batch: units that begin alike together.
+
+    Each holds at most `budget` tokens, shared ones counted once; a larger unit gets its own.
+    """
+    trees: list[Int64s] = []
+    sizes: list[int] = []
+    chains_U = [order.ordered(chosen) for chosen in members(units_C)]
+    for chosen in sorted(chains_U, key=lambda chosen: int(order.ranks_C[chosen[0]])):
+        size = order.tokens(chosen)
+        if trees:
+            joined = order.ordered(np.concatenate([trees[-1], chosen]))
+            together = order.tokens(joined)
+            if together <= budget and together < sizes[-1] + size:
+                trees[-1], sizes[-1] = joined, together
+                continue
+        trees.append(chosen)
+        sizes.append(size)
+    bins = length_bins(np.array(sizes, np.int64), np.arange(len(trees)), budget)
+    return [order.ordered(np.concatenate([trees[tree] for tree in chosen])) for chosen in bins]
+
+
+def tree_row(lengths_C: Int64s, shared_C: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the column (S) of each token of ordered chains, and the end (T) of each column.
+
+    The tokens that see a token stand behind it in one run, up to its end.
+    """
+    tokens = int((lengths_C - shared_C).sum())
+    ends_T = np.full(tokens, tokens, np.int64)
+    columns, path, start = [], np.zeros(0, np.int64), 0
+    for length, shared in zip(lengths_C.tolist(), shared_C.tolist(), strict=True):
+        ends_T[path[shared:]] = start
+        end = start + length - shared
+        path = np.concatenate([path[:shared], np.arange(start, end)])
+        columns.append(path)
+        start = end
+    return np.concatenate(columns), ends_T
+
+
+def _shared(one: NDArray[np.int32], other: NDArray[np.int32]) -> int:
+    size = min(len(one), len(other))
+    different = one[:size] != other[:size]
+    return int(different.argmax()) if different.any() else size
