@@ -49,6 +49,12 @@ class ReturnsSection(Section):
     trace: float = Field(
         0.95, ge=0, le=1, description="gae, turn_gae: lambda, between one step (0) and all (1)"
     )
+    entropy_scale: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="How far a session's advantages follow its mean entropy; 1: in proportion",
+    )
 
 
 class CriticSection(Section):

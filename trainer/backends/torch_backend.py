@@ -102,7 +102,7 @@ class TorchBackend:
 
     def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
         self._computing(True)
-        found = self._side.annotate(batches, columns, self._device, self._autocast)
+        found = self._side.annotate(batches, columns, self._device, self._autocast, self._forward)
         self._computing(False)
         return found
 

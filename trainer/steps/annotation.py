@@ -6,6 +6,7 @@ from trainer.backends.backend import Backend
 from trainer.data.batch import Batch
 from trainer.data.credit.batches import BATCH_ESTIMATORS
 from trainer.data.credit.columns import Column
+from trainer.data.credit.entropies import entropy_scaled
 from trainer.data.credit.phase import with_advantages, with_columns
 from trainer.data.packing import pack
 from trainer.settings import TrainerSection
@@ -23,6 +24,8 @@ def annotated(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch
     if (estimator := BATCH_ESTIMATORS.get(settings.advantage)) is not None:
         rules = return_rules(settings)
         batch = with_advantages(batch, lambda episodes: estimator.of(episodes, rules))
+    if scale := settings.returns.entropy_scale:
+        batch = entropy_scaled(batch, scale)
     return batch
 
 
@@ -33,4 +36,6 @@ def needed(settings: TrainerSection) -> tuple[Column, ...]:
         found = estimator.columns
     if settings.reference_used:
         found = {*found, Column.REFERENCE}
+    if settings.returns.entropy_scale:
+        found = {*found, Column.ENTROPY}
     return tuple(sorted(found))

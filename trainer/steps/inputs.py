@@ -36,7 +36,8 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
 
 def return_rules(trainer: TrainerSection) -> ReturnRules:
     """Return the settings of returns."""
-    return ReturnRules(**trainer.returns.model_dump(), kl_penalty=trainer.kl_penalty)
+    own = trainer.returns.model_dump(exclude={"entropy_scale"})
+    return ReturnRules(**own, kl_penalty=trainer.kl_penalty)
 
 
 def step_input(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from trainer.backends.backend import ModelUnusable
-from trainer.backends.forward import check_layout
+from trainer.backends.forward import Forward, check_layout
 from trainer.backends.optimizer_state import Files
 from trainer.backends.side.critic import Critic
 from trainer.backends.side.frozen import FrozenModel, Placed
@@ -55,12 +55,15 @@ class SideModels:
         columns: Sequence[Column],
         device: torch.device,
         autocast: Autocast,
+        policy: Forward,
     ) -> Annotated:
-        """Return the columns of each micro-batch."""
+        """Return the columns of each micro-batch; those of the policy itself by its own pass."""
         found: dict[Column, list[NDArray[np.float32]]] = {}
         for name in columns:
             if name is Column.VALUE and self.critic is not None:
                 found[name] = self.critic.values(batches, autocast)
+            elif name is Column.ENTROPY:
+                found[name] = _entropies(policy, batches, autocast)
             else:
                 found[name] = self._frozen[name].logprobs(batches, device, autocast)
         return found
@@ -78,6 +81,15 @@ class SideModels:
         """Go on from a checkpoint. Raise `ModelUnusable`."""
         if self.critic is not None:
             self.critic.load(directory)
+
+
+@torch.no_grad()
+def _entropies(
+    policy: Forward, batches: Sequence[MicroBatch], autocast: Autocast
+) -> list[NDArray[np.float32]]:
+    """Return the policy's entropies at the trained tokens (N) of each micro-batch."""
+    with autocast():
+        return [policy(batch)[1].cpu().numpy() for batch in batches]
 
 
 def _check_tokens(policy: Path, directory: Path) -> None:

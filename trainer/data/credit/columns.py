@@ -16,6 +16,9 @@ class Column(StrEnum):
     """Log-prob under `trainer.teacher`, at the same temperature."""
     VALUE = "value"
     """Value of the place before the token, by the critic."""
+    ENTROPY = "entropy"
+    """Entropy of the policy where it predicts the token, in nats, under the weights before the
+    step, at the temperature that the token was sampled at."""
     TARGET = "target"
     """Return that the critic learns for that place; the trainer computes it, from the values."""
     TARGET_WEIGHT = "target_weight"

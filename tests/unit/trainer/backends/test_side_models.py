@@ -74,6 +74,18 @@ def test_a_frozen_model_tells_its_own_log_probs(
         assert values == pytest.approx(directly(other, chain), abs=1e-5)
 
 
+@pytest.mark.parametrize("layout", get_args(Layout))
+def test_entropies_are_those_of_the_policy_before_the_step(policy: Path, layout: Layout) -> None:
+    chains = some_chains(3)
+    backend = opened(policy, returns={"entropy_scale": 1.0})
+    found = annotated(backend, chains, Column.ENTROPY, layout)
+    for chain, values in zip(chains, found, strict=True):
+        ids = torch.from_numpy(chain.tokens.ids_T.astype(np.int64))
+        table = open_tiny(policy)(ids[None]).logits[0].detach().log_softmax(-1)
+        entropies = -(table.exp() * table).sum(-1)[np.flatnonzero(chain.tokens.trained_T) - 1]
+        assert values == pytest.approx(entropies.tolist(), abs=1e-5)
+
+
 def test_the_reference_is_the_first_policy_by_default(policy: Path) -> None:
     chains = some_chains(3)
     backend = opened(policy, advantage="reinforce_pp", kl_penalty=0.1)
