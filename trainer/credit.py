@@ -26,6 +26,8 @@ TOKEN_REWARDS: tuple[EstimatorName, ...] = (
     "turn_gae",
 )
 """Estimators from rewards of tokens, of which `kl_penalty` is one."""
+TURN_REWARDS: tuple[EstimatorName, ...] = ("turn", "session_and_turn", *TOKEN_REWARDS)
+"""Estimators that use the rewards of turns."""
 
 
 class ReturnsSection(Section):

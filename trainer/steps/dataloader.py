@@ -17,6 +17,7 @@ from schemas.records import (
     SampleFailed,
     Trajectory,
 )
+from trainer.credit import TURN_REWARDS
 from trainer.data.batch import Batch, BatchLimits, BatchRules, Prepared, recorded_batch, select
 from trainer.data.foreign import without_foreign
 from trainer.data.grouping import Grouping
@@ -34,8 +35,8 @@ NOTHING_OF_IT = "no_token"
 loss."""
 
 UNUSED_TURN_REWARDS = (
-    "no advantage estimator of this release uses rewards of turns: they are recorded, and sessions "
-    "are trained by their reward alone, so let that hold all that counts"
+    "the advantage estimator of this run uses no rewards of turns: they are recorded, and sessions "
+    "are trained by their reward alone, so let that hold all that counts, or choose another one"
 )
 
 EXPIRY_QUIET_MS = 500
@@ -271,8 +272,9 @@ class Dataloader:
         return [self._grouping.drop(group_id, NOTHING_OF_IT, detail, now_ms)]
 
     def _unused_rewards(self, trajectory: Trajectory, now_ms: int) -> Records:
-        """Return a warning at the first session with rewards of turns: no estimator uses them."""
-        if self._warned or all(node.reward is None for node in trajectory.nodes):
+        """Return a warning at the first session with rewards of turns that are not used."""
+        used = self.rules.advantage in TURN_REWARDS
+        if self._warned or used or all(node.reward is None for node in trajectory.nodes):
             return []
         self._warned = True
         detail = f"{UNUSED_TURN_REWARDS} (first in session {trajectory.session_id})"

@@ -8,8 +8,8 @@ An agent is a callable, sync or async:
 through any OpenAI client; every call is recorded in this session. It returns its reward, or a
 mapping with any of `reward` (terminal), `rewards` (further rewards by name), `turn_rewards` (by the
 id of the response), `status` (`complete` or `truncated`) and the keys that its judge reads, or None
-if its reward comes from elsewhere. Rewards of turns are recorded; no advantage estimator of this
-release uses them, and the trainer warns of it once. An exception ends the session as aborted.
+if its reward comes from elsewhere. Rewards of turns are recorded; if the run's `trainer.advantage`
+uses none, the trainer warns of it once. An exception ends the session as aborted.
 
 An agent that can start in the middle begins with `session.messages` if there are any; others are
 forked by playback (docs/replay.md).

@@ -12,6 +12,7 @@ from tests.builders.records import control
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import GRPO, RULES
 from tests.builders.trainer.trajectories import one_turn
+from trainer.credit import TURN_REWARDS
 from trainer.data.advantages import Advantages
 from trainer.data.batch import Batch
 from trainer.data.episodes import Episode
@@ -193,8 +194,8 @@ def test_what_masked_the_groups_of_a_skipped_step_is_counted() -> None:
     assert feed.loader.given_up == StepTokens()
 
 
-def test_rewards_of_turns_that_no_estimator_uses_are_warned_of_once() -> None:
-    feed = FedDataloader()
+def test_rewards_of_turns_that_the_estimator_does_not_use_are_warned_of_once() -> None:
+    feed = FedDataloader(rules=replace(RULES, advantage="grpo"))
     made = one_turn("g-0.0.0", group="g-0", group_size=2)
     judged = replace(made, nodes=tuple(replace(node, reward=0.5) for node in made.nodes))
     assert feed.loader.add(made, 3, 0, now_ms=7) == []
@@ -202,7 +203,15 @@ def test_rewards_of_turns_that_no_estimator_uses_are_warned_of_once() -> None:
         feed.returned += feed.loader.add(one, 3, 1 + offset, now_ms=7)
     (told,) = [one for one in feed.returned if isinstance(one, r.ProgressStalled)]
     assert (told.what, told.at_ms) == ("turn rewards", 7)
-    assert "no advantage estimator" in told.detail and "g-0.0.0" in told.detail
+    assert "uses no rewards of turns" in told.detail and "g-0.0.0" in told.detail
+
+
+@pytest.mark.parametrize("advantage", TURN_REWARDS)
+def test_an_estimator_that_uses_rewards_of_turns_gets_no_warning(advantage: str) -> None:
+    feed = FedDataloader(rules=replace(RULES, advantage=advantage))
+    made = one_turn("g-0.0.0", group="g-0", group_size=2)
+    judged = replace(made, nodes=tuple(replace(node, reward=0.5) for node in made.nodes))
+    assert feed.loader.add(judged, 3, 0, now_ms=7) == []
 
 
 def test_nothing_is_skipped_while_groups_are_under_way() -> None:
