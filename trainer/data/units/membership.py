@@ -66,12 +66,13 @@ def _joined_by_turns(chains: Sequence[Chain]) -> Int64s:
         tokens = chain.tokens
         for turn in np.unique(tokens.turns_T[tokens.trained_T]).tolist():
             earlier = by_turn.setdefault(first + turn, place)
-            old, new = _root(joined, place), _root(joined, earlier)
+            old, new = root(joined, place), root(joined, earlier)
             joined[max(old, new)] = min(old, new)
-    return _dense([_root(joined, place) for place in range(len(chains))])
+    return _dense([root(joined, place) for place in range(len(chains))])
 
 
-def _root(joined: Sequence[int], place: int) -> int:
+def root(joined: Sequence[int], place: int) -> int:
+    """Return the first place that this one is joined with, where `joined` names an earlier one."""
     while joined[place] != place:
         place = joined[place]
     return place

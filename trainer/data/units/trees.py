@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.units.bins import length_bins, members
-from trainer.data.units.membership import Int64s
+from trainer.data.units.membership import Int64s, root
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +59,24 @@ def prefix_order(ids: Sequence[NDArray[np.int32]]) -> PrefixOrder:
 def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
     """Return the ordered chains of each micro-batch: units that begin alike together.
 
-    Each holds at most `budget` tokens, shared ones counted once; a larger unit gets its own.
+    Each holds at most `budget` tokens, shared ones counted once; a larger unit gets its own. Those
+    that share most are joined first, so that no group is divided to fill a micro-batch.
     """
-    trees: list[Int64s] = []
-    sizes: list[int] = []
-    chains_U = [order.ordered(chosen) for chosen in members(units_C)]
-    for chosen in sorted(chains_U, key=lambda chosen: int(order.ranks_C[chosen[0]])):
-        size = order.tokens(chosen)
-        if trees:
-            joined = order.ordered(np.concatenate([trees[-1], chosen]))
-            together = order.tokens(joined)
-            if together <= budget and together < sizes[-1] + size:
-                trees[-1], sizes[-1] = joined, together
-                continue
-        trees.append(chosen)
-        sizes.append(size)
-    bins = length_bins(np.array(sizes, np.int64), np.arange(len(trees)), budget)
-    return [order.ordered(np.concatenate([trees[tree] for tree in chosen])) for chosen in bins]
+    trees = {unit: order.ordered(chosen) for unit, chosen in enumerate(members(units_C))}
+    units_R = units_C[np.argsort(order.ranks_C)].tolist()
+    joined = list(range(len(trees)))
+    for rank in np.argsort(-order.shared_R, kind="stable").tolist():
+        if not order.shared_R[rank]:
+            break
+        one, other = sorted(root(joined, units_R[place]) for place in (rank - 1, rank))
+        together = order.ordered(np.concatenate([trees[one], trees[other]]))
+        if one != other and order.tokens(together) <= budget:
+            trees[one], joined[other] = together, one
+            del trees[other]
+    found = sorted(trees.values(), key=lambda chosen: int(order.ranks_C[chosen[0]]))
+    sizes = np.fromiter(map(order.tokens, found), np.int64, len(found))
+    bins = length_bins(sizes, np.arange(len(found)), budget)
+    return [order.ordered(np.concatenate([found[tree] for tree in chosen])) for chosen in bins]
 
 
 def tree_row(lengths_C: Int64s, shared_C: Int64s) -> tuple[Int64s, Int64s]:

@@ -81,6 +81,14 @@ def test_sessions_of_a_group_come_into_one_micro_batch_though_all_chains_do_not_
     assert [len(set(groups[batch.chains_N].tolist())) for batch in batches] == [1, 1, 1]
 
 
+def test_no_group_is_divided_to_fill_a_micro_batch() -> None:
+    """Groups of 8 + 2 x 4 tokens behind a first one: two do not fit into 30, one and a half do."""
+    chains = [[0, *[group] * 8, *[last] * 4] for group in (1, 2, 3) for last in (4, 5)]
+    order = prefix_order([np.array(ids, np.int32) for ids in chains])
+    bins = tree_bins(order, np.arange(len(chains)), 30)
+    assert sorted(chosen.tolist() for chosen in bins) == [[0, 1], [2, 3], [4, 5]]
+
+
 def test_the_saved_share_is_that_of_the_tokens_that_are_not_computed() -> None:
     chains = forked_chains()
     batches = pack(chains, 1000, "tree")
