@@ -62,7 +62,8 @@ class KafkaUnavailable(SeamlessFlowError):
         self.timeout_s = timeout_s
         self.reason = reason
         super().__init__(
-            f"no Kafka broker answered at {bootstrap_servers} within {timeout_s:g} s"
+            f"no Kafka broker answered at {bootstrap_servers} "
+            f"(SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS) within {timeout_s:g} s"
             + (f" ({setting})" if setting else "")
             + (f": {reason}" if reason else "")
         )

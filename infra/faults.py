@@ -18,6 +18,8 @@ _CREDENTIALS = ("secret", "key", "password", "options")
 """Values of settings with one of these words in their names are never shown."""
 
 _LIKE = 0.6
+_FEW = 8
+"""Names of a section that are all told where none is like the wrong one."""
 _KINDS = {
     **dict.fromkeys(("tuple_type", "list_type"), "must be a list"),
     **dict.fromkeys(("model_type", "dict_type"), "must be a section: names with values"),
@@ -73,7 +75,10 @@ def _fault(item: Mapping[str, Any], settings: type[BaseModel]) -> Fault:
     path, around = _place(item["loc"], settings)
     if item["type"] in _UNKNOWN_NAME:
         meant = nearest(str(path[-1]), around)
-        return Fault(path, "there is no such setting", (*path[:-1], meant) if meant else None)
+        text = "there is no such setting"
+        if not meant and 0 < len(around) <= _FEW:
+            text += f"; there are {', '.join(sorted(around))}"
+        return Fault(path, text, (*path[:-1], meant) if meant else None)
     given = _given(path, item["input"])
     if item["type"] == "literal_error":
         known = _QUOTED.findall(item["ctx"]["expected"])

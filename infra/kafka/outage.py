@@ -123,7 +123,9 @@ class Outage:
         self._line_s = now_s + _LINE_EVERY_S
         left_s = self.limit_s - self.waited_s
         left = "waiting without a limit" if math.isinf(left_s) else f"{left_s:.0f} s left"
-        text = "waiting for Kafka at %s: %s; %.0f s so far, %s"
+        text = (
+            "waiting for Kafka at %s (SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS): %s; %.0f s so far, %s"
+        )
         _log.warning(text, self._servers, error.str(), self.waited_s, left)
 
 

@@ -153,7 +153,7 @@ def _unfit(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> Ite
     able = {worker.name for worker in snapshot.workers if "train" in worker.tags}
     trainers, needed = _devices(snapshot, able), snapshot.gang_size or 1
     if trainers < needed and _training_waits(state, snapshot, settings):
-        detail = f"{trainers} devices have the tag train, {needed} are needed"
+        detail = f"devices with the tag train: {trainers}; needed: {needed}"
         yield Waste("gang_too_small", detail, 1.0, {"devices": trainers, "needed": needed})
     # A scheduler without tasks is one of recorded sessions, or of clients that bring their own.
     expected = settings.pacing.issues or settings.evaluation.tasks is not None

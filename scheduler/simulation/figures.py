@@ -62,7 +62,7 @@ def _lacking(run: SimulatedRun, settings: SchedulerSettings) -> str:
                 roles.add(record.role)
     able = sum(joined.values())
     if size is not None and size > able:
-        return f"scheduler.gang_size is {size}, and {able} devices have the tag train"
+        return f"scheduler.gang_size is {size}; devices with the tag train: {able}"
     if lacking := [role for role in ("rollout", "train") if role not in roles]:
         return (
             f"no worker was assigned {lacking[0]}: it needs workers with that tag alone, or a "

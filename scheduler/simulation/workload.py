@@ -18,7 +18,7 @@ class WorkloadSection(LengthsSection):
 
     turns: float = Field(4, ge=1, le=100_000, description="Mean turns of a session")
     turns_spread: float = Field(
-        0, ge=0, description="Standard deviation of the logarithm of the turns"
+        0, ge=0, le=6, description="Standard deviation of the logarithm of the turns"
     )
     prompt_tokens: int = Field(1000, ge=1, description="Tokens of a session's first prompt")
     tool_tokens: int = Field(300, ge=0, description="Tokens that each later turn's prompt adds")
@@ -31,7 +31,7 @@ class WorkloadSection(LengthsSection):
     )
     tool_s: float = Field(2, ge=0, description="Mean seconds from a turn to the next of a session")
     tool_spread: float = Field(
-        0.8, ge=0, description="Standard deviation of the logarithm of these seconds"
+        0.8, ge=0, le=6, description="Standard deviation of the logarithm of these seconds"
     )
     swing: float = Field(
         1,

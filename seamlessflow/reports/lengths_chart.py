@@ -35,7 +35,13 @@ def plot_lengths(
     left.set_xlabel("sampled tokens", fontsize=10.5)
     right.set_xlabel("turns", fontsize=10.5)
     left.set_title("share of sessions that are at most so long", loc="left", fontsize=10.5)
-    right.legend(loc="lower right", fontsize=10)
+    figure.legend(
+        *right.get_legend_handles_labels(),
+        loc="upper right",
+        bbox_to_anchor=(0.99, 0.995),
+        ncols=2,
+        fontsize=10,
+    )
     figure.tight_layout(rect=(0, 0, 1, 0.97))
     figure.savefig(path)
 

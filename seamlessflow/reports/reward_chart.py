@@ -48,7 +48,7 @@ def plot(
 
 
 def _rewards(axes: Axes, steps: Sequence[StepFacts]) -> None:
-    known = [(one.step, one.reward) for one in steps if one.reward is not None]
+    known = [(one.step + 1, one.reward) for one in steps if one.reward is not None]
     axes.plot(
         [step for step, _ in known],
         [reward for _, reward in known],
@@ -92,15 +92,15 @@ def _evaluations(axes: Axes, end: int, before: float | None, after: float | None
 
 def _staleness(axes: Axes, steps: Sequence[StepFacts]) -> None:
     known = [one for one in steps if {"staleness_max", "staleness_mean"} <= one.metrics.keys()]
-    numbers = [one.step for one in known]
+    numbers = [one.step + 1 for one in known]
     oldest = [one.metrics["staleness_max"] for one in known]
     means = [one.metrics["staleness_mean"] for one in known]
-    # A step fills the width up to the next one, so the last needs an edge behind it.
-    edges = [*numbers, *[number + 1 for number in numbers[-1:]]]
+    # A step fills the width behind the one before, so the first needs an edge before it.
+    edges = [*[number - 1 for number in numbers[:1]], *numbers]
     axes.fill_between(
         edges,
-        [*oldest, *oldest[-1:]],
-        step="post",
+        [*oldest[:1], *oldest],
+        step="pre",
         color=STALENESS,
         alpha=0.2,
         linewidth=0,
@@ -142,7 +142,7 @@ def _limits(
     low, high = min([0.0, *values]), max([1.0, *values])
     pad = 0.04 * (high - low)
     above.set_ylim(low - pad, high + pad)
-    above.set_xlim(-0.012 * _end(steps), _end(steps))
+    above.set_xlim(-0.012 * _end(steps), 1.012 * _end(steps))
     above.tick_params(axis="x", labelbottom=False)
     below.set_xlabel("optimizer step", fontsize=10.5)
     below.xaxis.set_major_locator(MaxNLocator(12, integer=True, steps=[1, 2, 5, 10]))
@@ -163,9 +163,9 @@ def _change(one: str, before: float | None, other: str, after: float | None) -> 
 
 
 def _middle(window: Sequence[StepFacts]) -> float:
-    return (window[0].step + window[-1].step) / 2
+    return (window[0].step + window[-1].step) / 2 + 1
 
 
 def _end(steps: Sequence[StepFacts]) -> int:
-    """Return the number of the step behind the last one."""
+    """Return the number of the last step, counted from 1 as in all that a run prints."""
     return steps[-1].step + 1 if steps else 1

@@ -60,6 +60,7 @@ def shown(
             return work(progress, stop)
     except Interrupted:
         console.print(f"stopped as asked; the {what} so far is in {config.out}")
+        console.print(f"its device time: seamlessflow timeline --out {config.out}")
         sys.exit(Interrupted.status)
 
 

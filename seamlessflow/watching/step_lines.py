@@ -46,7 +46,8 @@ def step_line(step: Step, progress: RunProgress) -> str:
     if "staleness_max" in metrics:
         mean, most = metrics.get("staleness_mean", 0.0), metrics["staleness_max"]
         parts.append(f"staleness {mean:.1f}, at most {most:.0f}")
-    parts.append(f"{progress.tokens_per_s():,.0f} tokens/s")
+    if speed := progress.tokens_per_s():
+        parts.append(f"{speed:,.0f} tokens/s")
     if left_out := _left_out(metrics):
         parts.append(f"left out: {', '.join(left_out)}")
     return " · ".join(parts)

@@ -104,8 +104,12 @@ def _check_rollout(of: "PlannedCluster", split: str) -> None:
     from scheduler.state.accounts.closed_form import DISAGGREGATED
 
     if of.strategy == DISAGGREGATED and of.gang >= of.devices:
-        told = f"there are {of.devices} devices, and disaggregated needs one more that rolls out"
+        told = f"{_there_are(of.devices)}, and disaggregated needs one more that rolls out"
         raise typer.BadParameter(f"{split}: {told}")
+
+
+def _there_are(devices: int) -> str:
+    return "there is 1 device" if devices == 1 else f"there are {devices} devices"
 
 
 def _work(
@@ -116,7 +120,7 @@ def _work(
     if not given["rollout"] or not given["train"] or devices is None:
         raise typer.BadParameter("--rollout-s and --train-s above 0, and --devices, go together")
     if train_devices is not None and train_devices > devices:
-        raise typer.BadParameter(f"--train-devices {train_devices}: there are {devices} devices")
+        raise typer.BadParameter(f"--train-devices {train_devices}: {_there_are(devices)}")
     return StepWork(**{name: value or 0.0 for name, value in given.items()})
 
 

@@ -80,7 +80,8 @@ def test_every_process_waits_for_kafka_says_so_then_starts_and_shows_its_lag(
     (tmp_path / "model").mkdir()
     make_model(tmp_path / "model", 0)
     with started(kafka, tmp_path, *PROCESSES) as starting:
-        line = rf"waiting for Kafka at 127.0.0.1:{port}: .+; \d+ s so far, 2\d\d s left"
+        address = rf"127.0.0.1:{port} \(SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS\)"
+        line = rf"waiting for Kafka at {address}: .+; \d+ s so far, 2\d\d s left"
         for name in PROCESSES:
             starting.await_words(name, line)
         with Broker(tmp_path / "kafka", port, short_lived=True) as broker:

@@ -77,6 +77,10 @@ def test_a_gateway_secret_is_found_where_none_is_given() -> None:
             {"policy": {"renderer": {"nam": "qwen3"}}},
             ["policy.renderer.nam: there is no such setting; did you mean policy.renderer.name?"],
         ),
+        (
+            {"policies": {"second": {"model": "other"}}},
+            ["policies.second.model: there is no such setting; there are policy, trainer"],
+        ),
     ],
 )
 def test_a_wrong_configuration_is_refused_as_it_was_written(

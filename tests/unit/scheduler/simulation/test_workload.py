@@ -1,5 +1,8 @@
 """Lengths of simulated sessions that change over a run."""
 
+import pytest
+from pydantic import ValidationError
+
 from scheduler.simulation.workload import Workload, WorkloadSection
 
 
@@ -18,3 +21,9 @@ def test_lengths_drift_by_equal_factors_and_then_stay() -> None:
     section = WorkloadSection(turn_tokens=100, spread=0, drift=4, drift_groups=2)
 
     assert lengths(section, 4) == [100, 200, 400, 400]
+
+
+@pytest.mark.parametrize("name", ["spread", "turns_spread", "tool_spread"])
+def test_a_spread_without_sense_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="less than or equal to 6"):
+        WorkloadSection.model_validate({name: 6.5})

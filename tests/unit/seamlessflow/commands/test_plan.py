@@ -202,7 +202,7 @@ def test_a_configuration_that_makes_no_step_has_the_fault_that_simulate_tells(
     )
     told = plan("--config", str(file)).exception
 
-    assert "scheduler.gang_size is 64, and 1 devices have the tag train" in str(told)
+    assert "scheduler.gang_size is 64; devices with the tag train: 1" in str(told)
 
 
 @pytest.mark.parametrize(

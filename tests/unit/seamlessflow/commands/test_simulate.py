@@ -121,7 +121,7 @@ def test_without_simulated_workers_those_of_the_run_are_taken(config: Path) -> N
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ("scheduler: {gang_size: 9}", "scheduler.gang_size is 9, and 1 devices have the tag train"),
+        ("scheduler: {gang_size: 9}", "scheduler.gang_size is 9; devices with the tag train: 1"),
         ("", "no worker was assigned rollout: it needs workers with that tag alone"),
     ],
 )
