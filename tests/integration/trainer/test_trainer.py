@@ -113,6 +113,24 @@ def test_advantages_of_a_whole_batch_are_learned_from(
     assert found == (told if advantage.endswith("gae") else set())
 
 
+@pytest.mark.slow
+def test_trees_with_advantages_scaled_by_entropy_are_learned_from(
+    log: KafkaSettings,
+    scheduler: ScriptedScheduler,
+    sessions: list[Trajectory],
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record_sessions(log, sessions)
+    more = {"TRAINER__LAYOUT": "tree", "TRAINER__RETURNS__ENTROPY_SCALE": 0.5}
+    started(monkeypatch, log, model, tmp_path, **more).join()
+    scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
+    weights = scheduler.of(r.WeightsPublished)
+    assert bandit_return(Path(weights[-1].directory)) > bandit_return(model) + 0.2
+    assert all(one.metrics["tokens_saved"] > 0.2 for one in scheduler.of(r.StepCompleted))
+
+
 def test_each_step_is_reported_in_the_order_that_survives_a_kill(
     log: KafkaSettings,
     scheduler: ScriptedScheduler,
