@@ -70,6 +70,8 @@ COMPARISONS: Mapping[str, Mapping[str, Method]] = {
         "reinforce_pp": _advantage("reinforce_pp"),
         "kl_penalty_0.001": _advantage("reinforce_pp", kl_penalty=0.001),
         "kl_penalty_0.01": _advantage("reinforce_pp", kl_penalty=0.01),
+        "kl_k2_0.01": _advantage("reinforce_pp", loss={"kl": 0.01, "kl_estimator": "k2"}),
+        "kl_k3_0.01": _advantage("reinforce_pp", loss={"kl": 0.01, "kl_estimator": "k3"}),
     },
 }
 METHODS: Mapping[str, Method] = {
