@@ -1,8 +1,8 @@
-"""Picture of a comparison: the curve of each method with a band over its seeds."""
+"""Picture of a comparison: the curve of each method, from its lowest to its highest seed."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 from matplotlib import style
 from matplotlib.axes import Axes
@@ -10,7 +10,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.learning.curves import Curve
-from benchmarks.learning.intervals import estimate
 
 _COLUMNS = 3
 _INK, _OTHERS = "#2f6fce", "#b9bfc7"
@@ -32,6 +31,7 @@ def draw(curves: Sequence[Curve], title: str, path: Path) -> None:
         seeds = len(_of(curves, method))
         label = f"{method} ({seeds} seed{'s' if seeds > 1 else ''})"
         axes.set_title(label, loc="left", fontsize=9.5, weight="bold")
+        axes.set_ylim(0, 1)
         axes.grid(axis="y")
     for axes in panels[len(methods) :]:
         axes.set_visible(False)
@@ -48,18 +48,20 @@ def _of(curves: Sequence[Curve], method: str) -> list[Curve]:
 
 def _mean(axes: Axes, curves: Sequence[Curve], chosen: bool) -> None:
     steps = [point.step for point in curves[0].points]
-    means = [estimate(rewards).mean for rewards in _rewards(curves)]
+    means = [fmean(rewards) for rewards in _rewards(curves)]
     colour, width = (_INK, 2.0) if chosen else (_OTHERS, 0.8)
     axes.plot(steps, means, color=colour, linewidth=width, zorder=3 if chosen else 1)
 
 
 def _band(axes: Axes, curves: Sequence[Curve]) -> None:
-    """Fill the 95 % interval over seeds, if there are several."""
-    found = [estimate(rewards) for rewards in _rewards(curves)]
-    if not math.isnan(found[0].half):
-        steps = [point.step for point in curves[0].points]
-        low, high = [of.mean - of.half for of in found], [of.mean + of.half for of in found]
-        axes.fill_between(steps, low, high, color=_INK, alpha=0.2, lw=0, zorder=2)
+    """Fill from the lowest to the highest seed; the table has the intervals.
+
+    An interval by few seeds would leave the range that rewards can have.
+    """
+    steps = [point.step for point in curves[0].points]
+    found = _rewards(curves)
+    low, high = [min(of) for of in found], [max(of) for of in found]
+    axes.fill_between(steps, low, high, color=_INK, alpha=0.2, lw=0, zorder=2)
 
 
 def _rewards(curves: Sequence[Curve]) -> list[tuple[float, ...]]:
