@@ -119,6 +119,10 @@ class TrainerSection(CreditSettings):
     threads: int | None = Field(
         None, ge=1, description="CPU threads of torch in each rank; none: its default"
     )
+    mini_batches: int = Field(
+        1, ge=1, description="Parts of a batch, of whole groups, that are an update each"
+    )
+    epochs: int = Field(1, ge=1, description="Times that a step trains its batch")
     layout: Literal["padded", "packed", "tree"] = Field(
         "padded",
         description="padded: one chain per row; packed: many chains in one row, for long chains of "
@@ -191,6 +195,11 @@ class TrainerSection(CreditSettings):
         return self
 
     @property
+    def updates(self) -> int:
+        """Return the optimizer updates of a step, if no part of its batch is empty."""
+        return self.mini_batches * self.epochs
+
+    @property
     def reference_used(self) -> bool:
         """Return whether log-probs of the reference are needed."""
         return self.kl_penalty > 0 or self.loss.kl > 0
@@ -216,6 +225,8 @@ class TrainerSettings(ProcessSettings):
         window = self.trainer.window
         if window is not None and window < self.run.groups_per_step:
             raise ValueError("trainer.window must not be smaller than run.groups_per_step")
+        if self.trainer.mini_batches > self.run.groups_per_step:
+            raise ValueError("trainer.mini_batches must not exceed run.groups_per_step")
         own = max(1, len(self.trainer.devices))
         if self.trainer.rank + own > self.trainer.ranks:
             last = self.trainer.rank + own - 1

@@ -25,6 +25,7 @@ SETTINGS: Mapping[str, str] = {
     "advantage": "trainer.advantage, trainer.returns, trainer.kl_penalty, trainer.reference, "
     "trainer.teacher, trainer.critic",
     "loss": "trainer.loss",
+    "update": "trainer.mini_batches, trainer.epochs",
     "staleness": "trainer.on_stale, trainer.max_staleness",
     "filter": "trainer.filters",
 }
@@ -46,6 +47,9 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
         ("staleness", trainer.on_stale, {"max_staleness": settings.max_staleness}),
         *(("filter", name, {"action": action}) for name, action in trainer.filters.items()),
     ]
+    if trainer.updates > 1:
+        own = {"mini_batches": trainer.mini_batches, "epochs": trainer.epochs}
+        chosen.append(("update", "mini_batches", own))
     return tuple(
         StepMethod(
             kind=kind,

@@ -27,7 +27,7 @@ from trainer.recovery.resume import Origin, resume_from
 from trainer.settings import TrainerSettings
 from trainer.steps.annotation import annotated
 from trainer.steps.dataloader import Dataloader
-from trainer.steps.inputs import batch_rules, step_input
+from trainer.steps.inputs import batch_rules, of_step, step_updates
 
 _EVALUATED_AT_ONCE = 64
 
@@ -75,8 +75,8 @@ class Training:
             self._waiting.append(self._roll_out())
         batch = self._batch(self._waiting.popleft())
         ready = annotated(self._settings.trainer, batch, self.backend)
-        given = step_input(self._settings, ready, self.step, self.step, ())
-        metrics = self.backend.train(given)
+        updates = step_updates(self._settings, ready, self.step, self.step, ())
+        metrics = of_step([self.backend.train(one.input) for one in updates])
         self._loader.consumed(batch)
         self.step += 1
         # A version is the number of its steps here.

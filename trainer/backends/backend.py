@@ -35,7 +35,7 @@ class ModelUnusable(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
-    """The input of one optimizer step."""
+    """The input of one optimizer update; a step has one or several."""
 
     micro_batches: Sequence[MicroBatch]
     samples: Sequence[MicroBatch]
@@ -83,11 +83,11 @@ class Backend(Protocol):
     def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
         """Return columns under the present weights: for each micro-batch one of N numbers.
 
-        The first phase of a step; `train` follows.
+        The first phase of a step; `train` follows, once for each update.
         """
 
     def train(self, step: StepInput) -> Mapping[str, float]:
-        """Train one optimizer step; return its metrics (names in `trainer/metrics/names.py`).
+        """Make one optimizer update; return its metrics (names in `trainer/metrics/names.py`).
 
         Without a trained token the weights stay as they are.
         """

@@ -237,10 +237,12 @@ class TorchBackend:
         tokens = LossTokens(
             logprobs_N=logprobs_N,
             engine_N=engine_N,
-            old_N=old_policy(logprobs_N, engine_N, self._settings.loss),
+            old_N=old_policy(
+                logprobs_N, engine_N, self._settings.loss, self._column(batch, Column.PROXIMAL)
+            ),
             advantages_N=torch.from_numpy(batch.advantages_N).to(self._device),
             entropies_N=entropies_N,
-            reference_N=self._reference(batch),
+            reference_N=self._column(batch, Column.REFERENCE) if self._settings.loss.kl else None,
             turns_N=batch.turns_N,
             sessions_N=batch.sessions_N,
         )
@@ -255,13 +257,13 @@ class TorchBackend:
         current_N = torch.from_numpy(batch.versions_N == version).to(self._device)
         sums.add_mismatch(log_ratios_N[current_N])
 
-    def _reference(self, batch: MicroBatch) -> Tensor | None:
-        """Return the log-probs under the reference (N), if the loss needs them."""
-        if not self._settings.loss.kl:
-            return None
-        # A micro-batch without a token, of a rank that has less to do, has no columns.
-        found_N = batch.columns.get(Column.REFERENCE, batch.logprobs_N)
-        return torch.from_numpy(found_N).to(self._device)
+    def _column(self, batch: MicroBatch, name: Column) -> Tensor | None:
+        """Return a column (N), or None if the micro-batch has not got it.
+
+        One without a token, of a rank that has less to do, has none.
+        """
+        found_N = batch.columns.get(name)
+        return None if found_N is None else torch.from_numpy(found_N).to(self._device)
 
     def _clipped(self, scale: float) -> float:
         """Undo the scale of the gradient and clip it; return its norm before clipping."""

@@ -34,6 +34,7 @@ METRICS: Mapping[str, str] = {
     "staleness_mean": "Mean staleness of trained tokens in optimizer steps",
     "staleness_max": "Largest staleness of a trained token in optimizer steps",
     "loss": "Loss of the step: its trained tokens as trainer.loss.aggregation adds them up",
+    "updates": "Optimizer updates of the step, if it has several; what each tells is their mean",
     "grad_norm": "Norm of the gradient before clipping",
     "reference_kl": "Estimated KL divergence of the trained policy from trainer.reference, in nats",
     "value_loss": "Mean loss of the critic, at the places where it learns",

@@ -14,7 +14,7 @@ from trainer.recovery.resume import Origin, Resume
 from trainer.replay.recorded_run import RecordedRun, RecordedStep, RunNotRepeatable
 from trainer.settings import TrainerSettings
 from trainer.steps.dataloader import Dataloader, SkippedStep
-from trainer.steps.inputs import batch_rules, step_input
+from trainer.steps.inputs import batch_rules, step_updates
 
 
 class RecordedBatches:
@@ -81,7 +81,7 @@ def micro_batches(
     received: Iterator[Received],
     number: int,
 ) -> int:
-    """Return the number of micro-batches of a step, 0 if it was skipped; execute nothing.
+    """Return the micro-batches of a step's first update, 0 if it was skipped; execute nothing.
 
     `received`: all records of `trajectories`. Raises `RunNotRepeatable`.
     """
@@ -92,4 +92,5 @@ def micro_batches(
     batch = batches.next(recorded, received)
     if batch is None:
         return 0
-    return len(step_input(settings[recorded.lineage], batch, recorded.trains, 0, ()).micro_batches)
+    first, *_ = step_updates(settings[recorded.lineage], batch, recorded.trains, 0, ())
+    return len(first.input.micro_batches)

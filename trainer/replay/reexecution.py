@@ -17,7 +17,7 @@ from trainer.replay.recorded_batches import RecordedBatches
 from trainer.replay.recorded_run import RecordedRun, RecordedStep
 from trainer.settings import TrainerSettings
 from trainer.steps.annotation import annotated
-from trainer.steps.inputs import step_input
+from trainer.steps.inputs import Update, of_step, step_updates
 
 T = TypeVar("T")
 B = TypeVar("B", bound=LocalBackend)
@@ -79,30 +79,32 @@ class Reexecution(Generic[B]):
                 yield self._repeated(recorded, batch)
 
     def begin(self, received: Iterator[Received], number: int) -> StepInput | None:
-        """Return the input of the step behind those that `run` executed; None if it was skipped.
+        """Return the input of the first update of the step behind those that `run` executed; None
+        if it was skipped.
 
         Raises what `run` raises.
         """
         recorded = self._run.steps[number]
         self._go_on(recorded)
         batch = self._batches.next(recorded, received)
-        return None if batch is None else self._input(recorded, batch)
+        return None if batch is None else self._updates(recorded, batch)[0].input
 
     def tensors(self) -> Mapping[str, str]:
         """Return the hash of each tensor of the weights in memory, by name."""
         return self._hash(tensor_hashes)
 
     def _repeated(self, recorded: RecordedStep, batch: Batch) -> RepeatedStep:
-        metrics = dict(self.backend.train(self._input(recorded, batch)))
+        updates = self._updates(recorded, batch)
+        metrics = of_step([self.backend.train(one.input) for one in updates])
         self._trained += 1
         if recorded.commit is not None:
             self.backend.remember(recorded.commit.version)
         return RepeatedStep(recorded, self._hash(tensors_hash), metrics)
 
-    def _input(self, recorded: RecordedStep, batch: Batch) -> StepInput:
+    def _updates(self, recorded: RecordedStep, batch: Batch) -> list[Update]:
         remembered = self.backend.remembered()
         batch = annotated(self._settings.trainer, batch, self.backend)
-        return step_input(self._settings, batch, recorded.trains, self._trained, remembered)
+        return step_updates(self._settings, batch, recorded.trains, self._trained, remembered)
 
     def _go_on(self, recorded: RecordedStep) -> None:
         """Take over the settings of the step's lineage."""

@@ -38,4 +38,7 @@ def needed(settings: TrainerSection) -> tuple[Column, ...]:
         found = {*found, Column.REFERENCE}
     if settings.returns.entropy_scale:
         found = {*found, Column.ENTROPY}
+    # At one update a step the trained weights are those before it.
+    if settings.updates > 1 and settings.loss.chosen_correction != "none":
+        found = {*found, Column.PROXIMAL}
     return tuple(sorted(found))

@@ -1,9 +1,13 @@
 """Input of an optimizer step: the rules of its batch, and what the back end computes with. Pure.
 
+A step has one update or several: `trainer.epochs` times one for each part of its batch.
+
 The same for a step that is executed again: it depends on settings, batch and versions alone.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
 
 import numpy as np
 
@@ -12,11 +16,24 @@ from trainer.data.advantages import ReturnRules, estimator, no_advantages
 from trainer.data.batch import Batch, BatchRules
 from trainer.data.chains import NOWHERE, Chain
 from trainer.data.credit.batches import BATCH_ESTIMATORS
+from trainer.data.credit.columns import Column
 from trainer.data.packing import MicroBatch, pack
 from trainer.data.units.aggregations import chain_weights
 from trainer.data.units.membership import units
 from trainer.settings import TrainerSection, TrainerSettings
 from trainer.steps.learning_rate import learning_rate
+
+_SUMS = ("mismatch_tokens", "modelled_s")
+"""Metrics of updates that add up to that of their step; others are means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One update of a step."""
+
+    epoch: int
+    chains: Sequence[Chain]
+    input: StepInput
 
 
 def batch_rules(settings: TrainerSettings) -> BatchRules:
@@ -40,6 +57,38 @@ def return_rules(trainer: TrainerSection) -> ReturnRules:
     return ReturnRules(**own, kl_penalty=trainer.kl_penalty)
 
 
+def step_updates(
+    settings: TrainerSettings,
+    batch: Batch,
+    version: int,
+    trained_before: int,
+    remembered: Collection[int],
+) -> list[Update]:
+    """Return the updates of the step that trains `batch`, from weights of this version.
+
+    `trained_before`: steps before it, without skipped ones. `remembered`: versions of which the
+    back end has a copy.
+    """
+    found: list[Update] = []
+    for epoch, part in _parts(settings.trainer, batch):
+        # Engines are measured against the weights before the step, so by its first update.
+        known = NOWHERE if found else version
+        given = step_input(settings, part, known, trained_before, () if found else remembered)
+        found.append(Update(epoch, part.chains(), given))
+    return found
+
+
+def of_step(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the metrics of a step from those of its updates."""
+    if len(updates) == 1:
+        return dict(updates[0])
+    found: dict[str, float] = {"updates": len(updates)}
+    for name in dict.fromkeys(name for one in updates for name in one):
+        values = [one[name] for one in updates if name in one]
+        found[name] = sum(values) if name in _SUMS else fmean(values)
+    return found
+
+
 def step_input(
     settings: TrainerSettings,
     batch: Batch,
@@ -47,11 +96,7 @@ def step_input(
     trained_before: int,
     remembered: Collection[int],
 ) -> StepInput:
-    """Return the input of the step that trains `batch`, from weights of this version.
-
-    `trained_before`: steps before it, without skipped ones. `remembered`: versions of which the
-    back end has a copy.
-    """
+    """Return the input of the update that trains `batch`; see `step_updates`."""
     chains, trainer = batch.chains(), settings.trainer
     if trainer.source_prefix is not None:
         # Versions of another run: no token is of weights that this trainer has or had.
@@ -67,6 +112,42 @@ def step_input(
     rate = learning_rate(trainer.optimizer, trained_before, settings.run.steps)
     older = set(remembered) - {version}
     return StepInput(batches, _samples(chains, trainer, batch.step, older), version, rate)
+
+
+def _parts(trainer: TrainerSection, batch: Batch) -> Iterator[tuple[int, Batch]]:
+    """Yield the epoch and the groups of each update; each epoch has an order of its own.
+
+    The order depends on seed and step only, so a run can be repeated.
+    """
+    groups = [one for one in batch.groups if one.chains]
+    if trainer.mini_batches == 1 or not groups:
+        yield from ((epoch, batch) for epoch in range(trainer.epochs))
+        return
+    for epoch in range(trainer.epochs):
+        order = np.random.default_rng([trainer.seed, batch.step, epoch]).permutation(len(groups))
+        for part in np.array_split(order, min(trainer.mini_batches, len(groups))):
+            chosen = tuple(groups[place] for place in sorted(part.tolist()))
+            yield epoch, _learning(replace(batch, groups=chosen))
+
+
+def _learning(part: Batch) -> Batch:
+    """Return a part of a batch whose critic's weights sum to 1 again."""
+    weights = [one.columns.get(Column.TARGET_WEIGHT) for one in part.chains()]
+    total = sum(
+        float(of_chain_N.sum(dtype=np.float64)) for of_chain_N in weights if of_chain_N is not None
+    )
+    if not total:
+        return part
+    groups = tuple(
+        replace(one, chains=tuple(_scaled(chain, 1 / total) for chain in one.chains))
+        for one in part.groups
+    )
+    return replace(part, groups=groups)
+
+
+def _scaled(chain: Chain, factor: float) -> Chain:
+    weights_N = chain.columns[Column.TARGET_WEIGHT] * np.float32(factor)
+    return replace(chain, columns={**chain.columns, Column.TARGET_WEIGHT: weights_N})
 
 
 def _samples(

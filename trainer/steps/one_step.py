@@ -27,7 +27,7 @@ from trainer.recovery.checkpoint import Checkpoint
 from trainer.settings import TrainerSettings
 from trainer.step_methods import step_methods
 from trainer.steps.annotation import annotated
-from trainer.steps.inputs import step_input
+from trainer.steps.inputs import of_step, step_updates
 from trainer.steps.publication import Publication
 from trainer.steps.trained import Header, write_trained
 
@@ -142,24 +142,26 @@ class StepRunner:
 
     def _train(self, order: StepOrder) -> dict[str, float]:
         batch = annotated(self._settings.trainer, order.batch, self._backend)
-        step = step_input(
+        updates = step_updates(
             self._settings,
             batch,
             order.version,
             order.trained_before,
             self._backend.remembered(),
         )
-        metrics = dict(self._backend.train(step))
+        metrics = of_step([self._backend.train(one.input) for one in updates])
+        # Each token is in one update of an epoch.
+        once = [(one.chains, one.input.micro_batches) for one in updates if not one.epoch]
+        packed = [of for _, batches in once for of in batches]
         header = Header(
             step=order.batch.step,
             version=order.next_version,
             lineage=order.lineage,
             policy=self._settings.run.policy,
-            tokens=sum(len(batch) for batch in step.micro_batches),
+            tokens=sum(map(len, packed)),
         )
-        chains = batch.chains()
-        write_trained(self._settings.trained_dir, header, chains, step.micro_batches)
-        return metrics | batch_facts(batch) | tokens_saved(step.micro_batches)
+        write_trained(self._settings.trained_dir, header, once)
+        return metrics | batch_facts(batch) | tokens_saved(packed)
 
     def _commit(self, order: StepOrder, trace: Headers) -> None:
         if self._fenced.is_set():

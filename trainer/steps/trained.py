@@ -59,10 +59,11 @@ class TrainedRun:
 
 
 def write_trained(
-    directory: Path, header: Header, chains: Sequence[Chain], batches: Sequence[MicroBatch]
+    directory: Path, header: Header, parts: Sequence[tuple[Sequence[Chain], Sequence[MicroBatch]]]
 ) -> Path:
     """Write the file of a step atomically, replacing one of the same name; return its path.
 
+    `parts`: chains and their micro-batches, for each update of an epoch.
     Raises `DiskFull`.
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -72,8 +73,9 @@ def write_trained(
         gzip.GzipFile("", "wb", compresslevel=4, fileobj=file, mtime=0) as packed,
     ):
         packed.write(_line(header))
-        for run in _runs(chains, batches):
-            packed.write(_line(run))
+        for chains, batches in parts:
+            for run in _runs(chains, batches):
+                packed.write(_line(run))
     return target
 
 

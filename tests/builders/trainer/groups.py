@@ -1,8 +1,11 @@
 """Groups of one-turn sessions, and the rules by which a batch is made of them."""
 
+from dataclasses import replace
+
+from tests.builders.trainer.chains import some_chains
 from tests.builders.trainer.trajectories import one_turn
 from trainer.data.advantages import ReturnRules, estimator
-from trainer.data.batch import BatchRules
+from trainer.data.batch import BatchRules, Prepared
 from trainer.data.grouping import Group
 from trainer.data.sessions import ValidSession, read
 from trainer.data.staleness import StepClock
@@ -26,3 +29,15 @@ def group(name: str, *rewards: float, version: int = 3, length: int = 3) -> Grou
         for number, reward in enumerate(rewards)
     ]
     return Group(name, tuple(sessions))
+
+
+def two_groups() -> tuple[Prepared, ...]:
+    """Return two groups of two sessions with two chains each, one after the other."""
+    chains = iter(some_chains(count=8))
+    return tuple(
+        Prepared(
+            group(sessions, 1.0, 0.0),
+            tuple(replace(next(chains), session_id=session) for session in sessions),
+        )
+        for sessions in ("abab", "cdcd")
+    )

@@ -40,10 +40,18 @@ def divergence(tokens: LossTokens, reference_N: Tensor, settings: LossSection) -
     return differences_N.exp() - differences_N - 1
 
 
-def old_policy(logprobs_N: Tensor, engine_N: Tensor, settings: LossSection) -> Tensor:
+def old_policy(
+    logprobs_N: Tensor,
+    engine_N: Tensor,
+    settings: LossSection,
+    proximal_N: Tensor | None = None,
+) -> Tensor:
     """Return the log-probs under the policy that the surrogate's ratio is to.
 
-    Without a correction that is the engine's. With one it is that of the weights at the begin of
-    the batch, which at one update a batch are the trained ones: every ratio is 1.
+    Without a correction that is the engine's. With one it is that of the weights before the step
+    (`proximal_N`, the decoupled objective of arXiv 2505.24298); None: a step is one update, so they
+    are the trained ones, and every ratio is 1.
     """
-    return engine_N if settings.chosen_correction == "none" else logprobs_N.detach()
+    if settings.chosen_correction == "none":
+        return engine_N
+    return logprobs_N.detach() if proximal_N is None else proximal_N

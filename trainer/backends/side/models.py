@@ -22,6 +22,8 @@ from trainer.data.packing import MicroBatch
 from trainer.settings import TrainerSection
 
 Autocast = Callable[[], AbstractContextManager[object]]
+_OF_POLICY = {Column.PROXIMAL: 0, Column.ENTROPY: 1}
+"""Columns of the policy itself, by their place in the results of its pass."""
 
 
 class SideModels:
@@ -62,8 +64,8 @@ class SideModels:
         for name in columns:
             if name is Column.VALUE and self.critic is not None:
                 found[name] = self.critic.values(batches, autocast)
-            elif name is Column.ENTROPY:
-                found[name] = _entropies(policy, batches, autocast)
+            elif name in _OF_POLICY:
+                found[name] = _of_policy(policy, batches, autocast, _OF_POLICY[name])
             else:
                 found[name] = self._frozen[name].logprobs(batches, device, autocast)
         return found
@@ -84,12 +86,12 @@ class SideModels:
 
 
 @torch.no_grad()
-def _entropies(
-    policy: Forward, batches: Sequence[MicroBatch], autocast: Autocast
+def _of_policy(
+    policy: Forward, batches: Sequence[MicroBatch], autocast: Autocast, result: int
 ) -> list[NDArray[np.float32]]:
-    """Return the policy's entropies at the trained tokens (N) of each micro-batch."""
+    """Return a result of the policy's pass at the trained tokens (N) of each micro-batch."""
     with autocast():
-        return [policy(batch)[1].cpu().numpy() for batch in batches]
+        return [policy(batch)[result].cpu().numpy() for batch in batches]
 
 
 def _check_tokens(policy: Path, directory: Path) -> None:

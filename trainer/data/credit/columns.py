@@ -19,6 +19,9 @@ class Column(StrEnum):
     ENTROPY = "entropy"
     """Entropy of the policy where it predicts the token, in nats, under the weights before the
     step, at the temperature that the token was sampled at."""
+    PROXIMAL = "proximal"
+    """Log-prob under the weights before the step, at the temperature that the token was sampled at;
+    for a step of several updates."""
     TARGET = "target"
     """Return that the critic learns for that place; the trainer computes it, from the values."""
     TARGET_WEIGHT = "target_weight"

@@ -103,7 +103,7 @@ def trained(tmp_path: Path) -> Path:
         batches = pack(found, 64, "padded")
         tokens = sum(len(batch) for batch in batches)
         header = Header(step=step, version=step + 1, lineage="l", policy="p", tokens=tokens)
-        write_trained(tmp_path, header, found, batches)
+        write_trained(tmp_path, header, [(found, batches)])
     return tmp_path
 
 

@@ -1,35 +1,19 @@
 """Input of a step: micro-batches with the units and the weights that the loss needs."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.builders.trainer.chains import some_chains
-from tests.builders.trainer.groups import group
+from tests.builders.trainer.groups import two_groups
 from trainer.backends.backend import StepInput
-from trainer.data.batch import Batch, Prepared
+from trainer.data.batch import Batch
 from trainer.settings import TrainerSettings
 from trainer.steps.inputs import step_input
-
-SESSIONS = ("abab", "cdcd")
-
-
-def prepared() -> tuple[Prepared, ...]:
-    """Return two groups of two sessions with two chains each, one after the other."""
-    chains = iter(some_chains(count=8))
-    return tuple(
-        Prepared(
-            group(sessions, 1.0, 0.0),
-            tuple(replace(next(chains), session_id=session) for session in sessions),
-        )
-        for sessions in SESSIONS
-    )
 
 
 def given(**loss: Any) -> StepInput:
     settings = TrainerSettings(trainer={"micro_batch_tokens": 16, "loss": loss})
-    return step_input(settings, Batch(0, prepared()), 1, 0, ())
+    return step_input(settings, Batch(0, two_groups()), 1, 0, ())
 
 
 @pytest.mark.parametrize("level", ["turn", "session"])

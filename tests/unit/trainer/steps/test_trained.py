@@ -25,7 +25,7 @@ def two_turns() -> Chain:
 
 def written(directory: Path, found: list[Chain], layout: Layout = "padded") -> list[TrainedRun]:
     batches = pack(found, 64, layout)
-    header, runs = read_trained(write_trained(directory, HEADER, found, batches))
+    header, runs = read_trained(write_trained(directory, HEADER, [(found, batches)]))
     assert header == HEADER
     return runs
 
@@ -82,7 +82,7 @@ def test_equal_steps_are_equal_bytes_and_nothing_else_is_left(tmp_path: Path) ->
     contents = []
     for _ in range(2):
         found = [two_turns()]
-        path = write_trained(tmp_path, HEADER, found, pack(found, 64, "padded"))
+        path = write_trained(tmp_path, HEADER, [(found, pack(found, 64, "padded"))])
         contents.append(path.read_bytes())
     assert contents[0] == contents[1]
     assert [one.name for one in tmp_path.iterdir()] == ["step-00000004-version-00000005.jsonl.gz"]

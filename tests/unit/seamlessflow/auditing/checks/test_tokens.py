@@ -40,7 +40,7 @@ def train(directory: Path, step: int, *of: list[Record], version: int = 0) -> r.
     lineage = "a" if version == step + 1 else "b"
     tokens = sum(len(batch) for batch in batches)
     header = Header(step=step, version=version, lineage=lineage, policy="p", tokens=tokens)
-    write_trained(directory, header, found, batches)
+    write_trained(directory, header, [(found, batches)])
     members = [r.StepGroup(group_id=one.group_id, sessions=(one.session_id,)) for one in built]
     return control.committed(step, members, lineage=lineage, version=version)
 

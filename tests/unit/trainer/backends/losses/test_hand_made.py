@@ -1,6 +1,7 @@
 """Losses of two or three tokens, computed by hand: surrogates, corrections and what names mean."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from tests.builders.trainer.losses import loss_tokens
 from tests.seed import seed
-from trainer.backends.losses.loss import token_losses
+from trainer.backends.losses.loss import old_policy, token_losses
 from trainer.loss import LossName, LossSection
 
 
@@ -205,3 +206,22 @@ def test_the_mean_gradient_of_k2_is_that_of_the_divergence_and_that_of_k3_of_the
 def test_k1_is_refused_in_a_loss_with_the_reason() -> None:
     with pytest.raises(ValueError, match=r"mean gradient 0: use k2 or k3, or trainer\.kl_penalty"):
         LossSection.model_validate({"kl": 0.1, "kl_estimator": "k1"})
+
+
+def test_the_decoupled_objective_has_its_ratio_to_the_weights_before_the_step() -> None:
+    """The weight is from the engine to them, 2 / 1, the ratio from them, 3 / 2."""
+    probabilities = {"logprobs": 0.03, "proximal": 0.02, "engine": 0.01}
+    logprobs_N, proximal_N, engine_N = (
+        torch.tensor([value], dtype=torch.float64).log() for value in probabilities.values()
+    )
+    logprobs_N.requires_grad_()
+    chosen = LossSection(surrogate="ppo_clip", correction="tis", clip_high=1.0, cap=5.0)
+    tokens = replace(
+        loss_tokens(logprobs_N, engine_N, torch.ones(1), chosen),
+        old_N=old_policy(logprobs_N, engine_N, chosen, proximal_N),
+    )
+    found = token_losses(tokens, chosen).loss_N
+    torch.autograd.backward(found.sum())
+    assert found.item() == pytest.approx(-2 * 1.5)
+    assert logprobs_N.grad is not None
+    assert logprobs_N.grad.item() == pytest.approx(-2 * 1.5)

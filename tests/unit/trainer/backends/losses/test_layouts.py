@@ -26,6 +26,12 @@ from trainer.loss import LossSection
 from trainer.settings import TrainerSection
 
 Gradient = dict[str, Tensor]
+ANNOTATED = [
+    *(LossSection(kl=0.5, kl_estimator=one) for one in ("k2", "k3")),
+    *(LossSection(surrogate=one, correction="tis") for one in ("ppo_clip", "gspo", "cispo")),
+    LossSection(surrogate="policy_gradient", correction="icepop"),
+]
+"""Losses of tokens that were annotated first: with a reference, or of several updates."""
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +50,19 @@ def made() -> tuple[Chain, ...]:
 
 
 def step(settings: LossSection, layout: Layout, budget: int) -> StepInput:
-    chains = [replace(one, columns=referred(one)) if settings.kl else one for one in made()]
+    with_columns = settings in ANNOTATED
+    chains = [replace(one, columns=annotated(one)) if with_columns else one for one in made()]
     units_C = units(settings.unit, chains, [0] * len(chains))
     weights_C = chain_weights(chains, settings)
     batches = pack(chains, budget, layout, units_C=units_C, weights_C=weights_C)
     return StepInput(batches, [], 0, 0.05)
 
 
-def referred(chain: Chain) -> dict[Column, NDArray[np.float32]]:
-    """Return the column of a reference which knows each token a little less well."""
+def annotated(chain: Chain) -> dict[Column, NDArray[np.float32]]:
+    """Return columns of models which know each token a little less well, or better."""
     distances = np.linspace(0, 0.5, chain.trained(), dtype=np.float32)
-    return {Column.REFERENCE: chain.tokens.logprobs_T[chain.tokens.trained_T] - distances}
+    engine_N = chain.tokens.logprobs_T[chain.tokens.trained_T]
+    return {Column.REFERENCE: engine_N - distances, Column.PROXIMAL: engine_N + distances}
 
 
 def gradient(backend: TorchBackend, given: StepInput) -> Gradient:
@@ -68,10 +76,7 @@ def assert_equal(one: Gradient, other: Gradient) -> None:
         torch.testing.assert_close(one[name], other[name], atol=1e-6, rtol=1e-5)
 
 
-DIVERGENT = [LossSection(kl=0.5, kl_estimator=one) for one in ("k2", "k3")]
-
-
-@pytest.mark.parametrize("settings", [*combinations(), *DIVERGENT], ids=named)
+@pytest.mark.parametrize("settings", [*combinations(), *ANNOTATED], ids=named)
 def test_the_gradient_depends_neither_on_packing_nor_on_ranks(
     settings: LossSection, model: Path
 ) -> None:
