@@ -28,6 +28,7 @@ _SUMS = (
     "mismatch_kl",
     "value_loss",
     "reference_kl",
+    "reference_tokens",
 )
 
 
@@ -65,6 +66,7 @@ class TokenSums:
     def add_reference(self, log_ratios_N: Tensor) -> None:
         """Add the divergence of tokens from the reference, by log ratios of it to the policy."""
         self._add("reference_kl", divergence(log_ratios_N.detach()))
+        self._add("reference_tokens", torch.ones_like(log_ratios_N))
 
     def add_value_loss(self, loss: float) -> None:
         """Add a rank's part of the critic's mean loss."""
@@ -98,8 +100,8 @@ class TokenSums:
             found["mismatch_mean"] = sums["mismatch"] / measured
             found["mismatch_kl"] = sums["mismatch_kl"] / measured
             found["mismatch_max"] = self.mismatch_max
-        if distance := sums["reference_kl"]:
-            found["reference_kl"] = distance / tokens
+        if compared := sums["reference_tokens"]:
+            found["reference_kl"] = sums["reference_kl"] / compared
         if loss := sums["value_loss"]:
             found["value_loss"] = loss
         return found

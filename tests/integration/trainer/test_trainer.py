@@ -171,8 +171,8 @@ def test_a_killed_trainer_trains_every_group_in_exactly_one_surviving_step(
     tmp_path: Path,
 ) -> None:
     record_sessions(log, sessions)
-    more = {"TRAINER__CHECKPOINT_EVERY": 2}
-    env = environment(log, model, tmp_path, **more)
+    several = {"TRAINER__MINI_BATCHES": 2, "TRAINER__EPOCHS": 2, "TRAINER__LOSS__CORRECTION": "tis"}
+    env = environment(log, model, tmp_path, TRAINER__CHECKPOINT_EVERY=2, **several)
     # First the trainer itself, then the process that has the weights: the other one ends too.
     for number, kill_after in ((0, 4), (1, 7)):
         with TrainerProcesses(env) as processes:

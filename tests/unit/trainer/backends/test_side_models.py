@@ -13,7 +13,7 @@ from tests.builders.trainer.chains import some_chains
 from tests.builders.trainer.models import open_tiny, write_tiny
 from trainer.backends.backend import ModelUnusable, StepInput
 from trainer.backends.torch_backend import TorchBackend
-from trainer.data.chains import Chain
+from trainer.data.chains import Chain, credited
 from trainer.data.credit.columns import Column
 from trainer.data.credit.phase import by_chain
 from trainer.data.packing import Layout, pack
@@ -170,3 +170,16 @@ def test_a_checkpoint_without_a_critic_is_refused(policy: Path, tmp_path: Path) 
     before.save(tmp_path)
     with pytest.raises(ModelUnusable, match="its critic cannot be read"):
         opened(policy, advantage="gae").load(tmp_path, 1)
+
+
+def test_the_divergence_from_the_reference_is_told_from_the_first_step_on(policy: Path) -> None:
+    backend = opened(policy, loss={"kl": 0.1}, optimizer={"lr": 0.1})
+    chains = some_chains(3)
+    packed = pack(chains, 32, "padded")
+    columns = by_chain(chains, packed, backend.annotate(packed, [Column.REFERENCE]))
+    pairs = zip(chains, columns, strict=True)
+    made = [replace(credited(chain, 1.0), columns=of) for chain, of in pairs]
+    step = StepInput(pack(made, 32, "padded"), [], 0, 0.1)
+    first, second = backend.train(step), backend.train(step)
+    assert first["reference_kl"] == pytest.approx(0.0, abs=1e-9)
+    assert second["reference_kl"] > 0
