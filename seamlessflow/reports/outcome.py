@@ -30,6 +30,7 @@ from seamlessflow.reports.reward_curve import session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, of_policy, summary
 from seamlessflow.reports.timeline import chart
 from trainer.metrics.reasons import reasons_for_little_learning
+from trainer.metrics.symptoms import symptoms
 
 FINAL = "final"
 """Directory below the weights, with a copy of the last version."""
@@ -81,9 +82,10 @@ def write_report(
     facts = replace(facts, peak_rss_mb=peaks_mb, lag=ahead)
     names = config.run.policy, *config.policies
     figures = summary(control, sessions, facts, checked, names)
+    steps = step_facts(of_policy(control, config.run.policy), sessions)
+    figures["symptoms"] = symptoms([step.metrics for step in steps])
     text = json.dumps(figures, indent=2, ensure_ascii=False)
     (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")
-    steps = step_facts(of_policy(control, config.run.policy), sessions)
     reward_chart.plot(steps, facts.eval_before, facts.eval_after, config.out / "reward.png")
     plot_lengths(sessions, steps, config.out / "lengths.png")
     chart.plot(timeline(control), config.out / "timeline.png")

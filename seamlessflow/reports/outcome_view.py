@@ -9,6 +9,7 @@ from rich.text import Text
 
 from seamlessflow.reports.outcome import RunOutcome
 from trainer.metrics.reasons import listed
+from trainer.metrics.symptoms import WINDOW
 
 FILES = {
     "summary.json": "all figures",
@@ -32,6 +33,9 @@ def outcome_view(outcome: RunOutcome) -> RenderableType:
     parts: list[RenderableType] = [figures]
     if not outcome.summary["tokens_trained"]:
         parts.append(Text("! no token was trained: the weights are those of the start", "red"))
+    if found := outcome.summary.get("symptoms"):
+        parts.append(Text(f"to look at, in the last {WINDOW} steps:", "dim"))
+        parts += [Text(f"  {symptom}") for symptom in found]
     notices = (*outcome.reasons, *outcome.skipped)
     parts += [Text(f"! {notice}", "yellow") for notice in notices]
     deviations = outcome.verification.deviations if outcome.verification else ()

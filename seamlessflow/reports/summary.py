@@ -27,6 +27,8 @@ An unknown figure is null. The sources of the figures:
 - `processors`: by process, while the run trained: `computed`, its time on processors, and `waited`,
   the mean time in the run queue of its threads by what they computed, as shares of that time.
 - `checks`: `verify.py`.
+- `symptoms`: what stands out in the metrics of the last steps, with settings that help
+  (`trainer/metrics/symptoms.py`; added by `outcome.py`).
 
 Of several policies the figures are those of all together, and `step_s` is the time from a step of
 any of them to the next; rewards are those of the first one. `policies` has the figures of each,

@@ -16,7 +16,7 @@ from trainer.data.chains import Chain, credited
 from trainer.data.episodes import Episode, episode
 from trainer.data.filters import Action, verdict
 from trainer.data.grouping import Group
-from trainer.data.lengths import SessionLength, length_metrics
+from trainer.data.lengths import SessionLength
 from trainer.data.methods import (
     METHOD_FAILED,
     MethodFailed,
@@ -221,29 +221,6 @@ def _credited(group: Group, rules: BatchRules) -> list[Chain]:
     return found
 
 
-def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
-    """Return the metrics that are known before training (names in `trainer/metrics/names.py`)."""
-    groups = batch.groups
-    returns = np.array([value for one in groups for value in one.group.returns()])
-    spread = [float(np.std(one.group.returns())) for one in groups]
-    masked = sum((one.masked() for one in groups), Counter[str]())
-    filtered = Counter(one.filtered for one in groups if one.filtered)
-    found = {
-        "groups": len(groups),
-        "sessions": len(returns),
-        "reward_mean": float(returns.mean()) if len(returns) else 0.0,
-        "reward_std": float(np.mean(spread)) if spread else 0.0,
-        "tokens_trained": batch.trained(),
-        "tokens_masked": sum(masked.values()),
-        "tokens_over_age": sum(one.over_age for one in groups),
-        "tokens_stale_longest": max((one.longest_stale for one in groups), default=0),
-        **{f"filtered/{name}": n / len(groups) for name, n in filtered.items()},
-        **{f"masked/{reason}": count for reason, count in sorted(masked.items())},
-        **length_metrics("trained", batch.lengths()),
-    }
-    return {name: float(value) for name, value in (found | _ages(batch, clock)).items()}
-
-
 def _dropped(
     group: Group, chains: Sequence[Chain], screened: Screened, rules: BatchRules
 ) -> tuple[str, str] | None:
@@ -262,11 +239,3 @@ def _why(rule: str, group: Group) -> str:
 def _age(group: Group, clock: StepClock) -> int:
     version = group.version_min()
     return clock.now + 1 if version is None else clock.age(version)
-
-
-def _ages(batch: Batch, clock: StepClock) -> dict[str, float]:
-    ages = [
-        clock.ages_T(chain.tokens.versions_T[chain.tokens.trained_T]) for chain in batch.chains()
-    ]
-    joined = np.concatenate(ages) if ages else np.zeros(1)
-    return {"staleness_mean": float(joined.mean()), "staleness_max": float(joined.max())}

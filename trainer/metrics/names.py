@@ -2,7 +2,7 @@
 
 They are used in `StepCompleted.metrics`, the CSV file and the other sinks. Names with a slash are
 families: `ended_at/<limit>`, `masked/<reason>`, `filtered/<rule>`, `dropped/<reason>`, and
-`begun_tokens/<quantile>` and its like.
+`begun_tokens/<quantile>` and its like, `pass_at/<sessions>`.
 """
 
 from collections.abc import Mapping
@@ -33,6 +33,13 @@ METRICS: Mapping[str, str] = {
     "another chain (trainer.layout tree)",
     "staleness_mean": "Mean staleness of trained tokens in optimizer steps",
     "staleness_max": "Largest staleness of a trained token in optimizer steps",
+    "older_share": "Share of trained tokens that earlier weights than the trained ones sampled",
+    "equal_share": "Share of the sessions whose sampled tokens are those of another of their group",
+    "divided_share": "Share of the sessions with several chains: forks, or a history that was "
+    "rendered anew",
+    "largest_group_share": "Share of the trained tokens that are of the group with most of them",
+    "pass_at/*": "Estimated chance that one of so many sessions of a group, 1, 2, 4 and so on, "  # nosec B105
+    "has a return of 1 or more",
     "loss": "Loss of the step: its trained tokens as trainer.loss.aggregation adds them up",
     "updates": "Optimizer updates of the step, if it has several; what each tells is their mean",
     "grad_norm": "Norm of the gradient before clipping",

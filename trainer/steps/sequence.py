@@ -11,7 +11,8 @@ from pathlib import Path
 
 from schemas import records as r
 from schemas.records import Record
-from trainer.data.batch import Batch, facts
+from trainer.data.batch import Batch
+from trainer.data.figures.of_batch import facts
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.recovery.resume import Origin, Resume
 from trainer.roles.gang_errors import AnotherTrainer

@@ -62,6 +62,13 @@ def test_what_came_of_a_run_and_where_it_lies(tmp_path: Path) -> None:
     assert "timeline.png" not in said
 
 
+def test_what_stands_out_is_told_behind_the_figures(tmp_path: Path) -> None:
+    said = shown(RunOutcome(tmp_path, {**TOLD, "symptoms": ["60% of the groups: x"]}, CLEAN))
+    assert "to look at, in the last 20 steps:" in said
+    assert "60% of the groups: x" in said
+    assert "to look at" not in shown(RunOutcome(tmp_path, TOLD, CLEAN))
+
+
 def test_a_run_that_trained_no_token_has_failed(tmp_path: Path) -> None:
     nothing = RunOutcome(tmp_path, {**TOLD, "tokens_trained": 0}, CLEAN)
     assert "no token was trained" in shown(nothing)

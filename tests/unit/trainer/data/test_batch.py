@@ -6,7 +6,8 @@ from typing import get_args
 import pytest
 
 from tests.builders.trainer.groups import NOW, RULES, group, session
-from trainer.data.batch import Batch, Prepared, facts, prepare, select
+from trainer.data.batch import Batch, Prepared, prepare, select
+from trainer.data.figures.of_batch import facts
 from trainer.data.grouping import Group
 from trainer.data.staleness import GroupAdmission, OnStale, StepClock, awaited
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from tests.builders.trainer.groups import RULES, group
 from tests.builders.trainer.trajectories import one_turn
-from trainer.data.batch import Batch, facts, prepare
+from trainer.data.batch import Batch, prepare
+from trainer.data.figures.of_batch import facts
 from trainer.data.lengths import SessionsOfStep, quantiles
 from trainer.data.staleness import StepClock
 

@@ -1,0 +1,72 @@
+"""Symptoms of a run: what stands out in its last steps, and what helps."""
+
+import re
+from typing import Any, get_origin
+
+import pytest
+
+from seamlessflow.config import RunConfig
+from trainer.metrics.symptoms import SYMPTOMS, WINDOW, Symptom, symptoms
+
+WELL = {
+    "groups": 8.0,
+    "sessions": 64.0,
+    "tokens_trained": 900.0,
+    "tokens_masked": 10.0,
+    "begun_tokens/p50": 10.0,
+    "begun_tokens/p90": 20.0,
+    "filtered/zero_variance": 0.1,
+    "equal_share": 0.1,
+    "divided_share": 0.0,
+    "largest_group_share": 0.2,
+    "clip_fraction": 0.01,
+}
+
+
+def test_a_run_that_is_well_has_no_symptom() -> None:
+    assert symptoms([WELL] * 30) == []
+    assert symptoms([]) == []
+
+
+@pytest.mark.parametrize(
+    ("ill", "text", "lever"),
+    [
+        ({"samples_failed": 16.0}, "20% of the sessions failed", "pacing.max_attempts"),
+        ({"ended_at/time": 0.1, "ended_at/turns": 0.1}, "20% of the sessions ended", "turn_limit"),
+        ({"begun_tokens/p90": 60.0}, "6.0 times as long", "pacing.redundancy"),
+        ({"divided_share": 0.5}, "50% of the sessions have several chains", "replay match"),
+        ({"equal_share": 0.75}, "75% of the sessions have the tokens", "temperature"),
+        ({"filtered/zero_variance": 0.6}, "60% of the groups have equal", "run.group_size"),
+        ({"tokens_masked": 900.0}, "50% of the sampled tokens", "max_staleness"),
+        ({"largest_group_share": 0.5}, "4.0 times its part", "sequence_mean"),
+        ({"clip_fraction": 0.3}, "30% of the trained tokens", "optimizer.lr"),
+    ],
+)
+def test_a_symptom_is_told_with_its_figure_and_its_levers(
+    ill: dict[str, float], text: str, lever: str
+) -> None:
+    (told,) = symptoms([WELL | ill] * 3)
+    assert text in told
+    assert lever in told
+
+
+def test_the_last_steps_count() -> None:
+    ill = WELL | {"equal_share": 1.0}
+    assert symptoms([ill] * 30 + [WELL] * WINDOW) == []
+    assert len(symptoms([WELL] * 30 + [ill] * WINDOW)) == 1
+
+
+def test_modelled_steps_tell_nothing() -> None:
+    assert symptoms([WELL | {"equal_share": 1.0, "modelled_s": 1.0}] * 3) == []
+
+
+@pytest.mark.parametrize("symptom", SYMPTOMS, ids=lambda one: one.text[:24])
+def test_its_levers_are_settings_of_a_run(symptom: Symptom) -> None:
+    named = re.findall(r"[a-z_]+(?:\.[a-z_]+)+", symptom.levers)
+    assert named
+    for path in named:
+        section: Any = RunConfig
+        for name in path.split("."):
+            if get_origin(section) is not dict:
+                assert name in section.model_fields, f"{path} is no setting"
+                section = section.model_fields[name].annotation

@@ -1,0 +1,51 @@
+"""Figures of a batch that are known before it is trained: metrics of its step. Pure.
+
+Called by `steps/sequence.py`.
+"""
+
+from collections import Counter
+
+import numpy as np
+
+from trainer.data.batch import Batch
+from trainer.data.figures.variety import PASSED, pass_at_k, variety
+from trainer.data.lengths import length_metrics
+from trainer.data.staleness import StepClock
+
+
+def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
+    """Return the metrics that are known before training (names in `trainer/metrics/names.py`)."""
+    groups = batch.groups
+    returns = np.array([value for one in groups for value in one.group.returns()])
+    spread = [float(np.std(one.group.returns())) for one in groups]
+    masked = sum((one.masked() for one in groups), Counter[str]())
+    filtered = Counter(one.filtered for one in groups if one.filtered)
+    found = {
+        "groups": len(groups),
+        "sessions": len(returns),
+        "reward_mean": float(returns.mean()) if len(returns) else 0.0,
+        "reward_std": float(np.mean(spread)) if spread else 0.0,
+        "tokens_trained": batch.trained(),
+        "tokens_masked": sum(masked.values()),
+        "tokens_over_age": sum(one.over_age for one in groups),
+        "tokens_stale_longest": max((one.longest_stale for one in groups), default=0),
+        **{f"filtered/{name}": n / len(groups) for name, n in filtered.items()},
+        **{f"masked/{reason}": count for reason, count in sorted(masked.items())},
+        **length_metrics("trained", batch.lengths()),
+        **_ages(batch, clock),
+        **variety(groups),
+        **pass_at_k([[value >= PASSED for value in one.group.returns()] for one in groups]),
+    }
+    return {name: float(value) for name, value in found.items()}
+
+
+def _ages(batch: Batch, clock: StepClock) -> dict[str, float]:
+    ages = [
+        clock.ages_T(chain.tokens.versions_T[chain.tokens.trained_T]) for chain in batch.chains()
+    ]
+    joined = np.concatenate(ages) if ages else np.zeros(1)
+    return {
+        "staleness_mean": joined.mean(),
+        "staleness_max": joined.max(),
+        "older_share": np.mean(joined > 0),
+    }

@@ -1,0 +1,54 @@
+"""Variety of a batch: equal and divided sessions, those that pass, and what dominates. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+from math import comb
+from statistics import fmean
+
+from trainer.data.batch import Prepared
+from trainer.data.sessions import ValidSession
+
+PASSED = 1.0
+"""Least return of a session that passes."""
+
+
+def pass_at_k(passed: Sequence[Sequence[bool]]) -> dict[str, float]:
+    """Return the chance that one of k sessions of a group passes, for k of 1, 2, 4 and so on.
+
+    `passed`: of each session of each group. Without bias, 1 - C(n - c, k) / C(n, k) for c of n
+    sessions that pass (arXiv 2107.03374, equation 1), up to the size of the smallest group.
+    """
+    counts = [(len(group), sum(group)) for group in passed if group]
+    found, k = {}, 1
+    while counts and k <= min(size for size, _ in counts):
+        found[f"pass_at/{k}"] = fmean(1 - comb(n - c, k) / comb(n, k) for n, c in counts)
+        k *= 2
+    return found
+
+
+def variety(groups: Sequence[Prepared]) -> dict[str, float]:
+    """Return the shares of equal and of divided sessions, and the largest group's of the tokens.
+
+    Equal are sessions of a group with the same sampled tokens; divided is one with several chains.
+    """
+    by_group = [[one for one in of.group.sessions if one.chains] for of in groups]
+    sessions = sum(map(len, by_group))
+    if not sessions:
+        return {}
+    trained = [sum(chain.trained() for chain in of.chains) for of in groups]
+    return {
+        "equal_share": sum(map(_equal, by_group)) / sessions,
+        "divided_share": sum(len(one.chains) > 1 for of in by_group for one in of) / sessions,
+        "largest_group_share": max(trained) / max(1, sum(trained)),
+    }
+
+
+def _equal(sessions: Sequence[ValidSession]) -> int:
+    """Return how many sessions of a group have the tokens of another one."""
+    counts = Counter(map(_sampled, sessions))
+    return sum(count for count in counts.values() if count > 1)
+
+
+def _sampled(session: ValidSession) -> bytes:
+    """Return the trained tokens of a session as bytes."""
+    return b"".join(one.tokens.ids_T[one.tokens.trained_T].tobytes() for one in session.chains)

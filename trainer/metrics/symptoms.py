@@ -1,0 +1,140 @@
+"""Symptoms of a run, read from the metrics of its last steps, each with the settings that help.
+
+Pure; called by the report of a run. A symptom is told from its threshold on.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+Metrics = Mapping[str, float]
+
+WINDOW = 20
+"""Last steps whose metrics are looked at."""
+
+
+class Symptom(NamedTuple):
+    """A figure of the last steps that stands out from `threshold` on."""
+
+    text: str
+    """Text with a place for the figure."""
+    levers: str
+    threshold: float
+    figure: Callable[[Sequence[Metrics]], float | None]
+    """Returns it for these steps; None if they do not tell it."""
+
+
+def symptoms(steps: Sequence[Metrics]) -> list[str]:
+    """Return what stands out in the last steps, in the order of a session's way to the loss."""
+    last = [one for one in steps if "modelled_s" not in one][-WINDOW:]
+    return [] if not last else list(_told(last))
+
+
+def _told(last: Sequence[Metrics]) -> Iterator[str]:
+    for one in SYMPTOMS:
+        figure = one.figure(last)
+        if figure is not None and figure >= one.threshold:
+            yield f"{one.text.format(figure)}: {one.levers}"
+
+
+def _mean(name: str) -> Callable[[Sequence[Metrics]], float | None]:
+    def figure(steps: Sequence[Metrics]) -> float | None:
+        known = [one[name] for one in steps if name in one]
+        return fmean(known) if known else None
+
+    return figure
+
+
+def _family(prefix: str) -> Callable[[Sequence[Metrics]], float | None]:
+    def figure(steps: Sequence[Metrics]) -> float | None:
+        return fmean(sum(v for name, v in one.items() if name.startswith(prefix)) for one in steps)
+
+    return figure
+
+
+def _ratio(upper: str, lower: str) -> Callable[[Sequence[Metrics]], float | None]:
+    def figure(steps: Sequence[Metrics]) -> float | None:
+        high, low = _mean(upper)(steps), _mean(lower)(steps)
+        return high / low if high is not None and low else None
+
+    return figure
+
+
+def _failed(steps: Sequence[Metrics]) -> float | None:
+    failed = sum(one.get("samples_failed", 0.0) for one in steps)
+    all_of_them = failed + sum(one.get("sessions", 0.0) for one in steps)
+    return failed / all_of_them if all_of_them else None
+
+
+def _masked(steps: Sequence[Metrics]) -> float | None:
+    masked = sum(one.get("tokens_masked", 0.0) for one in steps)
+    all_of_them = masked + sum(one.get("tokens_trained", 0.0) for one in steps)
+    return masked / all_of_them if all_of_them else None
+
+
+def _dominated(steps: Sequence[Metrics]) -> float | None:
+    """Return how many times its fair part the largest group has of the trained tokens."""
+    known = [
+        one["largest_group_share"] * one["groups"] for one in steps if "largest_group_share" in one
+    ]
+    return fmean(known) if known else None
+
+
+SYMPTOMS = (
+    Symptom(
+        "{:.0%} of the sessions failed and were no part of a group",
+        "see the log of agents; agents.on_timeout, pacing.max_attempts",
+        0.05,
+        _failed,
+    ),
+    Symptom(
+        "{:.0%} of the sessions ended at a limit",
+        "policy.max_context, run.turn_limit, agents.time_limit_s, agents.on_limit",
+        0.1,
+        _family("ended_at/"),
+    ),
+    Symptom(
+        "the longest tenth of the sessions is {:.1f} times as long as the median",
+        "pacing.extra_groups, pacing.redundancy, scheduler.policy multiplexed",
+        4.0,
+        _ratio("begun_tokens/p90", "begun_tokens/p50"),
+    ),
+    Symptom(
+        "{:.0%} of the sessions have several chains, so agents edit what was sampled",
+        "seamlessflow replay match tells where; policy.strictness",
+        0.2,
+        _mean("divided_share"),
+    ),
+    Symptom(
+        "{:.0%} of the sessions have the tokens of another one of their group",
+        "a higher temperature, trainer.loss.entropy, a smaller run.group_size",
+        0.5,
+        _mean("equal_share"),
+    ),
+    Symptom(
+        "{:.0%} of the groups have equal rewards and teach nothing",
+        "harder or easier tasks, a larger run.group_size, trainer.filters.zero_variance drop",
+        0.5,
+        _mean("filtered/zero_variance"),
+    ),
+    Symptom(
+        "{:.0%} of the sampled tokens are not trained",
+        "the row 'not trained' has the reasons; run.lag, trainer.max_staleness",
+        0.1,
+        _masked,
+    ),
+    Symptom(
+        "the largest group of a batch has {:.1f} times its part of the trained tokens",
+        "trainer.loss.aggregation sequence_mean, run.turn_limit, a larger run.groups_per_step",
+        3.0,
+        _dominated,
+    ),
+    Symptom(
+        "{:.0%} of the trained tokens had their gradient cut",
+        "a lower trainer.optimizer.lr, fewer trainer.epochs, a smaller run.lag, "
+        "trainer.loss.correction",
+        0.2,
+        _mean("clip_fraction"),
+    ),
+)
+"""By where they arise: rollout, groups, batches, updates."""
