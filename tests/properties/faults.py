@@ -251,7 +251,7 @@ FAULTS = {
         (SendsAtOnce, "I1"),
         # Which wrong join is met first depends on the seed; a client that has some deltas of
         # another turn notices it as a gap.
-        (JoinsTheLatest, "^joined |a gap before the end"),
+        (JoinsTheLatest, "^joined |a gap before the end|streamed otherwise than told"),
         (NeverJoins, "a key has two turns|a retry began a turn of its own"),
         (LosesDeltas, "a gap"),
         (LosesEnds, "I8"),

@@ -12,26 +12,21 @@ import os
 import signal
 import subprocess
 import sys
-import types
 
 LOOK_S = 0.2
-"""Time between two checks for the parent. Linux could send a signal instead (PR_SET_PDEATHSIG), but
-does so when the thread that started this process ends, not its process."""
-
-
-class Asked(Exception):
-    """The guard got SIGTERM."""
+"""Time between two checks for the parent and for SIGTERM. Linux could send a signal instead
+(PR_SET_PDEATHSIG), but does so when the thread that started this process ends, not its process."""
 
 
 def main(parent: int, grace_s: float, command: list[str]) -> int:
     """Run the command; return the exit status."""
-    signal.signal(signal.SIGTERM, _asked)
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     if os.getppid() != parent:  # it died before the guard had started
         return 1
     with subprocess.Popen(command, start_new_session=True) as child:  # nosec B603 # no shell
         try:
-            why = _watch(child, parent)
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not stop the killing
+            why = _watch(child, parent, asked)
             print(f"process_guard: {why}", file=sys.stderr, flush=True)
             child.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -43,19 +38,16 @@ def main(parent: int, grace_s: float, command: list[str]) -> int:
         return status if status >= 0 else 128 - status
 
 
-def _watch(child: subprocess.Popen[bytes], parent: int) -> str:
+def _watch(child: subprocess.Popen[bytes], parent: int, asked: list[int]) -> str:
     """Wait until the command is to end or has ended; return why."""
-    try:
-        while os.getppid() == parent:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return f"the program ended with status {child.wait(LOOK_S)}"
-    except Asked:
-        return "asked to end"
+    # The handler only notes the signal: an exception from it inside `child.wait` could leave the
+    # lock of that call taken, and the guard would wait for the ended program for ever.
+    while os.getppid() == parent:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return f"the program ended with status {child.wait(LOOK_S)}"
+        if asked:
+            return "asked to end"
     return f"process {parent} is gone"
-
-
-def _asked(number: int, frame: types.FrameType | None) -> None:
-    raise Asked
 
 
 if __name__ == "__main__":

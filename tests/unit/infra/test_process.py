@@ -39,14 +39,21 @@ def trace(frame, event, _):
 """Sends a signal to itself while `Event.wait` holds the lock of the event."""
 
 
-def started(code: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
+def launched(code: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=ROOT,
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+
+
+def started(code: str) -> subprocess.Popen[str]:
+    """The process says "up" and goes on only as it is told; `communicate` would lose a line that
+    came together with this one.
+    """
+    process = launched(code)
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     return process
@@ -88,9 +95,10 @@ def test_a_signal_ends_the_process_in_order_with_status_0(
 
 
 def test_a_signal_that_comes_in_the_middle_of_the_wait_ends_the_process() -> None:
-    process = started(INSIDE + SYNC.format(body="sys.settrace(trace); stop.wait(); print('ended')"))
+    body = "sys.settrace(trace); stop.wait(); print('ended')"
+    process = launched(INSIDE + SYNC.format(body=body))
     out, err = process.communicate(timeout=20)
-    assert (process.returncode, out) == (0, "ended\n"), err
+    assert (process.returncode, out) == (0, "up\nended\n"), err
 
 
 @pytest.mark.parametrize(("body", "status"), [("pass", 0), ("stop.wait()", ExitStatus.PASSING)])
@@ -142,8 +150,8 @@ def test_a_signal_that_does_not_interrupt_the_wait_of_the_event_loop_ends_it(loo
     to_thread = "import signal, threading; get = threading.get_ident; "
     to_thread += "kill = lambda: signal.pthread_kill(get(), signal.SIGTERM); "
     body = f"{to_thread}threading.Timer(0.2, kill).start(); await stop.wait(); print('ended')"
-    out, err = started(ASYNC.format(body=body, loop=loop)).communicate(timeout=20)
-    assert out == "ended\n", err
+    out, err = launched(ASYNC.format(body=body, loop=loop)).communicate(timeout=20)
+    assert out == "up\nended\n", err
 
 
 def test_an_error_ends_the_process_with_a_traceback_and_status_1() -> None:

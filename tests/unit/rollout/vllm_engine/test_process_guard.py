@@ -27,6 +27,32 @@ time.sleep(600)
 """
 """A program with a child, whose process id it writes to a file."""
 
+ASKED_WITH_THE_LOCK_TAKEN = """
+import os, runpy, signal, sys, threading
+
+class Lock:
+    def __init__(self):
+        self.real, self.taken = original(), 0
+    def acquire(self, *args):
+        got = self.real.acquire(*args)
+        self.taken += got
+        if self.taken == 10:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return got
+    def release(self):
+        self.real.release()
+    def __enter__(self):
+        self.acquire()
+    def __exit__(self, *error):
+        self.release()
+
+import subprocess
+original, threading.Lock = threading.Lock, Lock
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Runs the guard; SIGTERM arrives when `Popen.wait` has just taken its lock for the tenth time."""
+
 
 @contextmanager
 def guarded(file: Path, kind: str, parent: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
@@ -60,6 +86,17 @@ def test_what_is_asked_to_end_ends_with_all_its_children(tmp_path: Path, kind: s
         guard.send_signal(signal.SIGTERM)
         guard.wait(WAIT_S)
         until(lambda: is_gone(grandchild))
+
+
+def test_it_ends_when_asked_while_it_looks_at_the_program(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    guard = [sys.executable, "-c", ASKED_WITH_THE_LOCK_TAKEN, process_guard.__file__]
+    program = [str(os.getpid()), "0.2", sys.executable, "-c", FAMILY, str(file), "hears"]
+    with subprocess.Popen([*guard, *program]) as process:
+        try:
+            assert process.wait(WAIT_S) == 128 + signal.SIGTERM
+        finally:
+            process.kill()
 
 
 def test_the_end_of_the_program_is_told_and_its_children_end_with_it(tmp_path: Path) -> None:
