@@ -25,7 +25,7 @@ SETTINGS: Mapping[str, str] = {
     "advantage": "trainer.advantage, trainer.returns, trainer.kl_penalty, trainer.reference, "
     "trainer.teacher, trainer.critic",
     "loss": "trainer.loss",
-    "update": "trainer.mini_batches, trainer.epochs",
+    "update": "trainer.mini_batches, trainer.epochs, trainer.seed",
     "staleness": "trainer.on_stale, trainer.max_staleness",
     "filter": "trainer.filters",
 }
@@ -49,6 +49,8 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
     ]
     if trainer.updates > 1:
         own = {"mini_batches": trainer.mini_batches, "epochs": trainer.epochs}
+        if trainer.mini_batches > 1:
+            own["seed"] = trainer.seed  # draws the groups of each part
         chosen.append(("update", "mini_batches", own))
     return tuple(
         StepMethod(

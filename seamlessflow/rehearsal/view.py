@@ -34,7 +34,9 @@ def _figures(of: Rehearsed) -> list[tuple[str, str]]:
     told, scale = of.outcome.summary, of.scale
     step_s, wall_s, tokens = told["step_s"], told["train_wall_s"], told["tokens_trained"]
     shares = sorted(told["device_time"].items(), key=lambda one: -one[1])
-    limits = [f"{ms / scale:.2f} s by {name}" for name, ms in told["ideal_step_s"].items()]
+    limits = [
+        f"{seconds / scale:.2f} s by {name}" for name, seconds in told["ideal_step_s"].items()
+    ]
     hop = f"{of.software.hops.mean_ms:.0f} ms mean, {of.software.hops.p95_ms} ms p95"
     delay = f"{of.software.delay_ms:.0f} ms from a batch's last group to its step"
     policies = told.get("policies") or {}
@@ -44,7 +46,7 @@ def _figures(of: Rehearsed) -> list[tuple[str, str]]:
         *((name, _policy(one, scale)) for name, one in policies.items()),
         ("device time", ", ".join(f"{name.replace('_', '-')} {part:.1%}" for name, part in shares)),
         ("staleness", f"at most {told['max_staleness']} optimizer steps"),
-        ("switches", f"{told['role_switches']} changes of role in {told['steps']} steps"),
+        ("switches", f"{told['role_switches']} changes of role in {_steps(told)}"),
         ("software", f"{hop} from a request to its TurnStarted; {delay}"),
         ("would break first", _limit(of)),
         ("files", f"{of.outcome.out}: timeline.png, summary.json, rehearsal.json"),
@@ -54,7 +56,11 @@ def _figures(of: Rehearsed) -> list[tuple[str, str]]:
 def _policy(of: Mapping[str, Any], scale: float) -> str:
     step_s = of["step_s"]
     took = "" if step_s is None else f", one in {step_s / scale:.2f} s"
-    return f"{of['steps']} steps{took}, {of['tokens_trained'] or 0:,} tokens trained"
+    return f"{_steps(of)}{took}, {of['tokens_trained'] or 0:,} tokens trained"
+
+
+def _steps(told: Mapping[str, Any]) -> str:
+    return "1 step" if told["steps"] == 1 else f"{told['steps']} steps"
 
 
 def _limit(of: Rehearsed) -> str:

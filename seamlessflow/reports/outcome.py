@@ -5,7 +5,7 @@ Reads the log of a run whose processes have ended; the broker must still run.
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,12 @@ def write_report(
     names = config.run.policy, *config.policies
     figures = summary(control, sessions, facts, checked, names)
     steps = step_facts(of_policy(control, config.run.policy), sessions)
-    figures["symptoms"] = symptoms([step.metrics for step in steps])
+    figures["symptoms"] = _symptoms(
+        {
+            name: [step.metrics for step in step_facts(of_policy(control, name), sessions)]
+            for name in names
+        }
+    )
     text = json.dumps(figures, indent=2, ensure_ascii=False)
     (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")
     reward_chart.plot(steps, facts.eval_before, facts.eval_after, config.out / "reward.png")
@@ -96,6 +101,12 @@ def write_report(
     if biased := bias(figures["lengths"]):
         reasons = [*reasons, biased]
     return RunOutcome(config.out, figures, checked, tuple(reasons), tuple(skipped.notices))
+
+
+def _symptoms(by_policy: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
+    """Return what stands out, with the name of the policy if there are several."""
+    found = [(name, told) for name, steps in by_policy.items() for told in symptoms(steps)]
+    return [told if len(by_policy) == 1 else f"{name}: {told}" for name, told in found]
 
 
 def keep_final_weights(directory: Path) -> Path | None:

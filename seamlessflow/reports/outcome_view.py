@@ -33,8 +33,9 @@ def outcome_view(outcome: RunOutcome) -> RenderableType:
     parts: list[RenderableType] = [figures]
     if not outcome.summary["tokens_trained"]:
         parts.append(Text("! no token was trained: the weights are those of the start", "red"))
+    steps = outcome.summary["steps"]
     if found := outcome.summary.get("symptoms"):
-        parts.append(Text(f"to look at, in the last {WINDOW} steps:", "dim"))
+        parts.append(Text(f"to look at, in the last {min(WINDOW, steps)} steps:", "dim"))
         parts += [Text(f"  {symptom}") for symptom in found]
     notices = (*outcome.reasons, *outcome.skipped)
     parts += [Text(f"! {notice}", "yellow") for notice in notices]
@@ -57,7 +58,7 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
         (
             "trained",
-            f"{values['steps']} steps in {_number(values['train_wall_s'], 0)} s, "
+            f"{_steps(values)} in {_number(values['train_wall_s'], 0)} s, "
             f"{values['trajectories']:,} sessions, {values['turns']:,} turns, "
             f"{_count(values['tokens_trained'])} of {values['tokens_sampled']:,} sampled tokens",
         ),
@@ -85,11 +86,15 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _policy(of: Mapping[str, Any]) -> str:
     """Return the figures of one of several policies."""
     parts = (
-        f"{of['steps']} steps, one in {_number(of['step_s'], 2)} s",
+        f"{_steps(of)}, one in {_number(of['step_s'], 2)} s",
         f"{_count(of['tokens_trained'])} tokens trained",
         _rewards(of) and f"reward {_rewards(of)}",
     )
     return ", ".join(filter(None, parts))
+
+
+def _steps(values: Mapping[str, Any]) -> str:
+    return "1 step" if values["steps"] == 1 else f"{values['steps']} steps"
 
 
 def _rewards(values: Mapping[str, Any]) -> str:
@@ -118,7 +123,8 @@ def _length(figures: Mapping[str, Any]) -> str:
         for kind in ("begun", "trained")
         if (tokens := figures[kind]["tokens"])
     )
-    return f"{'; '.join(told)} (p10, p50, p90)"
+    left_out = ", ".join(f"{count:,} {fate}" for fate, count in figures["not_trained"].items())
+    return f"{'; '.join(told)} (p10, p50, p90)" + (left_out and f"; not trained: {left_out}")
 
 
 def _masked(counts: Mapping[str, int]) -> str:

@@ -173,7 +173,8 @@ def panel(progress: RunProgress, title: str, phase: str) -> RenderableType:
     )
     if masked := progress.masked():
         table.add_row("masked", Text(f"{listed(masked)} (sampled, not trained)", "yellow"))
-    table.add_row("speed", f"{progress.tokens_per_s():,.0f} tokens/s")
+    if speed := progress.tokens_per_s():
+        table.add_row("speed", f"{speed:,.0f} tokens/s")
     for notice in (*progress.notices, *progress.skipped.notices):
         table.add_row("[yellow]![/]", Text(notice, "yellow"))
     for line in progress.common_failures():
@@ -194,7 +195,8 @@ def headline(progress: RunProgress) -> str:
         parts.append(f"staleness {progress.last.metrics['staleness_max']:.0f}")
     if progress.recent_limits():
         parts.append(f"ended at {limits(progress)}")
-    parts.append(f"{progress.tokens_per_s():,.0f} tokens/s")
+    if speed := progress.tokens_per_s():
+        parts.append(f"{speed:,.0f} tokens/s")
     parts.append(", ".join(f"{name} {what}" for name, what in sorted(progress.doing.items())))
     if left is not None:
         parts.append(f"{_clock(left)} left")

@@ -34,7 +34,7 @@ METRICS: Mapping[str, str] = {
     "staleness_mean": "Mean staleness of trained tokens in optimizer steps",
     "staleness_max": "Largest staleness of a trained token in optimizer steps",
     "older_share": "Share of trained tokens that earlier weights than the trained ones sampled",
-    "equal_share": "Share of the sessions whose sampled tokens are those of another of their group",
+    "equal_share": "Share of the sessions whose trained tokens are those of another of their group",
     "divided_share": "Share of the sessions with several chains: forks, or a history that was "
     "rendered anew",
     "largest_group_share": "Share of the trained tokens that are of the group with most of them",

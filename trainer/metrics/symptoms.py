@@ -46,10 +46,12 @@ def _mean(name: str) -> Callable[[Sequence[Metrics]], float | None]:
 
 
 def _family(prefix: str) -> Callable[[Sequence[Metrics]], float | None]:
-    def figure(steps: Sequence[Metrics]) -> float | None:
-        return fmean(sum(v for name, v in one.items() if name.startswith(prefix)) for one in steps)
+    """Return the mean of the sum of a family, which a step has only as far as it is above 0."""
+    return lambda steps: fmean(_sum(prefix, one) for one in steps)
 
-    return figure
+
+def _sum(prefix: str, of: Metrics) -> float:
+    return sum(value for name, value in of.items() if name.startswith(prefix))
 
 
 def _ratio(upper: str, lower: str) -> Callable[[Sequence[Metrics]], float | None]:
@@ -60,22 +62,23 @@ def _ratio(upper: str, lower: str) -> Callable[[Sequence[Metrics]], float | None
     return figure
 
 
-def _failed(steps: Sequence[Metrics]) -> float | None:
-    failed = sum(one.get("samples_failed", 0.0) for one in steps)
-    all_of_them = failed + sum(one.get("sessions", 0.0) for one in steps)
-    return failed / all_of_them if all_of_them else None
+def _lost(prefix: str, kept: str) -> Callable[[Sequence[Metrics]], float | None]:
+    """Return the share of what was lost, beside what was kept, over all steps."""
 
+    def figure(steps: Sequence[Metrics]) -> float | None:
+        lost = sum(_sum(prefix, one) for one in steps)
+        all_of_them = lost + sum(one.get(kept, 0.0) for one in steps)
+        return lost / all_of_them if all_of_them else None
 
-def _masked(steps: Sequence[Metrics]) -> float | None:
-    masked = sum(one.get("tokens_masked", 0.0) for one in steps)
-    all_of_them = masked + sum(one.get("tokens_trained", 0.0) for one in steps)
-    return masked / all_of_them if all_of_them else None
+    return figure
 
 
 def _dominated(steps: Sequence[Metrics]) -> float | None:
-    """Return how many times its fair part the largest group has of the trained tokens."""
+    """Return how many times its part the largest group has, of groups with trained tokens."""
     known = [
-        one["largest_group_share"] * one["groups"] for one in steps if "largest_group_share" in one
+        one["largest_group_share"] * one["groups"] * (1 - _sum("filtered/", one))
+        for one in steps
+        if "largest_group_share" in one
     ]
     return fmean(known) if known else None
 
@@ -85,7 +88,7 @@ SYMPTOMS = (
         "{:.0%} of the sessions failed and were no part of a group",
         "see the log of agents; agents.on_timeout, pacing.max_attempts",
         0.05,
-        _failed,
+        _lost("samples_failed", "sessions"),
     ),
     Symptom(
         "{:.0%} of the sessions ended at a limit",
@@ -115,13 +118,20 @@ SYMPTOMS = (
         "{:.0%} of the groups have equal rewards and teach nothing",
         "harder or easier tasks, a larger run.group_size, trainer.filters.zero_variance drop",
         0.5,
-        _mean("filtered/zero_variance"),
+        _family("filtered/zero_variance"),
+    ),
+    Symptom(
+        "{:.0%} of the groups were dropped",
+        "GroupDropped on groups and control has the reasons; trainer.filters, trainer.on_stale, "
+        "pacing.max_attempts",
+        0.1,
+        _lost("dropped/", "groups"),
     ),
     Symptom(
         "{:.0%} of the sampled tokens are not trained",
         "the row 'not trained' has the reasons; run.lag, trainer.max_staleness",
         0.1,
-        _masked,
+        _lost("tokens_masked", "tokens_trained"),
     ),
     Symptom(
         "the largest group of a batch has {:.1f} times its part of the trained tokens",

@@ -52,6 +52,29 @@ def test_equal_methods_are_recorded_alike(same: dict[str, Any]) -> None:
     assert differences(methods(), methods(**same)) == []
 
 
+@pytest.mark.parametrize(
+    ("recorded", "present"),
+    [
+        ({"epochs": 2}, {"epochs": 3}),
+        ({"mini_batches": 2}, {"mini_batches": 4}),
+        ({"mini_batches": 2, "seed": 1}, {"mini_batches": 2, "seed": 2}),
+    ],
+    ids=["epochs", "parts", "order"],
+)
+def test_other_updates_of_a_step_are_told(
+    recorded: dict[str, Any], present: dict[str, Any]
+) -> None:
+    (found,) = differences(methods(**recorded), methods(**present))
+    assert found.startswith("update has other values (trainer.mini_batches, ")
+    (begun,) = differences(methods(), methods(**present))
+    assert begun.startswith("update was none, is mini_batches")
+
+
+def test_the_seed_changes_no_step_of_one_part() -> None:
+    assert methods(seed=1) == methods(seed=2)
+    assert methods(epochs=2, seed=1) == methods(epochs=2, seed=2)
+
+
 def test_a_loss_by_its_name_is_the_same_as_by_its_choices() -> None:
     assert methods(loss={"name": "tis"}) == methods(loss={"surrogate": "cispo"})
     both = {"surrogate": "policy_gradient", "correction": "icepop"}

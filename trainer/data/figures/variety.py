@@ -44,7 +44,7 @@ def variety(groups: Sequence[Prepared]) -> dict[str, float]:
 
 
 def _equal(sessions: Sequence[ValidSession]) -> int:
-    """Return how many sessions of a group have the tokens of another one."""
+    """Return how many sessions of a group have the trained tokens of another one."""
     counts = Counter(map(_sampled, sessions))
     return sum(count for count in counts.values() if count > 1)
 

@@ -102,3 +102,13 @@ def test_each_of_several_policies_has_a_row(tmp_path: Path) -> None:
     said = shown(RunOutcome(tmp_path, {**TOLD, "policies": {"coder": own}}, CLEAN))
     assert "coder  60 steps, one in 2.00 s, 6,000 tokens trained, reward 0.200 → 0.400" in said
     assert "0.100 → 0.950" not in said, "no reward without its policy"
+
+
+def test_a_short_run_and_its_sessions_that_were_not_trained(tmp_path: Path) -> None:
+    kind = {"sessions": 8, "tokens": {"p10": 1.0, "p50": 2.0, "p90": 3.0}}
+    lengths = {"begun": kind, "trained": kind, "not_trained": {"pruned": 2}}
+    told = TOLD | {"steps": 1, "lengths": lengths, "symptoms": ["60% of the groups: x"]}
+    said = shown(RunOutcome(tmp_path, told, CLEAN))
+    assert "1 step in 120 s" in said
+    assert "(p10, p50, p90); not trained: 2 pruned" in said
+    assert "to look at, in the last 1 steps" in said

@@ -37,8 +37,9 @@ def test_a_run_that_is_well_has_no_symptom() -> None:
         ({"divided_share": 0.5}, "50% of the sessions have several chains", "replay match"),
         ({"equal_share": 0.75}, "75% of the sessions have the tokens", "temperature"),
         ({"filtered/zero_variance": 0.6}, "60% of the groups have equal", "run.group_size"),
+        ({"dropped/filtered": 8.0}, "50% of the groups were dropped", "trainer.filters"),
         ({"tokens_masked": 900.0}, "50% of the sampled tokens", "max_staleness"),
-        ({"largest_group_share": 0.5}, "4.0 times its part", "sequence_mean"),
+        ({"largest_group_share": 0.5}, "3.6 times its part", "sequence_mean"),
         ({"clip_fraction": 0.3}, "30% of the trained tokens", "optimizer.lr"),
     ],
 )
@@ -54,6 +55,18 @@ def test_the_last_steps_count() -> None:
     ill = WELL | {"equal_share": 1.0}
     assert symptoms([ill] * 30 + [WELL] * WINDOW) == []
     assert len(symptoms([WELL] * 30 + [ill] * WINDOW)) == 1
+
+
+def test_a_share_that_a_step_does_not_have_is_0() -> None:
+    without = {name: value for name, value in WELL.items() if name != "filtered/zero_variance"}
+    ill = WELL | {"filtered/zero_variance": 0.8}
+    assert symptoms([ill, without]) == []
+    assert len(symptoms([ill, ill, without])) == 1
+
+
+def test_the_part_of_a_group_is_that_of_groups_which_are_trained() -> None:
+    half = {"filtered/untrainable": 0.45, "filtered/zero_variance": 0.3}
+    assert symptoms([WELL | half | {"largest_group_share": 0.6}]) == []
 
 
 def test_modelled_steps_tell_nothing() -> None:
