@@ -69,12 +69,42 @@ class CriticSection(Section):
     )
 
 
+Limit = Literal["context", "max_tokens", "turns", "time"]
+
+
+class OverlongSection(Section):
+    """Long sessions: a punishment in their returns, and a mask of those that a limit ended."""
+
+    length: int | None = Field(
+        None,
+        ge=1,
+        description="Sampled tokens of a session from which on its return is less by weight; none: "
+        "returns do not depend on length",
+    )
+    cache: int | None = Field(
+        None, ge=1, description="Tokens before length over which that grows from 0, linearly"
+    )
+    weight: float = Field(1.0, gt=0, description="Largest punishment")
+    masked: tuple[Limit, ...] = Field(
+        (), description="Limits; sessions that one of them ended are masked from the loss"
+    )
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if (self.length is None) != (self.cache is None):
+            raise ValueError("length and cache must be set together")
+        if self.length is not None and self.cache is not None and self.cache >= self.length:
+            raise ValueError(f"cache ({self.cache}) must be less than length ({self.length})")
+        return self
+
+
 class CreditSettings(Section):
     """The part of the trainer's settings that advantages follow from."""
 
     advantage: EstimatorName = Field("grpo", description="See trainer/data/advantages.py")
     returns: ReturnsSection = Field(default_factory=ReturnsSection)
     critic: CriticSection = Field(default_factory=CriticSection)
+    overlong: OverlongSection = Field(default_factory=OverlongSection)
     reference: Path | None = Field(
         None,
         description="Model directory that kl_penalty and loss.kl compare with; none: policy.model",
@@ -96,6 +126,8 @@ class CreditSettings(Section):
             )
         if self.advantage == "distill" and self.teacher is None:
             raise ValueError("advantage distill needs teacher, a model directory")
+        if self.advantage == "distill" and self.overlong.length is not None:
+            raise ValueError("overlong.length changes returns, and advantage distill sees none")
         return self
 
     @property

@@ -5,13 +5,14 @@ same one, or to be another.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from schemas.records import StepMethod
+from trainer.credit import OverlongSection
 from trainer.settings import TrainerSection, TrainerSettings
 
 RAISED: Mapping[tuple[str, str], int] = {}
@@ -28,6 +29,7 @@ SETTINGS: Mapping[str, str] = {
     "update": "trainer.mini_batches, trainer.epochs, trainer.seed",
     "staleness": "trainer.on_stale, trainer.max_staleness",
     "filter": "trainer.filters",
+    "overlong": "trainer.overlong",
 }
 """Settings that choose the methods of a kind."""
 
@@ -45,6 +47,7 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
         ("advantage", trainer.advantage, _credit(trainer)),
         ("loss", trainer.loss.chosen, trainer.loss.model_dump(exclude_defaults=True)),
         ("staleness", trainer.on_stale, {"max_staleness": settings.max_staleness}),
+        *_overlong(trainer.overlong),
         *(("filter", name, {"action": action}) for name, action in trainer.filters.items()),
     ]
     if trainer.updates > 1:
@@ -105,6 +108,14 @@ def _credit(trainer: TrainerSection) -> Mapping[str, Any]:
         exclude_defaults=True,
     )
     return {**trainer.returns.model_dump(exclude_defaults=True), **models}
+
+
+def _overlong(section: OverlongSection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield what is done with long sessions, if anything is."""
+    if section.length is not None:
+        yield "overlong", "punishment", section.model_dump(exclude={"masked"})
+    if section.masked:
+        yield "overlong", "mask", {"masked": sorted(section.masked)}
 
 
 def _hash(own: Mapping[str, Any]) -> str:

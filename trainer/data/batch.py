@@ -13,6 +13,7 @@ import numpy as np
 from schemas.records import StepGroup
 from trainer.data.advantages import Advantages
 from trainer.data.chains import Chain, credited
+from trainer.data.credit.overlong import OverlongRules, kept, ruled
 from trainer.data.episodes import Episode, episode
 from trainer.data.filters import Action, verdict
 from trainer.data.grouping import Group
@@ -43,6 +44,7 @@ class BatchRules:
     """True if tokens that another system sampled may be trained."""
     advantage: str = ""
     """Name of the estimator."""
+    overlong: OverlongRules = field(default_factory=OverlongRules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,25 +194,26 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     Advantages are computed over all its sessions, whether or not any of their tokens is trained.
     Raises `MethodFailed`.
     """
-    chains = _credited(group, rules)
+    group = ruled(group, rules.overlong)
+    chains = kept(group, _credited(group, rules))
     screened = screen(chains, clock, rules.max_staleness)
     over_age = screened.lost
     if rules.on_stale == "correct":
         screened = Screened(tuple(chains), 0, 0)
     dropped = _dropped(group, chains, screened, rules)
-    found = verdict(rules.filters, group.returns(), screened.chains)
+    found = verdict(rules.filters, group.shaped(), screened.chains)
     if found and found[1] == "drop" and dropped is None:
         dropped = ("filtered", _why(found[0], group))
-    kept = () if found or dropped else screened.chains
+    trained = () if found or dropped else screened.chains
     trainable = sum(chain.trained() for chain in screened.chains)
     lost = screened.lost, over_age, screened.longest_lost
     rule = found[0] if found else ""
-    return Prepared(group, kept, trainable, *lost, rule, dropped)
+    return Prepared(group, trained, trainable, *lost, rule, dropped)
 
 
 def _credited(group: Group, rules: BatchRules) -> list[Chain]:
     """Return the chains of all sessions with their advantages."""
-    episodes = [episode(one.chains, one.reward, one.turn_rewards) for one in group.sessions]
+    episodes = [episode(one.chains, one.shaped, one.turn_rewards) for one in group.sessions]
     with method("advantage estimator", rules.advantage):
         advantages = checked_advantages(rules.estimator(episodes), episodes)
     found = []

@@ -28,6 +28,10 @@ class Group:
         """Return the terminal reward of each session."""
         return [session.reward for session in self.sessions]
 
+    def shaped(self) -> list[float]:
+        """Return the return of each session as estimators of advantages see it."""
+        return [session.shaped for session in self.sessions]
+
     def version_min(self) -> int | None:
         """Return the oldest policy version among its trained tokens, or None without any."""
         known = (session.version_min for session in self.sessions)

@@ -37,6 +37,8 @@ class SessionSource:
     offset: int
     trace: Trace = ()
     length: SessionLength = NO_LENGTH
+    limit: str = ""
+    """Limit that ended the policy, or empty: see `Trajectory.limit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,15 @@ class ValidSession:
     """True if the policy sampled some of its tokens."""
     turn_rewards: Mapping[str, float] = field(default_factory=dict)
     """Reward of each turn that has one."""
+    punishment: float = 0.0
+    """Part of its return, at most 0, for its length; see `credit/overlong.py`."""
+    left_out: bool = False
+    """True if it is masked because a limit ended it; it counts for the others of its group."""
+
+    @property
+    def shaped(self) -> float:
+        """Return its return as estimators of advantages see it."""
+        return self.reward + self.punishment
 
     def trained(self) -> int:
         """Return how many of its tokens may be trained."""
@@ -99,6 +110,7 @@ def read(
         offset=offset,
         trace=trace,
         length=length_of(trajectory),
+        limit=trajectory.limit,
     )
     if trajectory.cause != "policy":
         return FailedSession(source, trajectory.cause, trajectory.reason)

@@ -38,6 +38,8 @@ METRICS: Mapping[str, str] = {
     "divided_share": "Share of the sessions with several chains: forks, or a history that was "
     "rendered anew",
     "largest_group_share": "Share of the trained tokens that are of the group with most of them",
+    "overlong_share": "Share of the batch's sessions that trainer.overlong punished or masked",
+    "overlong_penalty": "Mean over the batch's sessions of what it took from their returns",
     "pass_at/*": "Estimated chance that one of so many sessions of a group, 1, 2, 4 and so on, "  # nosec B105
     "has a return of 1 or more",
     "loss": "Loss of the step: its trained tokens as trainer.loss.aggregation adds them up",

@@ -17,6 +17,7 @@ from trainer.data.batch import Batch, BatchRules
 from trainer.data.chains import NOWHERE, Chain
 from trainer.data.credit.batches import BATCH_ESTIMATORS
 from trainer.data.credit.columns import Column
+from trainer.data.credit.overlong import OverlongRules
 from trainer.data.packing import MicroBatch, pack
 from trainer.data.units.aggregations import chain_weights
 from trainer.data.units.membership import units
@@ -48,7 +49,8 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     if later:
         filters.pop("zero_variance", None)
     foreign = trainer.train_foreign
-    return BatchRules(by_name, filters, *stale, recorded, foreign, trainer.advantage)
+    overlong = OverlongRules(**trainer.overlong.model_dump())
+    return BatchRules(by_name, filters, *stale, recorded, foreign, trainer.advantage, overlong)
 
 
 def return_rules(trainer: TrainerSection) -> ReturnRules:

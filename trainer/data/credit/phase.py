@@ -99,7 +99,7 @@ def _by_session(prepared: Prepared) -> list[list[Chain]]:
 
 def _episodes(prepared: Prepared) -> list[Episode]:
     pairs = zip(prepared.group.sessions, _by_session(prepared), strict=True)
-    return [episode(chains, one.reward, one.turn_rewards) for one, chains in pairs]
+    return [episode(chains, one.shaped, one.turn_rewards) for one, chains in pairs]
 
 
 def _learned(credit: Credit) -> int:

@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 
 from trainer.data.batch import Batch
+from trainer.data.credit.overlong import overlong_facts
 from trainer.data.figures.variety import PASSED, pass_at_k, variety
 from trainer.data.lengths import length_metrics
 from trainer.data.staleness import StepClock
@@ -34,6 +35,7 @@ def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
         **length_metrics("trained", batch.lengths()),
         **_ages(batch, clock),
         **variety(groups),
+        **overlong_facts([one.group for one in groups]),
         **pass_at_k([[value >= PASSED for value in one.group.returns()] for one in groups]),
     }
     return {name: float(value) for name, value in found.items()}

@@ -1,0 +1,73 @@
+"""Sessions that are too long: the punishment in their returns, and the mask of truncated ones.
+
+DAPO, arXiv 2503.14476, section 3.4. Pure; called by `batch.py`.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from trainer.data.chains import Chain
+from trainer.data.grouping import Group
+from trainer.data.sessions import ValidSession
+
+OVERLONG = "overlong"
+"""Reason of the tokens of truncated sessions that are masked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlongRules:
+    """The settings of long sessions, `trainer.overlong`."""
+
+    length: int | None = None
+    """Sampled tokens from which on the whole punishment counts; None: there is none."""
+    cache: int | None = None
+    """Tokens before `length` over which the punishment grows."""
+    weight: float = 1.0
+    masked: Collection[str] = ()
+    """Limits; sessions that one of them ended are masked."""
+
+
+def punishment(tokens: int, rules: OverlongRules) -> float:
+    """Return what the return of a session with so many sampled tokens gets, between -weight and 0.
+
+    DAPO's soft overlong punishment (arXiv 2503.14476, equation 13), times `weight`: 0 up to
+    `length` - `cache` tokens, then linearly down to -1 at `length`, and -1 beyond.
+    """
+    if rules.length is None or rules.cache is None:
+        return 0.0
+    over = tokens - (rules.length - rules.cache)
+    return -rules.weight * min(max(over / rules.cache, 0.0), 1.0)
+
+
+def ruled(group: Group, rules: OverlongRules) -> Group:
+    """Return the group with the punishment of each session, and with truncated ones left out."""
+    return replace(group, sessions=tuple(_ruled(one, rules) for one in group.sessions))
+
+
+def kept(group: Group, chains: Sequence[Chain]) -> list[Chain]:
+    """Return the chains of those sessions that are not left out."""
+    out = {one.source.session_id for one in group.sessions if one.left_out}
+    return [chain for chain in chains if chain.session_id not in out]
+
+
+def overlong_facts(groups: Sequence[Group]) -> dict[str, float]:
+    """Return metrics of a batch: how many sessions are ruled, and the mean punishment.
+
+    None if no session is.
+    """
+    sessions = [one for group in groups for one in group.sessions]
+    ruled_ones = sum(one.left_out or one.punishment < 0 for one in sessions)
+    if not ruled_ones:
+        return {}
+    return {
+        "overlong_share": ruled_ones / len(sessions),
+        "overlong_penalty": -sum(one.punishment for one in sessions) / len(sessions),
+    }
+
+
+def _ruled(session: ValidSession, rules: OverlongRules) -> ValidSession:
+    source, masked = session.source, session.masked
+    if left_out := source.limit in rules.masked:
+        masked = {**masked, OVERLONG: session.trained()}
+    found = punishment(source.length.tokens, rules)
+    return replace(session, punishment=found, left_out=left_out, masked=masked)
