@@ -22,6 +22,7 @@ from seamlessflow.commands.scheduling.plan import plan
 from seamlessflow.commands.scheduling.rehearse import rehearse
 from seamlessflow.commands.scheduling.simulate import simulate
 from seamlessflow.commands.scheduling.timeline import timeline
+from seamlessflow.commands.sft import sft
 from seamlessflow.commands.show import show
 from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
@@ -38,6 +39,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command(name="eval")(evaluate)
+app.command()(sft)
 app.command()(simulate)
 app.command()(plan)
 app.command()(rehearse)

@@ -71,6 +71,22 @@ class Renderer:
         """
         return pack(self._template.render(messages, tools, ask=True))
 
+    def answer(self, messages: Messages, tools: Tools | None = None) -> bytes:
+        """Return the ids with which the policy would have sampled the last message.
+
+        They stand behind the prompt of the messages before it and end with a stop token. Raises
+        `RendererError`, also if the template writes that answer in another way.
+        """
+        prompt = self._template.render(messages[:-1], tools, ask=True)
+        whole = self._template.render(messages, tools, ask=False)
+        ends = self._template.ends(whole[len(prompt) :])
+        if whole[: len(prompt)] != prompt or not ends:
+            reason = "does not follow its prompt" if ends else "has no stop token behind it"
+            raise RendererError(
+                self.settings.name, f"cannot render: answer {len(messages) - 1} {reason}"
+            )
+        return pack(whole[len(prompt) : len(prompt) + ends[0]])
+
     def forced_call(
         self, prompt: bytes, messages: Messages, tools: Tools | None, name: str | None
     ) -> bytes:

@@ -111,6 +111,19 @@ def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
     yield from _model(("policy", "model"), config.policy.model, config)
 
 
+def before_fine_tuning(config: RunConfig) -> Iterator[Fault]:
+    """Yield all faults of a supervised fine-tuning, which computes in one process."""
+    yield from _one_policy(config, "supervised fine-tuning")
+    if config.trainer.backend != "torch":
+        yield Fault(("trainer", "backend"), "supervised fine-tuning knows torch alone")
+    yield from packages.training_faults(config)
+    yield from _writable(config)
+    if reason := incomplete(config.policy.model, with_weights=True):
+        yield Fault(("policy", "model"), reason)
+    elif reason := unrenderable(config.policy.model, config.policy.renderer):
+        yield Fault(("policy", "renderer"), reason)
+
+
 def before_demo(config: RunConfig) -> Iterator[Fault]:
     """Yield the faults of a demo, which makes its own model and tasks."""
     yield from packages.training_faults(config)

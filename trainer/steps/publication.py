@@ -63,7 +63,7 @@ class Publication:
         if not (model / "tokenizer.json").is_file():
             raise ModelUnusable(str(model), "has no tokenizer.json")
         with whole_directory(self._tokenizer) as draft:
-            for path in _companions(model):
+            for path in companions(model):
                 shutil.copyfile(path, draft / path.name)
 
     def write(self, backend: Backend, version: int, step: int, lineage: str) -> Published:
@@ -82,7 +82,7 @@ class Publication:
         def fill(draft: Path) -> None:
             backend.write_weights(draft)
             # Engines load a version like any model directory, so each needs the tokenizer's files.
-            for path in _companions(self._tokenizer):
+            for path in companions(self._tokenizer):
                 if not (draft / path.name).exists():
                     _link(path, draft / path.name)
 
@@ -135,7 +135,7 @@ class Publication:
         )
 
 
-def _companions(directory: Path) -> list[Path]:
+def companions(directory: Path) -> list[Path]:
     """Return the files of a model's directory that are not weights."""
     return [
         path

@@ -1,0 +1,122 @@
+"""Conversations of a JSONL file as chains, with each answer as the policy would have sampled it.
+
+What follows an answer is appended to its tokens, as in a session. Where the template would change
+them, such as for a new user message that removes thinking, the next answer begins another chain.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from infra.errors import SeamlessFlowError
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererError
+from schemas.tokens import TOKEN_BYTES
+from trainer.data.chains import NOWHERE, Chain, Tokens
+
+_SHOWN = 10
+
+
+class ConversationsRejected(SeamlessFlowError):
+    """A file with lines that cannot be learned; `faults` has a text for each."""
+
+    lasting = True
+
+    def __init__(self, path: Path, faults: Sequence[str]) -> None:
+        self.path = path
+        self.faults = tuple(faults)
+        more = len(faults) - _SHOWN
+        lines = [*faults[:_SHOWN], *([f"and {more} further lines"] if more > 0 else [])]
+        super().__init__("\n  ".join([f"{path} cannot be learned:", *lines]))
+
+
+@dataclass(slots=True)
+class _Branch:
+    """A chain that grows; `answers` has start and end, in bytes, and number of each answer."""
+
+    ids: bytes
+    answers: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tuple[Chain, ...]]:
+    """Return the chains of each line, none of them of more than `longest` tokens.
+
+    A line is `{"messages": [...], "tools": [...]}` in OpenAI's chat format; each assistant message
+    is learned, but those with `weight` 0. Raises `ConversationsRejected` with each bad line.
+    """
+    found, faults = [], []
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConversationsRejected(path, [str(error)]) from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(_chains(f"{path.name}:{number}", json.loads(line), renderer, longest))
+        except (ValueError, RendererError) as error:
+            faults.append(f"{path}:{number}: {error}")
+    if not found and not faults:
+        faults.append("it has no conversation")
+    if faults:
+        raise ConversationsRejected(path, faults)
+    return found
+
+
+def _chains(name: str, row: object, renderer: Renderer, longest: int) -> tuple[Chain, ...]:
+    messages, tools = _parts(row)
+    branches: list[_Branch] = []
+    prompt, answer = b"", b""
+    turns = [place for place, one in enumerate(messages) if _learned(one)]
+    if not turns:
+        raise ValueError("no message is an answer (role assistant) to learn")
+    if turns[0] == 0:
+        raise ValueError("message 0 is an answer, to nothing")
+    for number, place in enumerate(turns):
+        added = None
+        if number:
+            new = messages[turns[number - 1] + 1 : place]
+            added = renderer.bridge(renderer.tail(prompt), answer, new, tools)
+        if added is None:
+            branches.append(_Branch(renderer.render(messages[:place], tools)))
+        else:
+            branches[-1].ids += added
+        branch = branches[-1]
+        prompt, answer = branch.ids, renderer.answer(messages[: place + 1], tools)
+        branch.ids = prompt + answer
+        branch.answers.append((len(prompt), len(branch.ids), number))
+        if (tokens := len(branch.ids) // TOKEN_BYTES) > longest:
+            raise ValueError(f"{tokens} tokens, more than policy.max_context ({longest})")
+    names = tuple(f"turn-{number}" for number in range(len(turns)))
+    return tuple(Chain(name, names, _tokens(branch)) for branch in branches)
+
+
+def _parts(row: object) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]] | None]:
+    if not isinstance(row, dict):
+        raise ValueError("not a JSON object")
+    messages, tools = row.get("messages"), row.get("tools")
+    for name, value in (("messages", messages), ("tools", tools or [])):
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            raise ValueError(f"{name} is no list of objects")
+    return messages or [], tools or None
+
+
+def _learned(message: Mapping[str, Any]) -> bool:
+    return message.get("role") == "assistant" and message.get("weight", 1) != 0
+
+
+def _tokens(branch: _Branch) -> Tokens:
+    ids_T = np.frombuffer(branch.ids, "<i4").astype(np.int32)
+    size = len(ids_T)
+    turns_T, offsets_T = np.full((2, size), NOWHERE, np.int32)
+    for start, end, number in branch.answers:
+        answer = slice(start // TOKEN_BYTES, end // TOKEN_BYTES)
+        turns_T[answer] = number
+        offsets_T[answer] = np.arange(answer.stop - answer.start)
+    zeros_T, ones_T = np.zeros(size, np.float32), np.ones(size, np.float32)
+    versions_T = np.full(size, NOWHERE, np.int32)
+    return Tokens(ids_T, turns_T >= 0, zeros_T, ones_T, versions_T, turns_T, offsets_T, zeros_T)

@@ -1,0 +1,122 @@
+"""Supervised fine-tuning: tokens that are learned, bad lines, a loss that falls, a resumed run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from infra.rendering.renderer import Renderer
+from seamlessflow.config import RunConfig
+from seamlessflow.demo.configuration import RENDERER
+from seamlessflow.demo.dialogues import dialogue
+from seamlessflow.demo.model import make_model
+from seamlessflow.demo.task import LOOKUP, make_tasks
+from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.runs.supervised.conversations import ConversationsRejected, read_conversations
+from seamlessflow.runs.supervised.training import SupervisedForeign, fine_tune
+
+ASKED: dict[str, Any] = {"role": "user", "content": "key 7"}
+SAID: dict[str, Any] = {"role": "assistant", "content": "code 3"}
+
+
+def written(directory: Path, *rows: object) -> Path:
+    path = directory / "conversations.jsonl"
+    texts = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    path.write_text("\n".join(texts), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def renderer(tmp_path_factory: pytest.TempPathFactory) -> Renderer:
+    directory = tmp_path_factory.mktemp("tokenizer")
+    make_tokenizer(directory)
+    return Renderer.load(directory, RENDERER)
+
+
+def test_answers_alone_are_learned_with_their_ends(renderer: Renderer, tmp_path: Path) -> None:
+    (task,) = make_tasks(1, 0, "train")
+    path = written(tmp_path, {"messages": dialogue(task), "tools": [LOOKUP]})
+    ((chain,),) = read_conversations(path, renderer, 512)
+    tokens = chain.tokens
+    texts = [
+        renderer.decode(tokens.ids_T[tokens.turns_T == turn].astype("<i4").tobytes())
+        for turn in (0, 1)
+    ]
+    assert texts[0].endswith("</tool_call><|im_end|>")
+    assert texts[1].endswith(f"code {task['table'][task['key']]}<|im_end|>")
+    assert (tokens.trained_T == (tokens.turns_T >= 0)).all()
+
+
+def test_an_answer_of_weight_0_is_not_learned(renderer: Renderer, tmp_path: Path) -> None:
+    messages = [ASKED, {**SAID, "weight": 0}, ASKED, SAID]
+    ((chain,),) = read_conversations(written(tmp_path, {"messages": messages}), renderer, 512)
+    assert chain.turns == ("turn-0",)
+    assert renderer.decode(chain.tokens.ids_T.astype("<i4").tobytes()).count("code 3") == 2
+
+
+def test_an_answer_that_the_template_changes_later_ends_its_chain(
+    renderer: Renderer, tmp_path: Path
+) -> None:
+    messages = [ASKED, {**SAID, "reasoning_content": "it is 3"}, ASKED, SAID]
+    (chains,) = read_conversations(written(tmp_path, {"messages": messages}), renderer, 512)
+    texts = [renderer.decode(one.tokens.ids_T.astype("<i4").tobytes()) for one in chains]
+    assert ["it is 3" in text for text in texts] == [True, False]
+    assert [sorted(set(one.tokens.turns_T.tolist())) for one in chains] == [[-1, 0], [-1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("{", "Expecting property name"),
+        ([], "not a JSON object"),
+        ({"messages": "hi"}, "messages is no list of objects"),
+        ({"messages": [ASKED], "tools": [1]}, "tools is no list of objects"),
+        ({"messages": [ASKED]}, "no message is an answer"),
+        ({"messages": [SAID]}, "message 0 is an answer, to nothing"),
+        ({"messages": [{"role": "critic", "content": ""}, SAID]}, "message 0 has role 'critic'"),
+        ({"messages": [ASKED, {**SAID, "content": "code 3 " * 99}]}, "more than policy.max_con"),
+    ],
+)
+def test_a_bad_line_is_refused_with_its_number(
+    row: object, reason: str, renderer: Renderer, tmp_path: Path
+) -> None:
+    path = written(tmp_path, {"messages": [ASKED, SAID]}, "", row)
+    with pytest.raises(ConversationsRejected) as refused:
+        read_conversations(path, renderer, 64)
+    (fault,) = refused.value.faults
+    assert fault.startswith(f"{path}:3: ") and reason in fault
+
+
+def test_the_loss_falls_and_a_killed_training_ends_with_the_same_weights(tmp_path: Path) -> None:
+    make_model(tmp_path / "model", seed=0)
+    rows = [{"messages": dialogue(one), "tools": [LOOKUP]} for one in make_tasks(32, 0, "train")]
+    data = written(tmp_path, *rows)
+    losses: list[float] = []
+
+    def configured(out: str, lr: float = 3e-3) -> RunConfig:
+        policy = {"model": tmp_path / "model", "max_context": 512, "renderer": {"name": "qwen3"}}
+        trainer = {"optimizer": {"lr": lr}, "checkpoint_every": 4, "device": "cpu", "threads": 1}
+        return RunConfig(out=tmp_path / out, policy=policy, trainer=trainer)
+
+    def killed(step: int, *_: object) -> None:
+        if step == 6:
+            raise KeyboardInterrupt
+
+    whole = fine_tune(configured("a"), data, 5, 16, lambda *of: losses.append(of[2]["loss"]))
+    assert len(losses) == 10
+    assert losses[-1] < losses[0] / 2
+
+    with pytest.raises(KeyboardInterrupt):
+        fine_tune(configured("b"), data, 5, 16, killed)
+    steps: list[int] = []
+    again = fine_tune(configured("b"), data, 5, 16, lambda step, *_: steps.append(step))
+    assert steps == [5, 6, 7, 8, 9, 10]
+    ours, theirs = (load_file(of / "model.safetensors") for of in (whole, again))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert (again / "tokenizer.json").is_file()
+
+    with pytest.raises(SupervisedForeign):
+        fine_tune(configured("b", lr=1e-3), data, 5, 16, lambda *_: None)
