@@ -823,6 +823,7 @@ class StepGroup(Record):
 
     group_id: str
     sessions: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

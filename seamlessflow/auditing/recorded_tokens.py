@@ -11,7 +11,8 @@ from schemas import records as r
 from schemas.tokens import TOKEN_BYTES
 from seamlessflow.auditing.sampled_tokens import SampledSession
 
-_SAMPLED = ("policy", "foreign")
+FOREIGN = "foreign"
+_SAMPLED = ("policy", FOREIGN)
 """Origins of nodes whose tokens may be trained."""
 
 

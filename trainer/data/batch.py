@@ -120,6 +120,13 @@ class Batch:
             found[chain.session_id] += chain.trained()
         return {session: count for session, count in found.items() if count}
 
+    def foreign_tokens(self) -> dict[str, int]:
+        """Return the trained tokens of each session of which another system sampled some."""
+        sources = [session.source for one in self.groups for session in one.group.sessions]
+        foreign = {source.session_id for source in sources if source.foreign}
+        trained = self.trained_tokens() if foreign else {}
+        return {session: count for session, count in trained.items() if session in foreign}
+
     def lengths(self) -> list[SessionLength]:
         """Return the lengths of the sessions of which tokens enter the loss."""
         trained = self.trained_tokens()
@@ -133,13 +140,15 @@ class Batch:
 
     def members(self) -> tuple[StepGroup, ...]:
         """Return groups and sessions as `StepCommitted` records them."""
-        return tuple(
-            StepGroup(
-                group_id=one.group.group_id,
-                sessions=tuple(session.source.session_id for session in one.group.sessions),
+        foreign = self.foreign_tokens()
+        found = []
+        for one in self.groups:
+            names = [session.source.session_id for session in one.group.sessions]
+            marked = tuple(name for name in names if name in foreign)
+            found.append(
+                StepGroup(group_id=one.group.group_id, sessions=tuple(names), foreign=marked)
             )
-            for one in self.groups
-        )
+        return tuple(found)
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from schemas.records import Trajectory
 from trainer.data.chains import SAMPLED, Chain, TrajectoryMalformed, chains
+from trainer.data.foreign import is_foreign
 from trainer.data.lengths import NO_LENGTH, SessionLength, length_of
 
 RETURN = "reward"
@@ -37,6 +38,8 @@ class SessionSource:
     offset: int
     trace: Trace = ()
     length: SessionLength = NO_LENGTH
+    foreign: bool = False
+    """True if another system sampled some of its tokens."""
     limit: str = ""
     """Limit that ended the policy, or empty: see `Trajectory.limit`."""
 
@@ -110,6 +113,7 @@ def read(
         offset=offset,
         trace=trace,
         length=length_of(trajectory),
+        foreign=is_foreign(trajectory),
         limit=trajectory.limit,
     )
     if trajectory.cause != "policy":

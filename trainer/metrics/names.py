@@ -33,6 +33,7 @@ METRICS: Mapping[str, str] = {
     "another chain (trainer.layout tree)",
     "staleness_mean": "Mean staleness of trained tokens in optimizer steps",
     "staleness_max": "Largest staleness of a trained token in optimizer steps",
+    "foreign_share": "Share of trained tokens in sessions of which another system sampled tokens",
     "older_share": "Share of trained tokens that earlier weights than the trained ones sampled",
     "equal_share": "Share of the sessions whose trained tokens are those of another of their group",
     "divided_share": "Share of the sessions with several chains: forks, or a history that was "

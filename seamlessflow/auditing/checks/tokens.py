@@ -18,7 +18,7 @@ from schemas.topics import SESSIONS, TRAJECTORIES
 from seamlessflow.auditing.checks.findings import Findings, LogPlace, place_of
 from seamlessflow.auditing.checks.kept import Kept
 from seamlessflow.auditing.checks.seen import Seen
-from seamlessflow.auditing.recorded_tokens import recorded_session
+from seamlessflow.auditing.recorded_tokens import FOREIGN, recorded_session
 from seamlessflow.auditing.sampled_tokens import SampledFold, tokens_of
 from seamlessflow.auditing.verify import TrainedFile, compare, surviving_steps
 from trainer.steps.trained import TrainedRun, read_trained
@@ -50,6 +50,8 @@ class TokensCheck:
         self._sampled = SampledFold()
         self._groups: dict[str, str] = {}
         """Group of each session whose tokens are kept; empty for one that is never trained."""
+        self._imported: set[str] = set()
+        """Those of them of which another system sampled tokens."""
         self._finalized: OrderedDict[str, int] = OrderedDict()
         """Number of tokens of each finalized session that is kept, oldest first."""
         self._commits: list[r.StepCommitted] = []
@@ -109,6 +111,8 @@ class TokensCheck:
 
     def _recorded_session(self, record: r.Trajectory) -> None:
         self._groups[record.session_id] = _group_of(record)
+        if any(node.origin == FOREIGN for node in record.nodes):
+            self._imported.add(record.session_id)
         self._sampled.sessions[record.session_id] = recorded_session(record)
         self._finalized[record.session_id] = self._sampled.count(record.session_id)
 
@@ -127,11 +131,19 @@ class TokensCheck:
                 detail = f"step {one.step}, version {one.version}, has no file in {self._trained}"
                 self.findings.add(self._places[_commit_of(one)], detail)
             for group in one.groups:
+                self._judge_marks(one, group)
                 self._end(one.policy, group.group_id)
         places = {one.step: self._places[_commit_of(one)] for one in steps}
         for deviation in found.deviations:
             self.findings.count -= 1  # `add` counts it
             self.findings.add(places[deviation.step], str(deviation))
+
+    def _judge_marks(self, step: r.StepCommitted, group: r.StepGroup) -> None:
+        """Judge the sessions that a step calls foreign: another system must have sampled them."""
+        for name in group.foreign:
+            if name in self._groups and name not in self._imported:
+                what = f"session {name} is marked as foreign, but all of it was sampled here"
+                self.findings.add(self._places[_commit_of(step)], f"step {step.step}: {what}")
 
     def _files(self, steps: Iterable[r.StepCommitted]) -> Iterator[TrainedFile]:
         """Yield the files of the steps, with the runs that can be compared."""
@@ -214,6 +226,7 @@ class TokensCheck:
         if self._groups[session_id]:
             self._given_up.add(session_id)
         del self._finalized[session_id], self._groups[session_id]
+        self._imported.discard(session_id)
         self._sampled.sessions.pop(session_id, None)
 
 

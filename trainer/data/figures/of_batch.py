@@ -34,11 +34,18 @@ def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
         **{f"masked/{reason}": count for reason, count in sorted(masked.items())},
         **length_metrics("trained", batch.lengths()),
         **_ages(batch, clock),
+        **_foreign(batch),
         **variety(groups),
         **overlong_facts([one.group for one in groups]),
         **pass_at_k([[value >= PASSED for value in one.group.returns()] for one in groups]),
     }
     return {name: float(value) for name, value in found.items()}
+
+
+def _foreign(batch: Batch) -> dict[str, float]:
+    """Return the share of foreign tokens; nothing where all are sampled here."""
+    count = sum(batch.foreign_tokens().values())
+    return {"foreign_share": count / batch.trained()} if count else {}
 
 
 def _ages(batch: Batch, clock: StepClock) -> dict[str, float]:

@@ -11,6 +11,7 @@ from tests.builders.records import control
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import RULES
 from trainer.data.batch import Batch
+from trainer.data.figures.of_batch import facts
 from trainer.recovery.resume import GroupsGone
 from trainer.steps.dataloader import SkippedStep
 
@@ -137,6 +138,31 @@ def test_foreign_tokens_are_trained_only_if_asked_for() -> None:
             feed.session("g-0", sample, float(sample), nodes=foreign_nodes())
         ready = next(one for one in feed.returned if isinstance(one, r.GroupReady))
         assert ready.trainable_tokens == (6 if asked else 0)
+
+
+def test_a_step_marks_the_sessions_of_which_it_trains_foreign_tokens() -> None:
+    feed = fed(last=3, train_foreign=True)
+    for sample in (0, 1):
+        feed.session("g-0", sample, float(sample), nodes=foreign_nodes())
+    feed.group("g-1")
+    batch = feed.next()
+    assert isinstance(batch, Batch)
+
+    marks = {one.group_id: one.foreign for one in batch.members()}
+    assert marks == {"g-0": ("g-0.0.0", "g-0.1.0"), "g-1": ()}
+    assert facts(batch, feed.loader.clock(0))["foreign_share"] == 0.5
+
+
+def test_foreign_tokens_that_stay_out_of_the_loss_are_not_marked() -> None:
+    feed = fed(last=3)
+    for sample in (0, 1):
+        feed.session("g-0", sample, float(sample), nodes=foreign_nodes())
+    feed.group("g-1")
+    batch = feed.next()
+    assert isinstance(batch, Batch)
+
+    assert [one.foreign for one in batch.members()] == [(), ()]
+    assert "foreign_share" not in facts(batch, feed.loader.clock(0))
 
 
 def foreign_nodes() -> tuple[TrajectoryNode, ...]:

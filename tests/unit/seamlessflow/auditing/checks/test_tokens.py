@@ -1,6 +1,7 @@
 """Trained tokens, compared step by step with a log that goes on."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,27 @@ def test_tokens_of_a_recording_are_those_of_its_trajectories(tmp_path: Path) -> 
     log.put(recorded(*events("t")), train(tmp_path, 1, events("t", tokens=(3, 9, 5)))).settle()
     [found] = log.details("tokens")
     assert found.startswith("control[0]@1: step 1, session t, turn a, token 1: id 9, log-prob")
+
+
+def test_only_sessions_of_another_system_may_be_marked_as_foreign(tmp_path: Path) -> None:
+    commit = train(tmp_path, 0, events())
+    marked = replace(commit, groups=(replace(commit.groups[0], foreign=("s",)),))
+    own = recorded(*events())
+    assert isinstance(own, r.Trajectory)
+    imported = replace(
+        own,
+        nodes=tuple(
+            replace(one, origin="foreign") if one.origin == "policy" else one for one in own.nodes
+        ),
+    )
+
+    assert (
+        AuditedLog(tmp_path, recorded=True).put(imported, marked).settle().details("tokens") == []
+    )
+    live = AuditedLog(tmp_path).put(*admitted("g"), *events())
+    for log in (AuditedLog(tmp_path, recorded=True).put(own), live):
+        [found] = log.put(marked).settle().details("tokens")
+        assert "session s is marked as foreign, but all of it was sampled here" in found
 
 
 def test_a_trained_session_that_was_never_recorded_is_a_violation(tmp_path: Path) -> None:
