@@ -35,7 +35,9 @@ def outcome_view(outcome: RunOutcome) -> RenderableType:
         parts.append(Text("! no token was trained: the weights are those of the start", "red"))
     steps = outcome.summary["steps"]
     if found := outcome.summary.get("symptoms"):
-        parts.append(Text(f"to look at, in the last {min(WINDOW, steps)} steps:", "dim"))
+        last = min(WINDOW, steps)
+        counted = "last step" if last == 1 else f"last {last} steps"
+        parts.append(Text(f"to look at, in the {counted}:", "dim"))
         parts += [Text(f"  {symptom}") for symptom in found]
     notices = (*outcome.reasons, *outcome.skipped)
     parts += [Text(f"! {notice}", "yellow") for notice in notices]
@@ -72,6 +74,7 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
         ("device time", _device_time(values["device_time"])),
         ("step", _step(values["step_s"], values["ideal_step_s"])),
+        ("time of a step", _phases(values.get("phases") or {}, values.get("tokens_per_s"))),
         *((name, _policy(of)) for name, of in policies.items()),
         (
             "ended at",
@@ -112,6 +115,17 @@ def _step(step_s: float | None, ideal_s: Mapping[str, float]) -> str:
         return ""
     limits = " and ".join(f"{seconds:.2f} s by {name}" for name, seconds in ideal_s.items())
     return f"{step_s:.2f} s; no shorter than {limits}"
+
+
+def _phases(phases: Mapping[str, float], tokens_per_s: float | None) -> str:
+    """Return the mean seconds of each phase that takes at least one in a hundred."""
+    all_s = sum(phases.values())
+    named = (
+        f"{name.removesuffix('_s')} {s:.2f} s" for name, s in phases.items() if s >= all_s / 100
+    )
+    parts = ", ".join(named) if all_s else ""
+    rate = f"; {tokens_per_s:,.0f} trained tokens a second" if tokens_per_s is not None else ""
+    return parts and parts + rate
 
 
 def _length(figures: Mapping[str, Any]) -> str:

@@ -26,6 +26,8 @@ An unknown figure is null. The sources of the figures:
 - `warmup_s`, `restarts`, `peak_rss_mb`: from the launcher.
 - `processors`: by process, while the run trained: `computed`, its time on processors, and `waited`,
   the mean time in the run queue of its threads by what they computed, as shares of that time.
+- `phases`: mean seconds of each phase of a step (`trainer/metrics/phases.py`), and
+  `tokens_per_s`, trained tokens a second of these (`StepCompleted`).
 - `checks`: `verify.py`.
 - `symptoms`: what stands out in the metrics of the last steps, with settings that help
   (`trainer/metrics/symptoms.py`; added by `outcome.py`).
@@ -47,6 +49,7 @@ from seamlessflow.auditing.verify import Verification
 from seamlessflow.processes.usage import ProcessLoad
 from seamlessflow.reports.lengths import length_figures
 from seamlessflow.reports.reward_curve import SessionFacts, StepFacts, mean_reward, step_facts
+from trainer.metrics.phases import mean_phases
 from trainer.metrics.reasons import masked_tokens
 
 EDGE_STEPS = 10
@@ -112,6 +115,7 @@ def summary(
         "warmup_s": facts.warmup_s,
         "train_wall_s": _seconds(_training(control)),
         **_device_time(roles, facts.lag),
+        **_phases(steps),
         "restarts": dict(facts.restarts),
         "peak_rss_mb": {name: round(mb, 1) for name, mb in sorted(facts.peak_rss_mb.items())},
         "processors": {name: _rounded(asdict(load)) for name, load in facts.loads.items()},
@@ -159,6 +163,12 @@ def _device_time(roles: Timeline, lag: float) -> dict[str, Any]:
         "step_s": None if step_ms is None else round(step_ms / 1000, 4),
         "ideal_step_s": _rounded({name: ms / 1000 for name, ms in limits.items()}),
     }
+
+
+def _phases(steps: Sequence[StepFacts]) -> dict[str, Any]:
+    found = mean_phases([step.metrics for step in steps])
+    rate = found.pop("tokens_per_s", None)
+    return {"phases": _rounded(found), "tokens_per_s": None if rate is None else round(rate, 1)}
 
 
 def _rounded(figures: Mapping[str, float]) -> dict[str, float]:

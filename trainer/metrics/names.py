@@ -66,11 +66,22 @@ METRICS: Mapping[str, str] = {
     "eval_reward_mean": "Mean terminal reward of an evaluation, which is a row of its own",
     "eval_sessions": "Its sessions",
     "eval_version": "Version that was evaluated",
+    "batch_s": "From the end of the step before, or the trainer's start, to the batch being ready, "
+    "in seconds",
     "wait_s": "From the batch being ready to the step's start, in seconds",
-    "train_s": "Forward, backward and update, in seconds",
+    "train_s": "All from the step's start to its commit: columns, advantages, updates, the file of "
+    "trained tokens; in seconds",
+    "annotate_s": "Columns of the batch that the devices computed, in seconds; 0 if there is none",
+    "advantages_s": "Advantages that follow from those columns, in seconds",
+    "update_s": "Packing, forward, backward and updates, in seconds",
+    "commit_s": "The file of trained tokens, and the commit until it is acknowledged, in seconds",
     "modelled_s": "Seconds that modelled devices took for them, without the scale (trainer.backend "
     "clock, which computes no loss)",
     "publish_s": "Writing the weights, in seconds",
+    "checkpoint_s": "The copy for a checkpoint behind the step before, which is a part of batch_s, "
+    "in seconds; its files are written beside other work",
+    "tokens_per_s": "Trained tokens a second, of all phases from batch_s to publish_s",  # nosec B105
+    "update_tokens_per_s": "Trained tokens a second of update_s, each once an epoch",  # nosec B105
 }
 
 

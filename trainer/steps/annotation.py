@@ -18,9 +18,20 @@ def annotated(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch
 
     The same for a step that is executed again: it depends on settings, batch and weights alone.
     """
-    if names := needed(settings):
-        packed = pack(batch.chains(), settings.micro_batch_tokens, settings.layout)
-        batch = with_columns(batch, packed, backend.annotate(packed, names))
+    return estimated(settings, computed(settings, batch, backend))
+
+
+def computed(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch:
+    """Return the batch with the columns of the devices. Raises the errors of the back end."""
+    names = needed(settings)
+    if not names:
+        return batch
+    packed = pack(batch.chains(), settings.micro_batch_tokens, settings.layout)
+    return with_columns(batch, packed, backend.annotate(packed, names))
+
+
+def estimated(settings: TrainerSection, batch: Batch) -> Batch:
+    """Return the batch with the advantages that follow from its columns."""
     if (estimator := BATCH_ESTIMATORS.get(settings.advantage)) is not None:
         rules = return_rules(settings)
         batch = with_advantages(batch, lambda episodes: estimator.of(episodes, rules))

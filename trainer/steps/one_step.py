@@ -22,11 +22,12 @@ from trainer.backends.backend import Backend
 from trainer.data.batch import Batch
 from trainer.data.credit.phase import batch_facts
 from trainer.data.packing import tokens_saved
+from trainer.metrics.phases import Phases, token_rates
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.settings import TrainerSettings
 from trainer.step_methods import step_methods
-from trainer.steps.annotation import annotated
+from trainer.steps.annotation import computed, estimated
 from trainer.steps.inputs import of_step, step_updates
 from trainer.steps.publication import Publication
 from trainer.steps.trained import Header, write_trained
@@ -86,6 +87,8 @@ class StepRunner:
     _now_ms: Callable[[], int]
     _fenced: threading.Event = field(default_factory=threading.Event)
     _ending: threading.Event = field(default_factory=threading.Event)
+    _copied: Phases = field(default_factory=Phases)
+    """Time of the copy for a checkpoint since the last step; a metric of the next one."""
 
     def fence(self) -> None:
         """Commit nothing from now on, not even a step under way."""
@@ -100,23 +103,29 @@ class StepRunner:
 
         No error is to be caught: after a step that failed half-way the process must end and resume.
         """
+        phases, self._copied = self._copied, Phases()
         with self._traced(order) as batch:
             began = time.monotonic()
             with self._telemetry.child("train step", batch.headers, step=order.batch.step):
-                metrics = order.facts | self._train(order)
+                metrics = order.facts | self._train(order, phases)
             metrics["train_s"] = time.monotonic() - began
-            self._commit(order, batch.headers)
-            began = time.monotonic()
-            with self._telemetry.child(
-                "publish weights", batch.headers, version=order.next_version
-            ) as span:
+            with phases.phase("commit_s"):
+                self._commit(order, batch.headers)
+            with (
+                phases.phase("publish_s"),
+                self._telemetry.child(
+                    "publish weights", batch.headers, version=order.next_version
+                ) as span,
+            ):
                 self._publish(order, span.headers)
-            metrics["publish_s"] = time.monotonic() - began
+            metrics |= phases.seconds
+            metrics |= token_rates(metrics, self._settings.trainer.epochs)
             return StepDone(order, metrics, self._complete(order, metrics, batch.headers))
 
     def snapshot(self) -> None:
         """Copy the weights in memory for `save`, before `rest`."""
-        self._backend.snapshot()
+        with self._copied.phase("checkpoint_s"):
+            self._backend.snapshot()
 
     def save(self, content: Checkpoint) -> Path:
         """Write a checkpoint of the newest snapshot; return its directory. From any thread."""
@@ -140,16 +149,20 @@ class StepRunner:
             groups=len(groups),
         )
 
-    def _train(self, order: StepOrder) -> dict[str, float]:
-        batch = annotated(self._settings.trainer, order.batch, self._backend)
-        updates = step_updates(
-            self._settings,
-            batch,
-            order.version,
-            order.trained_before,
-            self._backend.remembered(),
-        )
-        metrics = of_step([self._backend.train(one.input) for one in updates])
+    def _train(self, order: StepOrder, phases: Phases) -> dict[str, float]:
+        with phases.phase("annotate_s"):
+            batch = computed(self._settings.trainer, order.batch, self._backend)
+        with phases.phase("advantages_s"):
+            batch = estimated(self._settings.trainer, batch)
+        with phases.phase("update_s"):
+            updates = step_updates(
+                self._settings,
+                batch,
+                order.version,
+                order.trained_before,
+                self._backend.remembered(),
+            )
+            metrics = of_step([self._backend.train(one.input) for one in updates])
         # Each token is in one update of an epoch.
         once = [(one.chains, one.input.micro_batches) for one in updates if not one.epoch]
         packed = [of for _, batches in once for of in batches]
@@ -160,7 +173,8 @@ class StepRunner:
             policy=self._settings.run.policy,
             tokens=sum(map(len, packed)),
         )
-        write_trained(self._settings.trained_dir, header, once)
+        with phases.phase("commit_s"):
+            write_trained(self._settings.trained_dir, header, once)
         return metrics | batch_facts(batch) | tokens_saved(packed)
 
     def _commit(self, order: StepOrder, trace: Headers) -> None:

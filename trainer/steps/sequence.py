@@ -64,6 +64,8 @@ class StepSequence:
         expected = leads and settings.evaluation.tasks is not None
         self._evaluations = Evaluations(self._control_state, expected)
         self._saved = self.origin
+        self._free_ms = self._process.now_ms()
+        """End of the step before, or this trainer's start."""
         self._writing = Work(self._process.wake)
         """The checkpoint that is being written, beside the steps."""
         self._process.status.version = self.origin.version
@@ -187,7 +189,10 @@ class StepSequence:
 
     def _begin(self, announced: Announced) -> None:
         now_ms = self._process.now_ms()
-        waited = {"wait_s": (now_ms - announced.ready_ms) / 1000}
+        waited = {
+            "batch_s": (announced.ready_ms - self._free_ms) / 1000,
+            "wait_s": (now_ms - announced.ready_ms) / 1000,
+        }
         known = {**announced.facts, **waited}
         # Of masked tokens some are of the batch, others of groups dropped for it.
         for name, value in self._dataloader.drop_metrics().items():
@@ -216,6 +221,7 @@ class StepSequence:
         self._control_state.steps_of[order.next_version] = step
         self.origin = Origin(step, order.next_version, order.lineage, self.origin.skipped)
         self._next_version, self._announced = order.next_version + 1, None
+        self._free_ms = done.at_ms
         process.status.version, process.status.step = order.next_version, step
         process.status.state = "ready"
         process.send(*self._reports.report_step(done))

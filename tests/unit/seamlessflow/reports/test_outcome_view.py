@@ -111,4 +111,11 @@ def test_a_short_run_and_its_sessions_that_were_not_trained(tmp_path: Path) -> N
     said = shown(RunOutcome(tmp_path, told, CLEAN))
     assert "1 step in 120 s" in said
     assert "(p10, p50, p90); not trained: 2 pruned" in said
-    assert "to look at, in the last 1 steps" in said
+    assert "to look at, in the last step:" in said
+
+
+def test_the_phases_of_a_step_are_a_row_with_the_tokens_a_second(tmp_path: Path) -> None:
+    phases = {"batch_s": 1.5, "annotate_s": 0.001, "update_s": 0.5}
+    said = shown(RunOutcome(tmp_path, TOLD | {"phases": phases, "tokens_per_s": 1234.5}, CLEAN))
+    assert "time of a step  batch 1.50 s, update 0.50 s; 1,234 trained tokens a second" in said
+    assert "time of a step" not in shown(RunOutcome(tmp_path, TOLD, CLEAN))

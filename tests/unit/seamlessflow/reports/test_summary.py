@@ -38,6 +38,8 @@ FIELDS = [
     "device_time",
     "step_s",
     "ideal_step_s",
+    "phases",
+    "tokens_per_s",
     "restarts",
     "peak_rss_mb",
     "processors",
@@ -216,6 +218,8 @@ def test_every_figure_of_a_run() -> None:
         "train_wall_s": 3.5,
         **WITHOUT_WORKERS,
         "step_s": 1.75,
+        "phases": {},
+        "tokens_per_s": None,
         "restarts": {"gateway": 2},
         "peak_rss_mb": {"trainer": 612.3},
         "processors": {"trainer": {"computed": 1.25, "waited": 0.5}},
@@ -261,6 +265,7 @@ def test_what_is_not_known_is_null(log: list[Record]) -> None:
         "warmup_s",
         "train_wall_s",
         "step_s",
+        "tokens_per_s",
         "logprob_mismatch_max",
     }
     assert told["checks"] == {"tokens_checked": None, "mismatches": None, "trained_twice": None}

@@ -19,6 +19,7 @@ from tests.builders.trainer.groups import NOW, RULES, group
 from tests.builders.trainer.stub_backend import StubBackend
 from trainer.data.batch import Batch, prepare
 from trainer.data.packing import Layout
+from trainer.metrics.names import known
 from trainer.policy import PolicySection
 from trainer.settings import TrainerSection, TrainerSettings
 from trainer.steps.one_step import StepFenced, StepOrder, StepRunner
@@ -126,6 +127,19 @@ def test_weights_are_published_only_after_the_step_is_acknowledged(
         "settle",
     ]
     assert done.metrics["groups"] == 2
+
+
+def test_a_step_tells_the_seconds_of_its_phases_and_the_copy_before_it(
+    make: Callable[[], Made],
+) -> None:
+    runner, _ = make()
+    first = runner.run(order()).metrics
+    runner.snapshot()
+    second = runner.run(order()).metrics
+    measured = {"annotate_s", "advantages_s", "update_s", "commit_s", "publish_s", "train_s"}
+    assert measured <= first.keys()
+    assert "checkpoint_s" in second and "checkpoint_s" not in first
+    assert all(known(name) for name in second)
 
 
 def test_a_step_records_its_methods_and_what_was_read_for_its_batch(

@@ -1,0 +1,58 @@
+"""Seconds of the phases of a step, and its trained tokens a second, as metrics of the step.
+
+Called by the steps. Durations are metrics only: no hash that tells whether a step is the same again
+is computed from them.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from statistics import fmean
+
+PHASES = ("batch_s", "wait_s", "annotate_s", "advantages_s", "update_s", "commit_s", "publish_s")
+"""Metrics of the phases, in their order; together nearly all of a step's time."""
+
+
+@dataclass(slots=True)
+class Phases:
+    """Stopwatch of the phases of one step."""
+
+    clock: Callable[[], float] = time.monotonic
+    """Returns seconds from a fixed time on."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Seconds of each phase, by its metric."""
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time inside the block to a phase, unless it ends with an error."""
+        began = self.clock()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + self.clock() - began
+
+
+def token_rates(metrics: Mapping[str, float], epochs: int) -> dict[str, float]:
+    """Return the trained tokens a second of a step: of its updates, and of all its phases.
+
+    A rate without a measured second is left out. `epochs`: times that each token was computed.
+    """
+    tokens = metrics.get("tokens_trained", 0.0)
+    update_s, all_s = metrics.get("update_s", 0.0), sum(metrics.get(name, 0.0) for name in PHASES)
+    found = {}
+    if update_s > 0:
+        found["update_tokens_per_s"] = tokens * epochs / update_s
+    if all_s > 0:
+        found["tokens_per_s"] = tokens / all_s
+    return found
+
+
+def mean_phases(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean seconds of each phase over the steps that measured all, and `tokens_per_s`.
+
+    That is of all their tokens and seconds, so that long steps weigh more. Empty without a step.
+    """
+    known = [one for one in steps if all(name in one for name in PHASES)]
+    found = {name: fmean(one[name] for one in known) for name in PHASES if known}
+    if all_s := sum(found.values()):
+        found["tokens_per_s"] = fmean(one.get("tokens_trained", 0.0) for one in known) / all_s
+    return found
