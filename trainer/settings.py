@@ -194,6 +194,18 @@ class TrainerSection(CreditSettings):
             raise ValueError(f"master_dtype bfloat16 needs dtype bfloat16, not {self.compute}")
         return self
 
+    @model_validator(mode="after")
+    def _corrects(self) -> Self:
+        # Its gradient has no ratio, so nothing would tell how far the weights moved.
+        bare = self.loss.chosen_surrogate == "policy_gradient"
+        if self.updates > 1 and bare and self.loss.chosen_correction == "none":
+            raise ValueError(
+                "several updates of a step move the policy away from the one that sampled, which "
+                "loss.surrogate policy_gradient without a correction does not see: set "
+                "loss.correction, another surrogate, or mini_batches 1 and epochs 1"
+            )
+        return self
+
     @property
     def updates(self) -> int:
         """Return the optimizer updates of a step, if no part of its batch is empty."""

@@ -83,6 +83,29 @@ def _dominated(steps: Sequence[Metrics]) -> float | None:
     return fmean(known) if known else None
 
 
+def _fall(name: str) -> Callable[[Sequence[Metrics]], float | None]:
+    """Return the share by which a figure fell, from the first to the last quarter of the steps."""
+
+    def figure(steps: Sequence[Metrics]) -> float | None:
+        known = [one[name] for one in steps if name in one]
+        quarter = len(known) // 4
+        if quarter < 2 or (first := fmean(known[:quarter])) <= 0:
+            return None
+        return 1 - fmean(known[-quarter:]) / first
+
+    return figure
+
+
+def _missing(name: str) -> Callable[[Sequence[Metrics]], float | None]:
+    """Return by how much the mean of a share stays below 1."""
+
+    def figure(steps: Sequence[Metrics]) -> float | None:
+        mean = _mean(name)(steps)
+        return None if mean is None else 1 - mean
+
+    return figure
+
+
 SYMPTOMS = (
     Symptom(
         "{:.0%} of the sessions failed and were no part of a group",
@@ -132,6 +155,37 @@ SYMPTOMS = (
         "the row 'not trained' has the reasons; run.lag, trainer.max_staleness",
         0.1,
         _lost("tokens_masked", "tokens_trained"),
+    ),
+    Symptom(
+        "{:.0%} of the sampled tokens are of another system and not trained",
+        "trainer.train_foreign, or recorded sessions of this policy",
+        0.05,
+        _lost("masked/foreign", "tokens_trained"),
+    ),
+    Symptom(
+        "trained tokens are {:.1f} optimizer steps old on average",
+        "a smaller run.lag, trainer.max_staleness, trainer.loss.correction",
+        2.0,
+        _mean("staleness_mean"),
+    ),
+    Symptom(
+        "log-probs of engine and trainer differ by {:.3f} nats on average under the same weights",
+        "trainer.dtype as the engine's, trainer.loss.correction icepop",
+        0.02,
+        _mean("mismatch_mean"),
+    ),
+    Symptom(
+        "{:.0%} of the trained tokens are lost to unequal ratios (effective sample size)",
+        "a smaller run.lag, a lower trainer.optimizer.lr, trainer.loss.correction",
+        0.5,
+        _missing("effective_sample_size"),
+    ),
+    Symptom(
+        "the entropy fell by {:.0%}",
+        "trainer.loss.entropy, trainer.returns.entropy_scale, a larger trainer.loss.clip_high, "
+        "a lower trainer.optimizer.lr",
+        0.5,
+        _fall("entropy"),
     ),
     Symptom(
         "the largest group of a batch has {:.1f} times its part of the trained tokens",

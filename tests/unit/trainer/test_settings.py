@@ -11,7 +11,14 @@ from trainer.data.advantages import ESTIMATORS
 from trainer.data.credit.batches import BATCH_ESTIMATORS
 from trainer.data.filters import FILTERS
 from trainer.data.units.aggregations import AGGREGATIONS
-from trainer.loss import PRESETS, AggregationName, CorrectionName, LossName, SurrogateName
+from trainer.loss import (
+    PRESETS,
+    AggregationName,
+    CorrectionName,
+    LossName,
+    LossSection,
+    SurrogateName,
+)
 from trainer.settings import FilterName, TrainerSection
 
 
@@ -33,3 +40,13 @@ def test_a_penalty_of_tokens_is_refused_for_an_advantage_that_sees_none(name: st
 def test_distillation_needs_a_teacher() -> None:
     with pytest.raises(ValueError, match="distill needs teacher"):
         TrainerSection(advantage="distill")
+
+
+@pytest.mark.parametrize("several", [{"mini_batches": 2}, {"epochs": 2}])
+def test_several_updates_need_a_loss_that_sees_the_weights_move(several: dict[str, int]) -> None:
+    bare = LossSection(surrogate="policy_gradient")
+    with pytest.raises(ValueError, match=r"policy_gradient without a correction.*loss\.correction"):
+        TrainerSection.model_validate({"loss": bare, **several})
+    assert TrainerSection(loss=bare).updates == 1
+    corrected = LossSection(surrogate="policy_gradient", correction="icepop")
+    assert TrainerSection.model_validate({"loss": corrected, **several}).updates == 2

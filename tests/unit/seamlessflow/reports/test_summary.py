@@ -55,7 +55,7 @@ MEASURED = LauncherFacts(
     loads={"trainer": ProcessLoad(1.25, 0.5)},
 )
 WITHOUT_WORKERS: dict[str, object] = {"idle_share": {}, "device_time": {}, "ideal_step_s": {}}
-WITHOUT_WORKERS["step_s"] = None
+WITHOUT_WORKERS |= {"step_s": None, "phases": {}, "tokens_per_s": None}
 FIRST_STEP: dict[str, float] = {"tokens_trained": 20, "tokens_over_age": 3, "staleness_max": 0}
 FIRST_STEP |= {"masked/stale": 3, "masked/eval": 1, "filtered/zero_variance": 0.5}
 
@@ -218,8 +218,6 @@ def test_every_figure_of_a_run() -> None:
         "train_wall_s": 3.5,
         **WITHOUT_WORKERS,
         "step_s": 1.75,
-        "phases": {},
-        "tokens_per_s": None,
         "restarts": {"gateway": 2},
         "peak_rss_mb": {"trainer": 612.3},
         "processors": {"trainer": {"computed": 1.25, "waited": 0.5}},

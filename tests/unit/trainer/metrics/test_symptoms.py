@@ -20,6 +20,10 @@ WELL = {
     "divided_share": 0.0,
     "largest_group_share": 0.2,
     "clip_fraction": 0.01,
+    "staleness_mean": 0.8,
+    "mismatch_mean": 0.001,
+    "effective_sample_size": 0.95,
+    "entropy": 1.0,
 }
 
 
@@ -40,6 +44,10 @@ def test_a_run_that_is_well_has_no_symptom() -> None:
         ({"dropped/filtered": 8.0}, "50% of the groups were dropped", "trainer.filters"),
         ({"tokens_masked": 900.0}, "50% of the sampled tokens", "max_staleness"),
         ({"largest_group_share": 0.5}, "3.6 times its part", "sequence_mean"),
+        ({"masked/foreign": 100.0}, "10% of the sampled tokens are of another", "train_foreign"),
+        ({"staleness_mean": 3.0}, "3.0 optimizer steps old", "run.lag"),
+        ({"mismatch_mean": 0.03}, "differ by 0.030 nats", "trainer.dtype"),
+        ({"effective_sample_size": 0.25}, "75% of the trained tokens are lost", "run.lag"),
         ({"clip_fraction": 0.3}, "30% of the trained tokens", "optimizer.lr"),
     ],
 )
@@ -49,6 +57,16 @@ def test_a_symptom_is_told_with_its_figure_and_its_levers(
     (told,) = symptoms([WELL | ill] * 3)
     assert text in told
     assert lever in told
+
+
+def test_an_entropy_that_falls_is_told_once_there_are_steps_to_compare() -> None:
+    falling = [WELL | {"entropy": 1 - place / 20} for place in range(20)]
+    (told,) = symptoms(falling)
+    assert "the entropy fell by 83%" in told
+    assert "trainer.loss.entropy" in told
+    assert symptoms(falling[:7]) == []
+    assert symptoms(falling[::-1]) == []
+    assert symptoms([WELL | {"entropy": 0.0}] * 20) == []
 
 
 def test_the_last_steps_count() -> None:

@@ -1,5 +1,6 @@
 """Updates of a step: parts of its batch, and passes over it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from trainer.data.chains import credited
 from trainer.data.credit.columns import Column
 from trainer.settings import TrainerSection, TrainerSettings
 from trainer.steps.annotation import annotated, needed
-from trainer.steps.inputs import Update, of_step, step_updates
+from trainer.steps.inputs import Update, of_step, step_input, step_updates
 
 TWICE = {"mini_batches": 2, "epochs": 2}
 
@@ -143,6 +144,23 @@ def test_two_epochs_without_a_correction_are_the_same_update_twice(model: Path) 
     for _ in range(2):
         backend.train(only.input)
     found, _ = trained(model, epochs=2)
+    for name, value in backend.state()[WEIGHTS].items():
+        assert np.array_equal(found[name], value.numpy())
+
+
+def test_two_mini_batches_are_two_steps_that_keep_the_policy_before_the_first(model: Path) -> None:
+    loss = {"surrogate": "ppo_clip", "correction": "tis"}
+    found, _ = trained(model, loss=loss, mini_batches=2)
+    parts = [sessions(one) for one in updates(loss=loss, mini_batches=2)]
+    backend = TorchBackend(model, settings(loss=loss).trainer)
+    backend.load(None, 0)
+    backend.acquire()
+    known = annotated(settings(loss=loss, mini_batches=2).trainer, batch(), backend)
+    for part in parts:
+        (own,) = (
+            one for one in known.groups if {chain.session_id for chain in one.chains} == {*part}
+        )
+        backend.train(step_input(settings(loss=loss), replace(known, groups=(own,)), 1, 0, ()))
     for name, value in backend.state()[WEIGHTS].items():
         assert np.array_equal(found[name], value.numpy())
 
