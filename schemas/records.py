@@ -824,6 +824,7 @@ class StepGroup(Record):
     group_id: str
     sessions: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
+    reused: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

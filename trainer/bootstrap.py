@@ -84,7 +84,7 @@ def build(
     gang = GangBackend(settings.trainer.host, instance)
     process = _process(settings, found, gang, instance, (traces, metrics), stopping)
     control_state = found.control_state
-    resume = resume_from(control_state, found.origin, uuid.uuid4().hex[:12])
+    resume = resume_from(control_state, found.origin, uuid.uuid4().hex[:12], found.reusable)
     _log_resume(resume)
     first = _joined(process, publication, gang, found, resume, stopping)
     if detail := changes(resume, step_methods(settings)):

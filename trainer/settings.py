@@ -19,6 +19,7 @@ from infra.worker.tags import WorkerTags
 from trainer.credit import CreditSettings
 from trainer.loss import LossSection
 from trainer.policy import PolicySection
+from trainer.reuse import ReuseSection
 
 Action = Literal["count", "drop"]
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -97,6 +98,7 @@ class TrainerSection(CreditSettings):
         ge=0,
         description="Largest staleness of a trained token, in optimizer steps; none: run.lag",
     )
+    reuse: ReuseSection = Field(default_factory=ReuseSection)
     loss: LossSection = Field(default_factory=LossSection)
     optimizer: OptimizerSection = Field(default_factory=OptimizerSection)
     dtype: Dtype = Field(
@@ -198,12 +200,19 @@ class TrainerSection(CreditSettings):
     def _corrects(self) -> Self:
         # Its gradient has no ratio, so nothing would tell how far the weights moved.
         bare = self.loss.chosen_surrogate == "policy_gradient"
-        if self.updates > 1 and bare and self.loss.chosen_correction == "none":
-            raise ValueError(
-                "several updates of a step move the policy away from the one that sampled, which "
-                "loss.surrogate policy_gradient without a correction does not see: set "
-                "loss.correction, another surrogate, or mini_batches 1 and epochs 1"
-            )
+        if bare and self.loss.chosen_correction == "none":
+            if self.updates > 1:
+                raise ValueError(
+                    "several updates of a step move the policy away from the one that sampled, "
+                    "which loss.surrogate policy_gradient without a correction does not see: set "
+                    "loss.correction, another surrogate, or mini_batches 1 and epochs 1"
+                )
+            if self.reuse.groups:
+                raise ValueError(
+                    "reuse trains tokens of a policy that has moved away since, which "
+                    "loss.surrogate policy_gradient without a correction does not see: set "
+                    "loss.correction, another surrogate, or reuse.groups 0"
+                )
         return self
 
     @property
@@ -239,6 +248,11 @@ class TrainerSettings(ProcessSettings):
             raise ValueError("trainer.window must not be smaller than run.groups_per_step")
         if self.trainer.mini_batches > self.run.groups_per_step:
             raise ValueError("trainer.mini_batches must not exceed run.groups_per_step")
+        if self.trainer.reuse.groups and self.kafka.write_release is not None:
+            raise ValueError(
+                "trainer.reuse writes marks that releases before this one lack: unset "
+                "kafka.write_release, or set trainer.reuse.groups 0"
+            )
         own = max(1, len(self.trainer.devices))
         if self.trainer.rank + own > self.trainer.ranks:
             last = self.trainer.rank + own - 1

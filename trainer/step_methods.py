@@ -30,6 +30,7 @@ SETTINGS: Mapping[str, str] = {
     "staleness": "trainer.on_stale, trainer.max_staleness",
     "filter": "trainer.filters",
     "overlong": "trainer.overlong",
+    "reuse": "trainer.reuse, trainer.seed",
 }
 """Settings that choose the methods of a kind."""
 
@@ -50,6 +51,11 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
         *_overlong(trainer.overlong),
         *(("filter", name, {"action": action}) for name, action in trainer.filters.items()),
     ]
+    if trainer.reuse.groups:
+        reuse = trainer.reuse.model_dump(exclude={"choice"})
+        if trainer.reuse.choice == "random":
+            reuse["seed"] = trainer.seed
+        chosen.append(("reuse", trainer.reuse.choice, reuse))
     if trainer.updates > 1:
         own = {"mini_batches": trainer.mini_batches, "epochs": trainer.epochs}
         if trainer.mini_batches > 1:

@@ -1,15 +1,16 @@
-"""Verification that each trained token was sampled, and was trained only once.
+"""Verification that each trained token was sampled, and was trained only once but by plan.
 
 Compares every line of `trained/` with the raw events of `sessions`: equal id, equal policy version,
 log-prob equal to the bit. To stay independent it uses neither the trajectory manager's fold nor the
 trajectories, and of the trainer only the format of its files. Of steps that were executed again
-after a crash, only those count that led to the newest weights. `_N`: the tokens of one file. Called
-at the end of a run.
+after a crash, only those count that led to the newest weights. A step marks the groups that it
+trains again by plan, with the number of steps that trained them before: each of their tokens may be
+in it once more. `_N`: the tokens of one file. Called at the end of a run.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -58,13 +59,16 @@ class Verification:
     """Tokens that stand more than once in the files of the steps that count."""
     steps_missing: tuple[int, ...] = ()
     """Committed steps that have no file."""
+    wrong_marks: tuple[str, ...] = ()
+    """Sentences about groups that a step marks with a wrong number of steps before it."""
     deviations: tuple[Deviation, ...] = ()
     """The first few deviations."""
 
     @property
     def clean(self) -> bool:
         """True if the check found no fault."""
-        return not (self.mismatches or self.trained_twice or self.steps_missing)
+        wrong = self.mismatches or self.trained_twice or self.steps_missing or self.wrong_marks
+        return not wrong
 
 
 def verify(
@@ -82,7 +86,8 @@ def verify(
     control = (item.record for item in read(CONTROL))
     steps = surviving_steps([one for one in control if isinstance(one, StepCommitted)])
     events = ((item.partition, item.record) for item in read(SESSIONS))
-    return compare(steps, _files(trained_dir), sampled_tokens(events))
+    found = compare(steps, _files(trained_dir), sampled_tokens(events))
+    return replace(found, wrong_marks=tuple(wrong_marks(steps)))
 
 
 def surviving_steps(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
@@ -113,17 +118,39 @@ def _surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
     return [kept[step] for step in sorted(kept)]
 
 
+def wrong_marks(steps: Iterable[StepCommitted]) -> Iterator[str]:
+    """Yield a sentence for each group whose mark is not the number of steps that trained it before.
+
+    `steps`: those that survive, of each policy in their order.
+    """
+    before: Counter[tuple[str, str]] = Counter()
+    for one in steps:
+        for group in one.groups:
+            known = before[one.policy, group.group_id]
+            if group.reused and group.reused != known:
+                yield (
+                    f"step {one.step} marks group {group.group_id} as trained by {group.reused} "
+                    f"steps before it, and {known} did"
+                )
+        before.update((one.policy, group.group_id) for group in one.groups)
+
+
+def planned(step: StepCommitted) -> frozenset[str]:
+    """Return the sessions that a step trains again by plan."""
+    return frozenset(name for group in step.groups if group.reused for name in group.sessions)
+
+
 def compare(
     steps: Iterable[StepCommitted], files: Iterable[TrainedFile], sampled: SampledTokens
 ) -> Verification:
     """Compare the files of `steps` with `sampled`; files of other steps do not count."""
-    missing = {(one.step, one.version, one.lineage) for one in steps}
+    missing = {(one.step, one.version, one.lineage): planned(one) for one in steps}
     comparison = _Comparison(sampled, dict(sampled.numbers))
     for header, runs in files:
         name = (header.step, header.version, header.lineage)
         if name in missing:
-            missing.remove(name)  # a second file of the step does not count
-            comparison.add_step(trained_tokens(header.step, runs))
+            # A second file of the step does not count.
+            comparison.add_step(trained_tokens(header.step, runs), missing.pop(name))
     return comparison.result(tuple(sorted(step for step, _, _ in missing)))
 
 
@@ -145,9 +172,11 @@ class _Comparison:
     """Turn number and offset of each token as one integer, an array for each file."""
     files: list[TrainedTokens] = field(default_factory=list)
     deviations: list[Deviation] = field(default_factory=list)
+    again: int = 0
+    """Turns of steps that trained them by plan again."""
 
-    def add_step(self, trained: TrainedTokens) -> None:
-        """Compare the tokens of one more step."""
+    def add_step(self, trained: TrainedTokens, again: Collection[str]) -> None:
+        """Compare the tokens of one more step, which trains these sessions again by plan."""
         names = ((run.session, run.turn) for run in trained.runs)
         turns = [self.numbers.setdefault(name, len(self.numbers)) for name in names]
         turns_N = np.array(turns, np.int64)[trained.runs_N]
@@ -159,11 +188,21 @@ class _Comparison:
             | (self.sampled.logprob_bits_T[places_N] != trained.logprob_bits_N)
         )
         self.mismatches += int(np.count_nonzero(wrong_N))
-        self.keys.append((turns_N << _OFFSET_BITS) + trained.offsets_N)
+        keys_N = self._keys(trained, turns, again)[trained.runs_N]
+        self.keys.append((keys_N << _OFFSET_BITS) + trained.offsets_N)
         self.files.append(trained)
         for token in np.flatnonzero(wrong_N)[: MOST_DEVIATIONS - len(self.deviations)].tolist():
             what = self._difference(trained, token, int(places_N[token]))
             self.deviations.append(_deviation(trained, token, what))
+
+    def _keys(self, trained: TrainedTokens, turns: Sequence[int], again: Collection[str]) -> Int64s:
+        """Return a number for the turn of each run; of a session again one of this step alone."""
+        own: dict[int, int] = {}
+        for run, turn in zip(trained.runs, turns, strict=True):
+            if run.session in again:
+                own.setdefault(turn, -1 - self.again - len(own))
+        self.again += len(own)
+        return np.array([own.get(turn, turn) for turn in turns], np.int64)
 
     def result(self, steps_missing: tuple[int, ...]) -> Verification:
         """Return the findings in all files."""

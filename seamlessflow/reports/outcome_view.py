@@ -169,4 +169,6 @@ def _check(outcome: RunOutcome) -> Text:
     )
     if found.steps_missing:
         text += f", no record of steps {', '.join(map(str, found.steps_missing))}"
+    if found.wrong_marks:
+        text += f", {found.wrong_marks[0]}"
     return Text(text, "green" if found.clean else "bold red")

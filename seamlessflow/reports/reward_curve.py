@@ -124,7 +124,9 @@ class _StepFold:
     def step(self, commit: r.StepCommitted, sessions: Mapping[str, SessionFacts]) -> StepFacts:
         """Return a committed step with the rewards of its sessions."""
         completed = self.completed.get((commit.version, commit.lineage))
-        trained = [name for group in commit.groups for name in group.sessions]
+        # A group that a step trains again has its reward in the step that trained it first.
+        own = (group for group in commit.groups if not group.reused)
+        trained = [name for group in own for name in group.sessions]
         names = [*trained, *self.dropped_of[commit.step]]
         return StepFacts(
             step=commit.step,

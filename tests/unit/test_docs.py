@@ -21,6 +21,7 @@ from tests.paths import ROOT
 from tests.source_files import PRODUCT, modules
 from trainer.credit import EstimatorName
 from trainer.loss import AggregationName, CorrectionName, LossName, SurrogateName
+from trainer.reuse import ChoiceName
 from trainer.settings import FilterName, TrainerSettings
 
 FOLDERS = (*PRODUCT, "benchmarks", "docs", "requirements", "runbooks", "scripts", "tests")
@@ -206,6 +207,7 @@ def test_the_members_of_each_session_call_are_told(call: str, body: type[BaseMod
             CorrectionName,
             AggregationName,
             FilterName,
+            ChoiceName,
         )
         for name in get_args(names)
     ],

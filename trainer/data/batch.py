@@ -5,7 +5,7 @@ Pure; called by the dataloader when a batch is due, and with the recorded groups
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,7 @@ from trainer.data.methods import (
     checked_advantages,
     method,
 )
+from trainer.data.reuse.choices import ReuseRules
 from trainer.data.sessions import Trace
 from trainer.data.staleness import OnStale, Screened, StepClock, screen
 
@@ -45,6 +46,7 @@ class BatchRules:
     advantage: str = ""
     """Name of the estimator."""
     overlong: OverlongRules = field(default_factory=OverlongRules)
+    reuse: ReuseRules = field(default_factory=ReuseRules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +95,22 @@ class Prepared:
     dropped: tuple[str, str] | None = None
     """Reason and detail if the group must be dropped."""
 
+    reused: int = 0
+    """Earlier steps that trained the group; 0: it is new."""
+
     def masked(self) -> Counter[str]:
         """Return its sampled tokens that are not trained, by reason, the stale ones included."""
         return self.group.masked() + Counter(stale=self.stale)
+
+    def member(self, foreign: Collection[str]) -> StepGroup:
+        """Return it as `StepCommitted` records it; `foreign`: sessions of another system."""
+        names = tuple(session.source.session_id for session in self.group.sessions)
+        return StepGroup(
+            group_id=self.group.group_id,
+            sessions=names,
+            foreign=tuple(name for name in names if name in foreign),
+            reused=self.reused,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +119,16 @@ class Batch:
 
     step: int
     groups: tuple[Prepared, ...]
+
+    @property
+    def own(self) -> tuple[Prepared, ...]:
+        """Its new groups, without those that earlier steps trained."""
+        return tuple(one for one in self.groups if not one.reused)
+
+    @property
+    def reused(self) -> tuple[Prepared, ...]:
+        """Its groups that earlier steps trained."""
+        return tuple(one for one in self.groups if one.reused)
 
     def chains(self) -> list[Chain]:
         """Return all chains that enter the loss."""
@@ -141,14 +166,14 @@ class Batch:
     def members(self) -> tuple[StepGroup, ...]:
         """Return groups and sessions as `StepCommitted` records them."""
         foreign = self.foreign_tokens()
-        found = []
-        for one in self.groups:
-            names = [session.source.session_id for session in one.group.sessions]
-            marked = tuple(name for name in names if name in foreign)
-            found.append(
-                StepGroup(group_id=one.group.group_id, sessions=tuple(names), foreign=marked)
-            )
-        return tuple(found)
+        return tuple(one.member(foreign) for one in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedStep:
+    """A step in which there is nothing to train."""
+
+    step: int
 
 
 @dataclass(slots=True)

@@ -34,6 +34,9 @@ METRICS: Mapping[str, str] = {
     "staleness_mean": "Mean staleness of trained tokens in optimizer steps",
     "staleness_max": "Largest staleness of a trained token in optimizer steps",
     "foreign_share": "Share of trained tokens in sessions of which another system sampled tokens",
+    "reused_groups": "Groups that earlier steps trained and this one trains again (trainer.reuse)",
+    "reused_share": "Share of trained tokens that are of such groups",
+    "reused_most": "Largest number of earlier steps that trained one of them",
     "older_share": "Share of trained tokens that earlier weights than the trained ones sampled",
     "equal_share": "Share of the sessions whose trained tokens are those of another of their group",
     "divided_share": "Share of the sessions with several chains: forks, or a history that was "

@@ -169,6 +169,12 @@ SYMPTOMS = (
         _mean("staleness_mean"),
     ),
     Symptom(
+        "{:.0%} of the trained tokens are of groups that earlier steps trained",
+        "fewer trainer.reuse.groups, fewer trainer.reuse.uses",
+        0.6,
+        _mean("reused_share"),
+    ),
+    Symptom(
         "log-probs of engine and trainer differ by {:.3f} nats on average under the same weights",
         "trainer.dtype as the engine's, trainer.loss.correction icepop",
         0.02,

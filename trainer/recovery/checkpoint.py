@@ -9,7 +9,7 @@ again.
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from infra.kafka.client import BEGINNING
 from infra.weights.inside import inside
 from infra.weights.manifest import sha256
 from schemas.topics import TRAJECTORIES
+from trainer.data.reuse.choices import UsedGroup, UsedSession
 from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import Origin
 
@@ -44,6 +45,8 @@ class Checkpoint:
     """The checkpoint's directory; None if it stands for the initial model."""
     partitions: int = TRAJECTORIES.partitions
     """Partitions of `trajectories`, as the cluster has them."""
+    reusable: Sequence[UsedGroup] = ()
+    """Groups of steps before it that may be trained again."""
 
     @property
     def first_offsets(self) -> dict[int, int]:
@@ -117,6 +120,7 @@ def _to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "history": checkpoint.control_state.to_json(),
         "epoch": checkpoint.epoch,
         "log": checkpoint.log,
+        "reusable": [asdict(one) for one in checkpoint.reusable],
     }
 
 
@@ -132,4 +136,10 @@ def _read(directory: Path) -> Checkpoint:
         values["epoch"],
         values["log"],
         directory,
+        # Checkpoints of earlier releases have none.
+        reusable=[_used_group(**one) for one in values.get("reusable", ())],
     )
+
+
+def _used_group(sessions: Sequence[Mapping[str, Any]], **own: Any) -> UsedGroup:
+    return UsedGroup(**own, sessions=tuple(UsedSession(**one) for one in sessions))

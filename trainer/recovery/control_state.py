@@ -12,8 +12,8 @@ from typing import Any
 from schemas import records as r
 from schemas.records import Record
 from trainer.data.staleness import GroupAdmission
+from trainer.recovery.commit import Commit, Sessions
 
-Sessions = tuple[str, ...]
 Round = tuple[int, str]
 """Version and split of an evaluation."""
 
@@ -30,18 +30,6 @@ _OfTrainer = (
 
 _UNKNOWN: Round = (-1, "")
 """The round of groups from a checkpoint that did not keep it; it is not reported."""
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A recorded optimizer step."""
-
-    step: int
-    version: int
-    lineage: str
-    groups: Mapping[str, Sessions]
-    methods: tuple[r.StepMethod, ...] = ()
-    """Empty also if a checkpoint covers its record: they are only compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +137,7 @@ class ControlState:
         return {
             "policy": self.policy,
             "offset": self.offset,
-            "commits": [
-                [one.step, one.version, one.lineage, dict(one.groups)]
-                for one in self.commits.values()
-            ],
+            "commits": [one.to_json() for one in self.commits.values()],
             "ready": self.ready,
             "under_way": {
                 name: [one.version, one.deadline_ms] for name, one in self.under_way.items()
@@ -173,10 +158,7 @@ class ControlState:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "ControlState":
         """Return the state that `to_json` gave these values for."""
-        commits = [
-            Commit(step, version, lineage, {name: tuple(of) for name, of in groups.items()})
-            for step, version, lineage, groups in values["commits"]
-        ]
+        commits = map(Commit.from_json, values["commits"])
         published = values["published"]
         return cls(
             policy=values["policy"],
@@ -197,15 +179,12 @@ class ControlState:
     def _apply_step(self, record: Record) -> None:
         match record:
             case r.StepCommitted():
-                groups = {group.group_id: group.sessions for group in record.groups}
-                self.commits[record.step] = Commit(
-                    record.step, record.version, record.lineage, groups, record.methods
-                )
+                self.commits[record.step] = Commit.of(record)
                 self.skipped.discard(record.step)
                 self.dropped.clear()
                 self.steps_of[record.version] = record.step + 1
-                for name in groups:
-                    self._end_wait(name)
+                for group in record.groups:
+                    self._end_wait(group.group_id)
             case r.StepSkipped():
                 self.commits.pop(record.step, None)
                 self.skipped.add(record.step)

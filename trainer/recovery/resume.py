@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from infra.errors import SeamlessFlowError
 from schemas.records import StepCommitted, StepMethod
-from trainer.recovery.control_state import Commit, ControlState, Sessions
+from trainer.data.reuse.choices import UsedGroup
+from trainer.recovery.commit import Commit, Sessions
+from trainer.recovery.control_state import ControlState
 from trainer.step_methods import differences
 
 
@@ -71,9 +73,21 @@ class Resume:
     """Groups that are over."""
     fixed: Mapping[str, Sessions]
     """Sessions of groups that are recorded as ready or trained."""
+    reusable: Sequence[UsedGroup] = ()
+    """Groups of steps before that may be trained again."""
+
+    def reused_until(self) -> dict[str, int]:
+        """Return the groups that recorded steps trained again, with the last of these steps."""
+        commits = (self.again[step] for step in sorted(self.again))
+        return {name: one.step for one in commits if one is not None for name in one.reused}
 
 
-def resume_from(control_state: ControlState, origin: Origin, lineage: str) -> Resume:
+def resume_from(
+    control_state: ControlState,
+    origin: Origin,
+    lineage: str,
+    reusable: Sequence[UsedGroup] = (),
+) -> Resume:
     """Return how a process with the weights of `origin` goes on. Raise `StepNotRecorded`."""
     recorded = control_state.commits.keys() | control_state.skipped
     last = max(recorded, default=-1)
@@ -86,9 +100,9 @@ def resume_from(control_state: ControlState, origin: Origin, lineage: str) -> Re
     settled = control_state.over | {name for commit in before for name in commit.groups}
     fixed = {name: of for name, of in control_state.ready.items() if name not in settled}
     for commit in again.values():
-        fixed.update(commit.groups if commit else {})
+        fixed.update(commit.own() if commit else {})
     next_version = max(control_state.highest_version, origin.version) + 1
-    return Resume(origin, lineage, next_version, again, frozenset(settled), fixed)
+    return Resume(origin, lineage, next_version, again, frozenset(settled), fixed, reusable)
 
 
 def changes(resume: Resume, present: Sequence[StepMethod]) -> str:

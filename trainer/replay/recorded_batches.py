@@ -9,11 +9,11 @@ from copy import deepcopy
 
 from infra.kafka.client import Received
 from schemas.records import Trajectory
-from trainer.data.batch import Batch, BatchLimits
+from trainer.data.batch import Batch, BatchLimits, SkippedStep
 from trainer.recovery.resume import Origin, Resume
 from trainer.replay.recorded_run import RecordedRun, RecordedStep, RunNotRepeatable
 from trainer.settings import TrainerSettings
-from trainer.steps.dataloader import Dataloader, SkippedStep
+from trainer.steps.dataloader import Dataloader
 from trainer.steps.inputs import batch_rules, step_updates
 
 

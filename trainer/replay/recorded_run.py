@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from infra.errors import SeamlessFlowError
 from schemas import records as r
 from schemas.records import Record
-from trainer.recovery.control_state import Commit, ControlState
+from trainer.recovery.commit import Commit
+from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import surviving
 from trainer.step_methods import differences, without_settings
 
@@ -93,12 +94,11 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
             steps.append(RecordedStep(number, None, version, lineage))
             continue
         lineage = commit.lineage
-        members = {group.group_id: group.sessions for group in commit.groups}
         weights, done = published.get(commit.version), completed.get((lineage, number))
         steps.append(
             RecordedStep(
                 number,
-                Commit(number, commit.version, lineage, members, commit.methods),
+                Commit.of(commit),
                 version,
                 lineage,
                 weights.tensors_hash if weights else "",

@@ -7,21 +7,29 @@ new one as soon as enough groups are ready.
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from schemas.records import (
     GroupDropped,
     GroupExpired,
-    ProgressStalled,
     Record,
     SampleFailed,
     Trajectory,
 )
-from trainer.credit import TURN_REWARDS
-from trainer.data.batch import Batch, BatchLimits, BatchRules, Prepared, recorded_batch, select
+from trainer.data.batch import (
+    Batch,
+    BatchLimits,
+    BatchRules,
+    Prepared,
+    SkippedStep,
+    recorded_batch,
+    select,
+)
+from trainer.data.credit.unused import UnusedRewards
 from trainer.data.foreign import without_foreign
 from trainer.data.grouping import Grouping
 from trainer.data.lengths import SessionsOfStep
+from trainer.data.reuse.store import ReuseStore
 from trainer.data.sessions import Trace, read
 from trainer.data.staleness import StepClock, awaited
 from trainer.recovery.control_state import ControlState
@@ -34,11 +42,6 @@ NOTHING_OF_IT = "no_token"
 """Reason of a group without a turn of the policy, in a run of several; the scheduler knows it as no
 loss."""
 
-UNUSED_TURN_REWARDS = (
-    "the advantage estimator of this run uses no rewards of turns: they are recorded, and sessions "
-    "are trained by their reward alone, so let that hold all that counts, or choose another one"
-)
-
 EXPIRY_QUIET_MS = 500
 """Silence on `trajectories` after which a passed deadline counts.
 
@@ -47,13 +50,6 @@ Both topics are read side by side, so sessions finalized before the deadline may
 
 EXPIRY_LATEST_MS = 10_000
 """Longest time that a passed deadline is put off while sessions keep arriving."""
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedStep:
-    """A step in which there is nothing to train."""
-
-    step: int
 
 
 @dataclass(eq=False)
@@ -83,7 +79,7 @@ class Dataloader:
     policies: Collection[str] = ()
     """All policies of the run, whose sessions may have turns of this one; empty: it alone."""
     _failed: int = 0
-    _warned: bool = False
+    _unused: UnusedRewards = field(default_factory=UnusedRewards)
     _sessions: SessionsOfStep = field(default_factory=SessionsOfStep)
 
     def __post_init__(self) -> None:
@@ -91,6 +87,8 @@ class Dataloader:
         limits = self._limits
         fixed = resume.settled, resume.fixed
         self._grouping = Grouping(*fixed, limits.attempts, limits.redundancy)
+        self.store = ReuseStore.of(resume.reusable, resume.reused_until())
+        """Groups that later steps may train again."""
         self._expiring = dict.fromkeys(self._control_state.expired, self._added_ms)
         # The scheduler counts them too: it may admit no other group before the next step.
         self.dropped, self.newest_drop = (
@@ -125,7 +123,7 @@ class Dataloader:
 
     def wants_more(self, step: int) -> bool:
         """Return whether to read further sessions before `step`; waiting groups take memory."""
-        if self.left:
+        if self.left or self.store.awaits:
             return True
         # However many groups are ready: a recorded step needs its own, and `wait` those it awaits.
         full = self.ready >= self._limits.window
@@ -148,14 +146,17 @@ class Dataloader:
             return []
         if not self.rules.train_foreign:
             trajectory = without_foreign(trajectory)
+        session = read(trajectory, self._policy, partition, offset, trace, self.policies)
+        if self.store.add(session):
+            return []
         if trajectory.purpose != "eval":
             self._sessions.add(trajectory)
-        session = read(trajectory, self._policy, partition, offset, trace, self.policies)
         records = self._grouping.add(session, now_ms)
         if trajectory.purpose == "eval":
             return records
         records += self._without_turn(session.source.group_id, now_ms)
-        return self._counted(records) + self._unused_rewards(trajectory, now_ms)
+        unused = self._unused.warning(trajectory, self.rules.advantage, now_ms)
+        return self._counted(records) + unused
 
     def apply(self, record: Record, now_ms: int) -> None:
         """Apply a record of `control` that the control state has folded already."""
@@ -199,12 +200,16 @@ class Dataloader:
             return None, dropped
         if not selection.chosen:
             return (None if self.rules.recorded else SkippedStep(step)), dropped
-        return Batch(step, tuple(selection.chosen)), dropped
+        reused = self.store.choose(step, clock, self.rules)
+        if reused is None:
+            return None, dropped
+        return Batch(step, (*selection.chosen, *reused)), dropped
 
     def consumed(self, batch: Batch) -> None:
         """End the groups of `batch`: its step is committed."""
-        for one in batch.groups:
+        for one in batch.own:
             self._grouping.settle(one.group.group_id)
+        self.store.trained(batch.step, batch.groups, self.rules)
 
     def drop_metrics(self) -> dict[str, float]:
         """Return metrics of sessions since the last call: dropped groups, failures, limits."""
@@ -226,7 +231,7 @@ class Dataloader:
         `started_at`: the offsets that this process began at, for partitions without a record since.
         """
         offsets = dict(started_at) | self._positions
-        for source in self._grouping.held():
+        for source in (*self._grouping.held(), *self.store.held()):
             offsets[source.partition] = min(offsets[source.partition], source.offset)
         return offsets
 
@@ -234,13 +239,15 @@ class Dataloader:
         commit = self._resume.again[step]
         if commit is None:
             return SkippedStep(step)
-        groups = {name: self._grouping.ready.get(name) for name in commit.groups}
-        found = [group for group in groups.values() if group is not None]
-        if len(found) < len(groups):
-            if self.ended:
-                raise GroupsGone(step, [name for name, group in groups.items() if group is None])
+        groups = {name: self._grouping.ready.get(name) for name in commit.own()}
+        missing = [name for name, group in groups.items() if group is None]
+        if gone := [*self.store.missing(commit.reused), *(missing if self.ended else ())]:
+            raise GroupsGone(step, gone)
+        reused = self.store.again(commit.reused, clock, self.rules)
+        if missing or reused is None:
             return None
-        return recorded_batch(step, found, clock, self.rules)
+        batch = recorded_batch(step, filter(None, groups.values()), clock, self.rules)
+        return replace(batch, groups=(*batch.groups, *reused))
 
     def _exhausted(self) -> bool:
         """Return whether pacing admits no group before the next step: too many were dropped."""
@@ -270,15 +277,6 @@ class Dataloader:
             return []
         detail = f"no turn of {self._policy}"
         return [self._grouping.drop(group_id, NOTHING_OF_IT, detail, now_ms)]
-
-    def _unused_rewards(self, trajectory: Trajectory, now_ms: int) -> Records:
-        """Return a warning at the first session with rewards of turns that are not used."""
-        used = self.rules.advantage in TURN_REWARDS
-        if self._warned or used or all(node.reward is None for node in trajectory.nodes):
-            return []
-        self._warned = True
-        detail = f"{UNUSED_TURN_REWARDS} (first in session {trajectory.session_id})"
-        return [ProgressStalled(at_ms=now_ms, what="turn rewards", detail=detail, since_ms=now_ms)]
 
     def _give_up(self, prepared: Prepared, now_ms: int) -> Record:
         reason, detail = prepared.dropped or ("filtered", prepared.filtered)

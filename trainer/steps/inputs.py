@@ -19,6 +19,7 @@ from trainer.data.credit.batches import BATCH_ESTIMATORS
 from trainer.data.credit.columns import Column
 from trainer.data.credit.overlong import OverlongRules
 from trainer.data.packing import MicroBatch, pack
+from trainer.data.reuse.choices import ReuseRules
 from trainer.data.units.aggregations import chain_weights
 from trainer.data.units.membership import units
 from trainer.settings import TrainerSection, TrainerSettings
@@ -48,9 +49,16 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     by_name = no_advantages if later else estimator(trainer.advantage, return_rules(trainer))
     if later:
         filters.pop("zero_variance", None)
-    foreign = trainer.train_foreign
-    overlong = OverlongRules(**trainer.overlong.model_dump())
-    return BatchRules(by_name, filters, *stale, recorded, foreign, trainer.advantage, overlong)
+    return BatchRules(
+        by_name,
+        filters,
+        *stale,
+        recorded,
+        trainer.train_foreign,
+        trainer.advantage,
+        OverlongRules(**trainer.overlong.model_dump()),
+        ReuseRules(**trainer.reuse.model_dump(), seed=trainer.seed),
+    )
 
 
 def return_rules(trainer: TrainerSection) -> ReturnRules:

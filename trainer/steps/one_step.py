@@ -209,8 +209,8 @@ class StepRunner:
 
     def _complete(self, order: StepOrder, metrics: dict[str, float], trace: Headers) -> int:
         step, policy, at_ms = order.batch.step, self._settings.run.policy, self._now_ms()
-        for group in order.batch.members():
-            if (name := group.group_id) not in order.consumed:
+        for one in order.batch.own:
+            if (name := one.group.group_id) not in order.consumed:
                 consumed = GroupConsumed(at_ms=at_ms, group_id=name, step=step, policy=policy)
                 self._send(consumed, trace)
         self._send(

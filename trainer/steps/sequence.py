@@ -11,7 +11,7 @@ from pathlib import Path
 
 from schemas import records as r
 from schemas.records import Record
-from trainer.data.batch import Batch
+from trainer.data.batch import Batch, SkippedStep
 from trainer.data.figures.of_batch import facts
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.recovery.resume import Origin, Resume
@@ -19,7 +19,7 @@ from trainer.roles.gang_errors import AnotherTrainer
 from trainer.roles.parts import ProcessParts
 from trainer.step_methods import step_methods
 from trainer.steps.barren import BarrenSteps, NothingToTrain, why
-from trainer.steps.dataloader import Dataloader, SkippedStep
+from trainer.steps.dataloader import Dataloader
 from trainer.steps.evaluations import Evaluations
 from trainer.steps.one_step import StepDone, StepOrder, StepRunner
 from trainer.steps.reports import LEARNING, Reports
@@ -151,7 +151,7 @@ class StepSequence:
             known = facts(found, self._dataloader.clock(step))
             read = self._control_state.offset
             self._announced = Announced(found, known, now_ms, read)
-            names = tuple(group.group_id for group in found.members())
+            names = tuple(one.group.group_id for one in found.own)
             process.send(
                 r.BatchReady(
                     at_ms=now_ms,
@@ -166,7 +166,7 @@ class StepSequence:
     def _check_trainable(self, found: Batch | SkippedStep, now_ms: int) -> None:
         """Report a step without a token to train; raise `NothingToTrain` after too many."""
         loader = self._dataloader
-        tokens = loader.given_up.with_groups(found.groups if isinstance(found, Batch) else ())
+        tokens = loader.given_up.with_groups(found.own if isinstance(found, Batch) else ())
         begins = self._barren.add(tokens, self.origin.trained)
         reason = why(tokens, loader.dropped, loader.newest_drop)
         if begins:
@@ -243,6 +243,7 @@ class StepSequence:
             copy.deepcopy(self._control_state),
             process.gang.epoch,
             self._checkpoint.log,
+            reusable=self._dataloader.store.recorded(),
         )
 
         def copied(_: None) -> None:

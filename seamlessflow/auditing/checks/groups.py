@@ -1,6 +1,7 @@
 """Check that every group is trained in one step of the surviving lineage, or dropped. Pure.
 
-Of several policies each trains or drops it once.
+Of several policies each trains or drops it once. A step marks a group that it trains again by plan
+with the number of steps before it that did.
 
 `control` alone decides, in its one order. A trainer that resumes executes the steps behind its
 checkpoint again in a new lineage; of the old one the steps before the new one's first survive. A
@@ -11,8 +12,8 @@ have the id that follows from group, sample and attempt. One without a group is 
 The groups of a training on a recording are those of its trajectories.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -38,6 +39,8 @@ class _AuditedCommit:
     record: r.StepCommitted
     place: LogPlace
     groups: Hashes
+    again: Mapping[Named, int] = field(default_factory=dict)
+    """Its groups that are trained again by plan, with their marks."""
     replaced: bool = False
     """True once it was judged as one that did not survive."""
 
@@ -161,7 +164,12 @@ class GroupsCheck:
     def _commit(self, received: Received, record: r.StepCommitted) -> None:
         names = tuple(self._named(record.policy, group.group_id) for group in record.groups)
         groups = np.array([hash_of(name) for name in names], np.uint64)
-        commit = _AuditedCommit(replace(record, groups=()), place_of(received), groups)
+        marks = {
+            name: group.reused
+            for name, group in zip(names, record.groups, strict=True)
+            if group.reused
+        }
+        commit = _AuditedCommit(replace(record, groups=()), place_of(received), groups, marks)
         self._commits.append(commit)
         self._unjudged.append((commit, names))
         for name in names:
@@ -186,23 +194,38 @@ class GroupsCheck:
     def _judge_repeated(
         self, commit: _AuditedCommit, names: tuple[Named, ...], surviving: list[_AuditedCommit]
     ) -> None:
-        """Judge a new step: each of its groups once, and in no other step that survives."""
-        policy = commit.record.policy
+        """Judge a new step: each of its groups once, and in no other step that survives but by
+        plan.
+        """
+        policy, number = commit.record.policy, commit.record.step
         others = {
-            one.record.step: one.groups
+            one.record.step: one
             for one in surviving
             if one is not commit and one.record.policy == policy
         }
-        theirs = _together(others.values())
+        theirs = _together(one.groups for one in others.values())
         for name in names:
-            found = hash_of(name)
-            if found in theirs:
-                steps = [step for step, groups in others.items() if found in groups]
-                detail = f"group {_shown(name)} is in step {commit.record.step} and in {steps}"
+            marked, group = commit.again.get(name, 0), f"group {_shown(name)} is in step {number}"
+            hashed = hash_of(name)
+            with_it = (
+                {step: one for step, one in others.items() if hashed in one.groups}
+                if marked or hashed in theirs
+                else {}
+            )
+            # Of two steps the later one has to mark it.
+            unplanned = [
+                step
+                for step, one in with_it.items()
+                if not (marked if step < number else name in one.again)
+            ]
+            before = sum(step < number for step in with_it)
+            if unplanned:
+                self.findings.add(commit.place, f"{group} and in {unplanned}")
+            elif marked != before and self._whole:
+                detail = f"{group}, marked as trained by {marked} steps before, and {before} did"
                 self.findings.add(commit.place, detail)
             elif names.count(name) > 1:
-                detail = f"group {_shown(name)} is in step {commit.record.step} more than once"
-                self.findings.add(commit.place, detail)
+                self.findings.add(commit.place, f"{group} more than once")
 
     def _judge_replaced(self, commit: _AuditedCommit) -> None:
         if commit.replaced:

@@ -2,13 +2,16 @@
 
 `verify.py` does the same at the end of a run, with all tokens at once. Here the tokens of a session
 are kept until its group is trained or dropped, then a hash of what was trained. A step that is
-executed again later is compared with that hash.
+executed again later is compared with that hash. Where groups are trained again by plan, tokens are
+kept as long as that may be.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import orjson
 
 from infra.kafka.client import Received
 from infra.kafka.partitioner import partition_of
@@ -20,7 +23,7 @@ from seamlessflow.auditing.checks.kept import Kept
 from seamlessflow.auditing.checks.seen import Seen
 from seamlessflow.auditing.recorded_tokens import FOREIGN, recorded_session
 from seamlessflow.auditing.sampled_tokens import SampledFold, tokens_of
-from seamlessflow.auditing.verify import TrainedFile, compare, surviving_steps
+from seamlessflow.auditing.verify import TrainedFile, compare, planned, surviving_steps
 from trainer.steps.trained import TrainedRun, read_trained
 
 EVAL = "eval"
@@ -59,6 +62,10 @@ class TokensCheck:
         self._compared: set[Commit] = set()
         self._policies: set[str] = set()
         """Policies that are trained."""
+        self._again: dict[str, int] = {}
+        """Steps in which a policy may train a group again by plan."""
+        self._trained_in: dict[tuple[str, str], int] = {}
+        """Newest step of each such group, by policy and group, as long as it may be trained."""
         self._over = Seen()
         """Groups that are dropped, or trained in a step that was compared, each with its policy."""
         self._known, self._contents = Seen(), Seen()
@@ -68,7 +75,7 @@ class TokensCheck:
 
     @property
     def open(self) -> int:
-        """Number of tokens of finalized sessions that are neither trained nor given up."""
+        """Number of tokens of finalized sessions that are neither over nor given up."""
         return sum(self._finalized.values())
 
     def apply(self, received: Received) -> None:
@@ -77,10 +84,14 @@ class TokensCheck:
         match record:
             case r.LineageStarted():
                 self._policies.add(record.policy)
+                self._again[record.policy] = _steps_again(record)
             case r.GroupDropped():
                 self._end(record.policy, record.group_id)
             case r.StepCommitted():
-                members = tuple(replace(group, sessions=()) for group in record.groups)
+                members = tuple(
+                    group if group.reused else replace(group, sessions=())
+                    for group in record.groups
+                )
                 self._commits.append(replace(record, groups=members))
                 self._places[_commit_of(record)] = place_of(received)
             case r.Trajectory() if self._recorded and record.session_id not in self._groups:
@@ -132,7 +143,7 @@ class TokensCheck:
                 self.findings.add(self._places[_commit_of(one)], detail)
             for group in one.groups:
                 self._judge_marks(one, group)
-                self._end(one.policy, group.group_id)
+                self._train(one.policy, group.group_id, one.step)
         places = {one.step: self._places[_commit_of(one)] for one in steps}
         for deviation in found.deviations:
             self.findings.count -= 1  # `add` counts it
@@ -180,14 +191,15 @@ class TokensCheck:
             sorted((run.turn, run.offset, run.ids, run.logprobs, run.versions) for run in runs),
         )
         named = step.policy, session_id
-        if named in self._known:
-            if (*named, step.step) not in self._known:
+        by_plan, here = session_id in planned(step), (*named, step.step) in self._known
+        if named in self._known and (here or not by_plan or session_id not in self._groups):
+            if here and content in self._contents:
+                self.findings.checked += count
+            elif here or by_plan:
+                self.findings.not_checkable += count
+            else:
                 what = f"session {session_id} is trained in step {step.step} and in an earlier one"
                 self.findings.add(self._places[_commit_of(step)], what)
-            elif content in self._contents:
-                self.findings.checked += count
-            else:
-                self.findings.not_checkable += count
             return []
         if session_id not in self._groups and self._gone(session_id):
             self.findings.not_checkable += count
@@ -215,6 +227,17 @@ class TokensCheck:
         while self._most_tokens is not None and self.open > self._most_tokens:
             self._drop(next(iter(self._finalized)))
 
+    def _train(self, policy: str, group_id: str, step: int) -> None:
+        """Note that a step trained a group; end it unless a later step may train it by plan."""
+        if not (window := self._again.get(policy, 0)):
+            self._end(policy, group_id)
+            return
+        self._trained_in[policy, group_id] = step
+        over = [name for name, last in self._trained_in.items() if last + window < step]
+        for name in over:
+            del self._trained_in[name]
+            self._end(*name)
+
     def _end(self, policy: str, group_id: str) -> None:
         # Older releases named no policy, and had one.
         names = {policy} if policy else self._policies or {""}
@@ -232,6 +255,12 @@ class TokensCheck:
 
 def _group_of(session: r.SessionOpened | r.Trajectory) -> str:
     return "" if session.purpose == EVAL else session.group_id or session.session_id
+
+
+def _steps_again(started: r.LineageStarted) -> int:
+    """Return how many steps behind its newest one a group may be trained again, 0 for never."""
+    reuse = orjson.loads(started.settings)["trainer"].get("reuse", {})
+    return int(reuse["max_staleness"]) if reuse.get("groups") else 0
 
 
 def _commit_of(record: r.StepCommitted) -> Commit:

@@ -55,7 +55,11 @@ def step_rows(control: Sequence[Received], group_id: str, session_id: str) -> li
     if commits:
         # After a restart the trainer executes a step again, in another lineage.
         again = len(commits) > 1
-        return [one for commit, item in commits for one in _committed(control, commit, item, again)]
+        return [
+            one
+            for commit, item in commits
+            for one in _committed(control, commit, item, again, _reused(commit, session_id))
+        ]
     batches = [
         (batch, item)
         for batch, item in of_kind(control, r.BatchReady)
@@ -103,8 +107,13 @@ def _batch(batch: r.BatchReady, item: Received) -> Row:
     return row(f"batch of step {batch.step}", item, detail=detail)
 
 
+def _reused(commit: r.StepCommitted, session_id: str) -> int:
+    """Return how many steps trained the session before by plan."""
+    return next((one.reused for one in commit.groups if session_id in one.sessions), 0)
+
+
 def _committed(
-    control: Sequence[Received], commit: r.StepCommitted, at: Received, again: bool
+    control: Sequence[Received], commit: r.StepCommitted, at: Received, again: bool, reused: int
 ) -> list[Row]:
     before = [item for item in control if item.offset < at.offset]
     behind = [item for item in control if item.offset > at.offset]
@@ -124,13 +133,14 @@ def _committed(
     )
     rows = [_batch(*batches[-1])] if batches else []
     lineage = f", lineage {commit.lineage}" if again else ""
+    by_plan = f", trained by {reused} steps before, by plan" if reused else ""
     rows.append(
         row(
             f"step {commit.step}",
             begun[-1] if begun else None,
             at,
             completed,
-            detail=f"makes version {commit.version}{lineage}",
+            detail=f"makes version {commit.version}{lineage}{by_plan}",
             under_way=completed is None,
         )
     )

@@ -1,15 +1,18 @@
 """A dataloader that tests feed with sessions, group by group."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from schemas.records import Record
+from tests.builders.records.control import committed
 from tests.builders.trainer.groups import RULES
 from tests.builders.trainer.trajectories import masked_whole, one_turn
-from trainer.data.batch import Batch, BatchLimits, BatchRules
+from trainer.data.batch import Batch, BatchLimits, BatchRules, SkippedStep
+from trainer.data.reuse.choices import UsedGroup
 from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import Origin, resume_from
-from trainer.steps.dataloader import Dataloader, SkippedStep
+from trainer.steps.dataloader import Dataloader
 
 LIMITS = BatchLimits(groups=2, lag=1, refill=1, window=4)
 
@@ -23,15 +26,18 @@ class FedDataloader:
         rules: BatchRules = RULES,
         origin: Origin | None = None,
         policies: tuple[str, ...] = (),
+        reusable: Sequence[UsedGroup] = (),
     ) -> None:
         self.control_state = ControlState("tiny")
         for offset, record in enumerate(recorded):
             self.control_state.apply(record, offset)
-        todo = resume_from(self.control_state, origin or Origin(), "b")
+        todo = resume_from(self.control_state, origin or Origin(), "b", reusable)
         self.loader = Dataloader(
             todo, self.control_state, "tiny", rules, LIMITS, 0, policies=policies
         )
         self.returned: list[Record] = []
+        self.commits: list[Record] = []
+        """Of the steps that `train` trained."""
         self.offset = 0
 
     def apply(self, *records: Record, now_ms: int = 0) -> None:
@@ -65,6 +71,15 @@ class FedDataloader:
     ) -> None:
         for sample, reward in enumerate(rewards):
             self.session(name, sample, reward, version, masked)
+
+    def train(self, step: int) -> Batch:
+        """Return the batch of a step, which is committed and makes version `step` + 1."""
+        batch = self.next(step)
+        assert isinstance(batch, Batch)
+        self.loader.consumed(batch)
+        self.commits.append(committed(step, batch.members()))
+        self.apply(self.commits[-1])
+        return batch
 
     def next(self, step: int = 0) -> Batch | SkippedStep | None:
         found, records = self.loader.next_batch(step, now_ms=0)

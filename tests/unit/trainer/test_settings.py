@@ -10,6 +10,7 @@ from trainer.credit import EstimatorName
 from trainer.data.advantages import ESTIMATORS
 from trainer.data.credit.batches import BATCH_ESTIMATORS
 from trainer.data.filters import FILTERS
+from trainer.data.reuse.choices import CHOICES
 from trainer.data.units.aggregations import AGGREGATIONS
 from trainer.loss import (
     PRESETS,
@@ -19,6 +20,7 @@ from trainer.loss import (
     LossSection,
     SurrogateName,
 )
+from trainer.reuse import ChoiceName, ReuseSection
 from trainer.settings import FilterName, TrainerSection
 
 
@@ -29,6 +31,7 @@ def test_every_name_that_a_setting_accepts_is_registered() -> None:
     assert get_args(AggregationName) == tuple(AGGREGATIONS)
     assert get_args(EstimatorName) == (*ESTIMATORS, *BATCH_ESTIMATORS)
     assert get_args(FilterName) == tuple(FILTERS)
+    assert get_args(ChoiceName) == tuple(CHOICES)
 
 
 @pytest.mark.parametrize("name", ["grpo", "turn", "distill"])
@@ -48,5 +51,7 @@ def test_several_updates_need_a_loss_that_sees_the_weights_move(several: dict[st
     with pytest.raises(ValueError, match=r"policy_gradient without a correction.*loss\.correction"):
         TrainerSection.model_validate({"loss": bare, **several})
     assert TrainerSection(loss=bare).updates == 1
+    with pytest.raises(ValueError, match=r"reuse trains tokens of a policy.*reuse\.groups 0"):
+        TrainerSection(loss=bare, reuse=ReuseSection(groups=1))
     corrected = LossSection(surrogate="policy_gradient", correction="icepop")
     assert TrainerSection.model_validate({"loss": corrected, **several}).updates == 2

@@ -75,6 +75,16 @@ def test_the_seed_changes_no_step_of_one_part() -> None:
     assert methods(epochs=2, seed=1) == methods(epochs=2, seed=2)
 
 
+def test_reuse_of_groups_is_a_method_with_its_own_settings() -> None:
+    some = methods(reuse={"groups": 2})
+    (begun,) = differences(methods(), some)
+    assert begun.startswith("reuse was none, is random (trainer.reuse, trainer.seed)")
+    assert differences(some, methods(reuse={"groups": 2, "uses": 3}))
+    assert differences(some, methods(reuse={"groups": 2}, seed=1))
+    newest = {"groups": 2, "choice": "newest"}
+    assert methods(reuse=newest) == methods(reuse=newest, seed=1)
+
+
 def test_a_loss_by_its_name_is_the_same_as_by_its_choices() -> None:
     assert methods(loss={"name": "tis"}) == methods(loss={"surrogate": "cispo"})
     both = {"surrogate": "policy_gradient", "correction": "icepop"}

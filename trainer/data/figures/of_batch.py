@@ -16,7 +16,8 @@ from trainer.data.staleness import StepClock
 
 def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
     """Return the metrics that are known before training (names in `trainer/metrics/names.py`)."""
-    groups = batch.groups
+    # Those that earlier steps trained were told of then.
+    groups = batch.own
     returns = np.array([value for one in groups for value in one.group.returns()])
     spread = [float(np.std(one.group.returns())) for one in groups]
     masked = sum((one.masked() for one in groups), Counter[str]())
@@ -35,6 +36,7 @@ def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
         **length_metrics("trained", batch.lengths()),
         **_ages(batch, clock),
         **_foreign(batch),
+        **_reused(batch),
         **variety(groups),
         **overlong_facts([one.group for one in groups]),
         **pass_at_k([[value >= PASSED for value in one.group.returns()] for one in groups]),
@@ -46,6 +48,19 @@ def _foreign(batch: Batch) -> dict[str, float]:
     """Return the share of foreign tokens; nothing where all are sampled here."""
     count = sum(batch.foreign_tokens().values())
     return {"foreign_share": count / batch.trained()} if count else {}
+
+
+def _reused(batch: Batch) -> dict[str, float]:
+    """Return how much of the batch earlier steps trained; nothing if it is new."""
+    again = batch.reused
+    if not again:
+        return {}
+    tokens = sum(chain.trained() for one in again for chain in one.chains)
+    return {
+        "reused_groups": len(again),
+        "reused_share": tokens / batch.trained(),
+        "reused_most": max(one.reused for one in again),
+    }
 
 
 def _ages(batch: Batch, clock: StepClock) -> dict[str, float]:

@@ -6,47 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from schemas import records as r
 from schemas.records import Record, VersionSpan
 from seamlessflow.auditing.sampled_tokens import sampled_tokens
 from seamlessflow.auditing.verify import TrainedFile, Verification, compare, surviving_steps
-from tests.builders.records import control, sessions
+from tests.builders.auditing.trained_files import (
+    LOGPROB,
+    WHOLE_TURN,
+    commit_of,
+    committed,
+    file,
+    run,
+)
+from tests.builders.records import sessions
 from tests.builders.records.content import ids
-from trainer.steps.trained import Header, TrainedRun
-
-LOGPROB = -0.25
-WHOLE_TURN = [
-    sessions.dispatched(),
-    sessions.progressed(ids(3, 4)),
-    sessions.completed(ids(5), token_offset=2),
-]
-
-
-def run(tokens: Sequence[int], offset: int = 0, **more: Any) -> TrainedRun:
-    fields: dict[str, Any] = {
-        "session": sessions.SESSION,
-        "turn": "a",
-        "offset": offset,
-        "ids": list(tokens),
-        "logprobs": [LOGPROB] * len(tokens),
-        "versions": [0] * len(tokens),
-        "advantage": 1.0,
-        **more,
-    }
-    return TrainedRun(**fields)
-
-
-def file(*runs: TrainedRun, step: int = 0, version: int = 1, lineage: str = "l") -> TrainedFile:
-    tokens = sum(len(one.ids) for one in runs)
-    return Header(step=step, version=version, lineage=lineage, policy="p", tokens=tokens), runs
-
-
-def committed(step: int, version: int, lineage: str = "l", parent: str = "") -> r.StepCommitted:
-    return control.committed(step, version=version, lineage=lineage, parent_lineage=parent)
-
-
-def commit_of(file: TrainedFile) -> r.StepCommitted:
-    return committed(file[0].step, file[0].version, file[0].lineage)
 
 
 def verified(files: Sequence[TrainedFile], events: Sequence[Record]) -> Verification:

@@ -82,11 +82,12 @@ def test_what_is_wrong_is_told_in_detail(tmp_path: Path) -> None:
         mismatches=1,
         trained_twice=0,
         steps_missing=(3,),
+        wrong_marks=("step 1 marks group g wrongly",),
         deviations=(Deviation(1, "s", "t", 0, "another id"),),
     )
     said = shown(RunOutcome(tmp_path, TOLD, wrong, ("half of the groups had equal rewards",)))
     assert "1 mismatches" in said
-    assert "no record of steps 3" in said
+    assert "no record of steps 3, step 1 marks group g wrongly" in said
     assert "step 1, session s, turn t, token 0: another id" in said
     assert "! half of the groups had equal rewards" in said
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import RULES
+from trainer.data.batch import SkippedStep
 from trainer.steps.barren import BarrenSteps, NothingToTrain, StepTokens, why
-from trainer.steps.dataloader import SkippedStep
 
 MASKED = StepTokens(0, Counter(inexact=7))
 

@@ -14,11 +14,11 @@ from tests.builders.trainer.groups import GRPO, RULES
 from tests.builders.trainer.trajectories import one_turn
 from trainer.credit import TURN_REWARDS
 from trainer.data.advantages import Advantages
-from trainer.data.batch import Batch
+from trainer.data.batch import Batch, SkippedStep
 from trainer.data.episodes import Episode
 from trainer.data.methods import RecordedMethodFailed
 from trainer.steps.barren import StepTokens
-from trainer.steps.dataloader import EXPIRY_LATEST_MS, EXPIRY_QUIET_MS, SkippedStep
+from trainer.steps.dataloader import EXPIRY_LATEST_MS, EXPIRY_QUIET_MS
 
 
 def names(batch: Batch | SkippedStep | None) -> list[str]:

@@ -10,10 +10,9 @@ from schemas.records import TrajectoryNode
 from tests.builders.records import control
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import RULES
-from trainer.data.batch import Batch
+from trainer.data.batch import Batch, SkippedStep
 from trainer.data.figures.of_batch import facts
 from trainer.recovery.resume import GroupsGone
-from trainer.steps.dataloader import SkippedStep
 
 RECORDED = replace(RULES, recorded=True, max_staleness=2)
 

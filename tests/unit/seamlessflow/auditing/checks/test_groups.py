@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.identity import session_id
-from schemas.records import Record
+from schemas.records import Record, StepGroup
 from schemas.topics import CONTROL, SESSIONS
 from tests.builders.auditing.audited_log import AuditedLog, trajectory
 from tests.builders.records import control, sessions
@@ -39,6 +39,37 @@ def test_a_group_in_a_later_step_is_found_in_a_later_round() -> None:
 
 def test_a_group_twice_in_one_step_is_a_violation() -> None:
     assert audited(*admitted("g"), control.committed(0, ["g", "g"])).counts("groups")[3] == 2
+
+
+def again(group: str, reused: int) -> StepGroup:
+    return StepGroup(group_id=group, reused=reused)
+
+
+def test_a_group_that_a_later_step_trains_again_by_plan_is_no_violation() -> None:
+    steps = [control.committed(number, [again("g", number)]) for number in range(3)]
+    log = audited(*admitted("g"), *steps)
+    assert log.counts("groups") == (1, 0, 0, 0)
+
+
+def test_a_group_marked_with_a_wrong_number_of_steps_is_a_violation() -> None:
+    log = audited(
+        *admitted("g"), control.committed(0, ["g"]), control.committed(1, [again("g", 2)])
+    )
+    assert log.details("groups") == [
+        "control[0]@2: group g is in step 1, marked as trained by 2 steps before, and 1 did"
+    ]
+    unknown = audited(*admitted("g"), control.committed(0, [again("g", 1)]))
+    assert "marked as trained by 1 steps before, and 0 did" in unknown.details("groups")[0]
+
+
+def test_a_step_executed_again_trains_the_same_groups_by_plan_once_more() -> None:
+    log = audited(
+        *admitted("g", "h"),
+        control.committed(0, ["g"]),
+        control.committed(1, ["h", again("g", 1)]),
+        control.committed(1, ["h", again("g", 1)], lineage="b", parent_lineage="a", version=3),
+    )
+    assert log.counts("groups") == (2, 0, 0, 0)
 
 
 def test_a_step_executed_again_trains_its_groups_again() -> None:

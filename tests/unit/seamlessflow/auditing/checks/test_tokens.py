@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from consumers.trajectories.sessions.assemble import trajectory
 from schemas import records as r
 from schemas.records import Record
@@ -90,6 +92,38 @@ def test_a_step_executed_again_is_compared_with_what_it_trained_before(tmp_path:
 
     log.put(train(tmp_path, 0, events(tokens=(3, 9, 5)), version=3)).settle()
     assert log.counts("tokens") == (6, 0, 3, 0)
+
+
+def begun_with(**reuse: int) -> r.LineageStarted:
+    settings = orjson.dumps({"trainer": {"reuse": reuse}})
+    return r.LineageStarted(at_ms=0, policy="", lineage="a", step=0, settings=settings)
+
+
+def train_again(directory: Path, step: int, reused: int, of: list[Record]) -> r.StepCommitted:
+    commit = train(directory, step, of)
+    return replace(commit, groups=tuple(replace(one, reused=reused) for one in commit.groups))
+
+
+def test_a_session_that_is_trained_again_by_plan_is_compared_each_time(tmp_path: Path) -> None:
+    log = AuditedLog(tmp_path).put(begun_with(groups=1, max_staleness=2), *admitted("g"))
+    log.put(*events(), train(tmp_path, 0, events())).settle()
+    log.put(train_again(tmp_path, 1, 1, events())).settle()
+    assert log.counts("tokens") == (6, 3, 0, 0), "kept, since a third step may train it"
+
+    log.put(train_again(tmp_path, 2, 2, events(tokens=(3, 9, 5)))).settle()
+    [found] = log.details("tokens")
+    assert "step 2, session s, turn a, token 1: id 9, log-prob" in found
+
+
+def test_tokens_that_no_later_step_may_train_by_plan_are_not_kept(tmp_path: Path) -> None:
+    log = AuditedLog(tmp_path).put(begun_with(groups=1, max_staleness=1), *admitted("g", "h", "i"))
+    log.put(*events(), train(tmp_path, 0, events())).settle()
+    for step, group in ((1, "h"), (2, "i")):
+        log.put(*events(group, group), train(tmp_path, step, events(group, group))).settle()
+    assert log.counts("tokens") == (9, 6, 0, 0)
+
+    log.put(train_again(tmp_path, 3, 1, events())).settle()
+    assert log.counts("tokens") == (9, 3, 3, 0)
 
 
 def test_tokens_of_dropped_groups_and_of_evaluations_are_not_kept(tmp_path: Path) -> None:

@@ -1,0 +1,144 @@
+"""The store of groups that steps trained and later ones may train again, in memory.
+
+A checkpoint keeps which groups these are, and how often each was trained; their sessions are read
+again from `trajectories` after a restart. What a step takes depends on the steps before it alone.
+Does no I/O; called by the dataloader.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from trainer.data.batch import BatchRules, Prepared, prepare
+from trainer.data.grouping import Group
+from trainer.data.reuse.choices import UsedGroup, UsedSession, in_order, may_be_used
+from trainer.data.sessions import FailedSession, SessionSource, ValidSession
+from trainer.data.staleness import StepClock
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class ReuseStore:
+    """Groups by id; those of a checkpoint wait for their sessions."""
+
+    _used: dict[str, UsedGroup] = field(default_factory=dict)
+    _needed: Mapping[str, int] = field(default_factory=dict)
+    """Last recorded step that trains a group again and is yet to be executed again."""
+    _sessions: dict[str, ValidSession] = field(default_factory=dict)
+    """By session id."""
+    _awaited: dict[str, tuple[str, UsedSession]] = field(default_factory=dict)
+    """Sessions that are to be read again, by session id, with their group."""
+
+    @classmethod
+    def of(cls, begun: Iterable[UsedGroup], needed: Mapping[str, int]) -> "ReuseStore":
+        """Return the store of a checkpoint."""
+        used = {one.group_id: one for one in begun}
+        awaited = {of.session_id: (name, of) for name, one in used.items() for of in one.sessions}
+        return cls(used, needed, {}, awaited)
+
+    @property
+    def awaits(self) -> bool:
+        """Return whether sessions are yet to be read again."""
+        return bool(self._awaited)
+
+    def recorded(self) -> tuple[UsedGroup, ...]:
+        """Return what a checkpoint keeps."""
+        return tuple(self._used.values())
+
+    def held(self) -> list[SessionSource]:
+        """Return the sessions in memory; a restart must read them again."""
+        return [session.source for session in self._sessions.values()]
+
+    def add(self, session: ValidSession | FailedSession) -> bool:
+        """Take a session that was read again; return whether it is one of the store's."""
+        name = session.source.session_id
+        self._read_to(session.source)
+        if name not in self._awaited:
+            return name in self._sessions
+        group_id, _ = self._awaited.pop(name)
+        if isinstance(session, FailedSession):
+            self._lose(group_id, f"session {name} does not count any more: {session.detail}")
+        else:
+            self._sessions[name] = session
+        return True
+
+    def choose(self, step: int, clock: StepClock, rules: BatchRules) -> list[Prepared] | None:
+        """Return the groups that `step` trains again, each with tokens to train.
+
+        None while sessions are yet to be read again: the choice would be another one.
+        """
+        if not rules.reuse.groups:
+            return []
+        if self._awaited:
+            return None
+        able = [one for one in self._used.values() if may_be_used(one, step, rules.reuse)]
+        found: list[Prepared] = []
+        for one in in_order(able, step, rules.reuse):
+            if len(found) == rules.reuse.groups:
+                break
+            prepared = self._prepared(one, clock, rules)
+            if prepared.chains:
+                found.append(prepared)
+        return found
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Return the groups among these that the store has not got, or not any more."""
+        return [name for name in names if name not in self._used]
+
+    def again(
+        self, names: Iterable[str], clock: StepClock, rules: BatchRules
+    ) -> list[Prepared] | None:
+        """Return the groups that a recorded step trained again, None while sessions are awaited.
+
+        Raises `MethodFailed`.
+        """
+        used = [self._used[name] for name in names]
+        if any(of.session_id in self._awaited for one in used for of in one.sessions):
+            return None
+        return [self._prepared(one, clock, rules) for one in used]
+
+    def trained(self, step: int, groups: Iterable[Prepared], rules: BatchRules) -> None:
+        """Count a step that is committed, and forget the groups that no later one may train."""
+        for one in groups:
+            name = one.group.group_id
+            if one.reused:
+                self._used[name] = replace(self._used[name], uses=one.reused + 1)
+            elif one.chains and (rules.reuse.groups or name in self._needed):
+                self._keep(step, one.group)
+        for used in list(self._used.values()):
+            needed = self._needed.get(used.group_id, -1) > step
+            if not needed and not may_be_used(used, step + 1, rules.reuse):
+                self._forget(used.group_id)
+
+    def _read_to(self, place: SessionSource) -> None:
+        """Give up groups with a session that stood before this one and was not read: it is gone."""
+        gone = [
+            (group_id, one.session_id)
+            for group_id, one in self._awaited.values()
+            if one.partition == place.partition and one.offset < place.offset
+        ]
+        for group_id, name in gone:
+            self._lose(group_id, f"session {name} is not on the topic any more")
+
+    def _prepared(self, of: UsedGroup, clock: StepClock, rules: BatchRules) -> Prepared:
+        sessions = tuple(self._sessions[one.session_id] for one in of.sessions)
+        # Its tokens are older by plan, so they have a rule of their own.
+        own = replace(rules, max_staleness=rules.reuse.max_staleness, on_stale="mask")
+        return replace(prepare(Group(of.group_id, sessions), clock, own), reused=of.uses)
+
+    def _keep(self, step: int, group: Group) -> None:
+        sources = [session.source for session in group.sessions]
+        places = tuple(UsedSession(of.session_id, of.partition, of.offset) for of in sources)
+        self._used[group.group_id] = UsedGroup(group.group_id, step, 1, places)
+        self._sessions |= {of.source.session_id: of for of in group.sessions}
+
+    def _lose(self, group_id: str, reason: str) -> None:
+        if group_id in self._used:
+            _log.warning("group %s is not trained again: %s", group_id, reason)
+            self._forget(group_id)
+
+    def _forget(self, group_id: str) -> None:
+        for one in self._used.pop(group_id).sessions:
+            self._sessions.pop(one.session_id, None)
+            self._awaited.pop(one.session_id, None)
