@@ -62,7 +62,7 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             "trained",
             f"{_steps(values)} in {_number(values['train_wall_s'], 0)} s, "
             f"{values['trajectories']:,} sessions, {values['turns']:,} turns, "
-            f"{_count(values['tokens_trained'])} of {values['tokens_sampled']:,} sampled tokens",
+            f"{_tokens(values)} of {values['tokens_sampled']:,} sampled tokens{_again(values)}",
         ),
         ("not trained", _masked(values.get("tokens_masked") or {})),
         ("length", _length(values.get("lengths") or {})),
@@ -149,6 +149,18 @@ def _change(before: float | None, after: float | None, what: str) -> str:
     if before is None and after is None:
         return ""
     return f"{_number(before)} → {_number(after)} ({what})"
+
+
+def _tokens(values: Mapping[str, Any]) -> str:
+    """Return the trained tokens, each once."""
+    count = values["tokens_trained"]
+    return _count(None if count is None else count - values.get("tokens_reused", 0))
+
+
+def _again(values: Mapping[str, Any]) -> str:
+    """Return how often tokens were trained again by plan, if they were."""
+    count = values.get("tokens_reused", 0)
+    return f", and {count:,} again by plan" if count else ""
 
 
 def _number(value: float | None, digits: int = 3) -> str:

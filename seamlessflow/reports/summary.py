@@ -16,6 +16,8 @@ An unknown figure is null. The sources of the figures:
   those whose tokens entered the loss (`trained`): `lengths.py`.
 - `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima of their metrics
   (`StepCompleted`). Staleness is in optimizer steps, of the oldest trained token at step start.
+- `tokens_reused`: those of them that are of groups which earlier steps trained (`trainer.reuse`;
+  `StepCompleted`); not there without any.
 - `tokens_over_age`: tokens of the steps' groups, and of those that were dropped, that were older
   than `trainer.max_staleness`, whatever `trainer.on_stale` did with them (`StepCompleted`).
 - `role_switches`, `idle_share` (by worker), `device_time` (share of each category, all workers
@@ -105,6 +107,7 @@ def summary(
         "ended_at": _ended_at(training),
         "tokens_sampled": sum(one.tokens_sampled for one in training),
         "tokens_trained": _whole(sum(tokens) if tokens else None),
+        **_reused(steps),
         "tokens_masked": _masked(training, steps),
         "groups_left_out": _left_out(steps),
         "lengths": length_figures(sessions, steps),
@@ -151,6 +154,13 @@ def policy_figures(
         "tokens_trained": _whole(sum(tokens) if tokens else None),
         "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
     }
+
+
+def _reused(steps: Iterable[StepFacts]) -> dict[str, int]:
+    """Return the trained tokens of groups that earlier steps trained, if there are any."""
+    shares = [(one.metrics.get("reused_share", 0.0), one.metrics) for one in steps]
+    count = round(sum(share * of["tokens_trained"] for share, of in shares if share))
+    return {"tokens_reused": count} if count else {}
 
 
 def _device_time(roles: Timeline, lag: float) -> dict[str, Any]:

@@ -62,6 +62,11 @@ def test_what_came_of_a_run_and_where_it_lies(tmp_path: Path) -> None:
     assert "timeline.png" not in said
 
 
+def test_tokens_that_are_trained_again_by_plan_are_told_apart(tmp_path: Path) -> None:
+    said = shown(RunOutcome(tmp_path, {**TOLD, "tokens_reused": 2345}, CLEAN))
+    assert "10,000 of 68,559 sampled tokens, and 2,345 again by plan" in said
+
+
 def test_what_stands_out_is_told_behind_the_figures(tmp_path: Path) -> None:
     said = shown(RunOutcome(tmp_path, {**TOLD, "symptoms": ["60% of the groups: x"]}, CLEAN))
     assert "to look at, in the last 20 steps:" in said
