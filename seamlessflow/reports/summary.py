@@ -48,7 +48,13 @@ from schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
 from seamlessflow.auditing.verify import Verification
 from seamlessflow.processes.usage import ProcessLoad
 from seamlessflow.reports.lengths import length_figures
-from seamlessflow.reports.reward_curve import SessionFacts, StepFacts, mean_reward, step_facts
+from seamlessflow.reports.reward_curve import (
+    SessionFacts,
+    StepFacts,
+    for_policy,
+    mean_reward,
+    step_facts,
+)
 from trainer.metrics.phases import mean_phases
 from trainer.metrics.reasons import masked_tokens
 
@@ -93,7 +99,7 @@ def summary(
     training = [one for one in sessions.values() if one.purpose != "eval"]
     tokens = _of_all(steps, "tokens_trained")
     roles = timeline(control)
-    each = {name: policy_figures(of, sessions) for name, of in own.items()}
+    each = {name: policy_figures(of, for_policy(sessions, name)) for name, of in own.items()}
     return {
         "reward_first10": mean_reward(first[:EDGE_STEPS]),
         "reward_last10": mean_reward(first[-EDGE_STEPS:]),

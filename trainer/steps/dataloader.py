@@ -150,7 +150,8 @@ class Dataloader:
             trajectory = without_foreign(trajectory)
         if trajectory.purpose != "eval":
             self._sessions.add(trajectory)
-        session = read(trajectory, self._policy, partition, offset, trace, self.policies)
+        place = partition, offset, trace
+        session = read(trajectory, self._policy, *place, self.policies, self.rules.rewards)
         records = self._grouping.add(session, now_ms)
         if trajectory.purpose == "eval":
             return records

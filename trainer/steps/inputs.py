@@ -48,9 +48,9 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     by_name = no_advantages if later else estimator(trainer.advantage, return_rules(trainer))
     if later:
         filters.pop("zero_variance", None)
-    foreign = trainer.train_foreign
     overlong = OverlongRules(**trainer.overlong.model_dump())
-    return BatchRules(by_name, filters, *stale, recorded, foreign, trainer.advantage, overlong)
+    own = trainer.train_foreign, trainer.advantage, overlong
+    return BatchRules(by_name, filters, *stale, recorded, *own, rewards=trainer.reward_weights)
 
 
 def return_rules(trainer: TrainerSection) -> ReturnRules:

@@ -128,6 +128,7 @@ class GatewayClient:
             "name": reward.name,
             "value": reward.value,
             "final": reward.final,
+            "source": reward.source,
         }
         if reward.response_id is not None:
             body["turn"] = reward.response_id
