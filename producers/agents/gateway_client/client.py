@@ -19,7 +19,8 @@ from infra.errors import SeamlessFlowError
 from infra.kafka import log
 from infra.telemetry.contexts import Headers
 from producers.agents.gateway_client.connections import CallFailed, HttpAnswer
-from producers.agents.gateway_client.ending import CloseCall, RewardCall
+from producers.agents.gateway_client.ending import CloseCall
+from producers.agents.gateway_client.result import RewardCall
 from producers.agents.gateway_client.rotation import GatewayRotation
 from schemas.json_form import to_json
 from schemas.records import Task
