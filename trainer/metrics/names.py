@@ -67,6 +67,8 @@ METRICS: Mapping[str, str] = {
     "clip_fraction": "Share of trained tokens whose gradient a bound of the loss cut or took away",
     "entropy": "Mean entropy of the policy at trained tokens, in nats",
     "ratio_mean": "Mean of policy over engine probability of trained tokens",
+    "ratio_p99": "Ratio that no more than one in a hundred of these tokens exceeds, within half a "
+    "percent, between e^-3 and e^3",
     "policy_kl": "Estimated KL divergence of the trained policy from those that sampled, in nats",
     "effective_sample_size": "Effective sample size as a share of trained tokens",
     "mismatch_tokens": "Tokens measured under the same weights that sampled them",
