@@ -3,6 +3,8 @@
 An unknown figure is null. The sources of the figures:
 
 - `reward_first10`, `reward_last10`: `reward_curve.py`, the first and last ten optimizer steps.
+- `rewards`: the mean of each named reward in the same steps, `first10` and `last10`, where there
+  are several (`StepCompleted`).
 - `eval_before`, `eval_after`: mean reward on held-back tasks, from the launcher.
 - `steps`: optimizer steps behind the newest weights (`StepCommitted`).
 - `trajectories`, `turns`, `ended_at` (shares of sessions that a limit ended), `tokens_sampled`,
@@ -40,6 +42,7 @@ with its own `step_s`.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from statistics import fmean
 from typing import Any
 
 from scheduler.state.accounts.device_time import together
@@ -103,6 +106,7 @@ def summary(
     return {
         "reward_first10": mean_reward(first[:EDGE_STEPS]),
         "reward_last10": mean_reward(first[-EDGE_STEPS:]),
+        "rewards": _named_rewards(first),
         "eval_before": facts.eval_before,
         "eval_after": facts.eval_after,
         "steps": len(steps),
@@ -157,6 +161,17 @@ def policy_figures(
         "tokens_trained": _whole(sum(tokens) if tokens else None),
         "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
     }
+
+
+def _named_rewards(steps: Sequence[StepFacts]) -> dict[str, dict[str, float]]:
+    """Return the mean of each named reward in the first and last steps; nothing of one alone."""
+    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for edge, part in (("first10", steps[:EDGE_STEPS]), ("last10", steps[-EDGE_STEPS:])):
+        for metric in dict.fromkeys(name for one in part for name in one.metrics):
+            family, _, name = metric.partition("/")
+            if family == "reward" and "/" not in name:  # behind a further one are quantiles
+                found[name][edge] = round(fmean(_metric(part, metric)), 4)
+    return dict(found) if len(found) > 1 else {}
 
 
 def _device_time(roles: Timeline, lag: float) -> dict[str, Any]:

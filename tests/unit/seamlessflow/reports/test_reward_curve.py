@@ -18,3 +18,18 @@ def test_each_policy_has_returns_by_its_own_weights() -> None:
     assert told["reward_first10"] == 2.0
     firsts = {name: of["reward_first10"] for name, of in told["policies"].items()}
     assert firsts == {"planner": 2.0, "coder": 1.0}
+
+
+def test_named_rewards_are_told_where_there_are_several() -> None:
+    def told(*steps: dict[str, float]) -> object:
+        log: list[r.Record] = []
+        for number, metrics in enumerate(steps):
+            log += [control.committed(number, []), control.completed(number, metrics=metrics)]
+        return summary(log, {}, LauncherFacts(), None)["rewards"]
+
+    one = {"reward/test": 0.25, "reward/test/p50": 9.0, "reward_of/agent": 1.0}
+    assert told(one) == {}
+    assert told(*[{**one, "reward/format": float(step)} for step in range(12)]) == {
+        "test": {"first10": 0.25, "last10": 0.25},
+        "format": {"first10": 4.5, "last10": 6.5},
+    }

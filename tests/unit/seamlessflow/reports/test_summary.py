@@ -17,6 +17,7 @@ from tests.builders.trainer.trajectories import Run, trajectory
 FIELDS = [
     "reward_first10",
     "reward_last10",
+    "rewards",
     "eval_before",
     "eval_after",
     "steps",
@@ -199,6 +200,7 @@ def test_every_figure_of_a_run() -> None:
     assert told == {
         "reward_first10": 0.5,
         "reward_last10": 0.5,
+        "rewards": {},
         "eval_before": 0.1,
         "eval_after": 0.9,
         "steps": 2,
