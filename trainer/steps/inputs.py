@@ -41,16 +41,22 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     """Return the rules by which groups become a batch."""
     trainer = settings.trainer
     filters = {str(name): action for name, action in trainer.filters.items()}
-    recorded = trainer.source_prefix is not None
-    stale = trainer.on_stale, settings.max_staleness
     # Some are estimated once the batch is fixed, so that equal returns tell nothing before.
     later = trainer.advantage in BATCH_ESTIMATORS
     by_name = no_advantages if later else estimator(trainer.advantage, return_rules(trainer))
     if later:
         filters.pop("zero_variance", None)
-    overlong = OverlongRules(**trainer.overlong.model_dump())
-    own = trainer.train_foreign, trainer.advantage, overlong
-    return BatchRules(by_name, filters, *stale, recorded, *own, rewards=trainer.reward_weights)
+    return BatchRules(
+        by_name,
+        filters,
+        trainer.on_stale,
+        settings.max_staleness,
+        recorded=trainer.source_prefix is not None,
+        train_foreign=trainer.train_foreign,
+        advantage=trainer.advantage,
+        overlong=OverlongRules(**trainer.overlong.model_dump()),
+        rewards=trainer.reward_weights,
+    )
 
 
 def return_rules(trainer: TrainerSection) -> ReturnRules:

@@ -111,7 +111,7 @@ def test_weights_that_mean_nothing_are_refused(rewards: dict[str, float], told: 
 
 
 def test_weights_reach_the_batch() -> None:
-    settings = TrainerSettings(trainer={"rewards": BOTH})  # type: ignore[arg-type]
+    settings = TrainerSettings(trainer={"rewards": BOTH})
     assert batch_rules(settings).rewards == BOTH
     fed = FedDataloader(rules=replace(RULES, rewards=BOTH))
     for name in ("g-0", "g-1"):
@@ -133,7 +133,7 @@ def test_a_recorded_member_that_lacks_a_reward_now_is_an_error_not_an_endless_wa
 
 def test_weights_are_a_method_of_a_step_unless_they_are_the_default() -> None:
     def methods(rewards: dict[str, float]) -> Any:
-        return step_methods(TrainerSettings(trainer={"rewards": rewards}))  # type: ignore[arg-type]
+        return step_methods(TrainerSettings(trainer={"rewards": rewards}))
 
     plain = step_methods(TrainerSettings())
     assert methods({"reward": 1}) == methods({"reward": 1, "format": 0}) == plain
