@@ -79,6 +79,8 @@ class CloseCall:
     cause: str
     await_reward_s: float = 0
     on_limit: str = "zero"
+    await_rewards: tuple[str, ...] = ()
+    """Names of the rewards that the session waits for; none: for one that is final."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,9 @@ def _finished(result: Result, rules: EndingRules) -> ClosingCalls:
     if not lacks:
         rewards[-1] = replace(rewards[-1], final=True)
     wait_s = rules.await_reward_s if lacks else 0
-    close = CloseCall(str(status), "", "policy", wait_s, on_limit=rules.on_limit)
+    # A reward without a name is final, unless several judges are waited for.
+    named = tuple(lacks) if tuple(rules.rewards) != (REWARD,) else ()
+    close = CloseCall(str(status), "", "policy", wait_s, rules.on_limit, named)
     return ClosingCalls(tuple(rewards), close)
 
 

@@ -79,7 +79,7 @@ def test_a_session_without_one_of_them_is_unrewarded_and_both_names_are_told() -
 def test_a_session_waits_for_those_that_come_from_elsewhere() -> None:
     told = ended(AgentReturned({"rewards": {"format": 1}}), rewards=BOTH, await_reward_s=60)
     assert [one.final for one in told.rewards] == [False]
-    assert told.close == CloseCall("complete", "", "policy", await_reward_s=60)
+    assert told.close == CloseCall("complete", "", "policy", 60, await_rewards=("test",))
 
 
 def test_a_turn_may_have_several_rewards_and_each_its_source() -> None:
