@@ -130,6 +130,7 @@ class CloseSession(Record):
     reason: str = ""
     cause: str = "policy"
     await_reward_ms: int = 0
+    await_rewards: tuple[str, ...] = ()
     on_limit: str = "zero"
     idempotency_key: str | None = None
 
@@ -769,6 +770,7 @@ class SessionClosed(Record):
     cause: str
     limit: str = ""
     await_reward_until_ms: int
+    await_rewards: tuple[str, ...] = ()
     idempotency_key: str | None = None
     call_hash: bytes | None = None
 

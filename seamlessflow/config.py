@@ -250,6 +250,17 @@ class RunConfig(BaseSettings):
                 raise ValueError(f"agents.modules: {module} is answered by no policy {name!r}")
         return self
 
+    @model_validator(mode="after")
+    def _timeout_counts(self) -> Self:
+        others = (one.trainer for one in self.policies.values())
+        own = (one for one in others if "rewards" in one.model_fields_set)
+        weighed = {name for one in (self.trainer, *own) for name in one.reward_weights}
+        if self.agents.timeout_reward and "reward" not in weighed:
+            text = "is the reward named reward, which trainer.rewards does not weigh"
+            remedy = "leave it out, and such a session has 0 for each that is named"
+            raise ValueError(f"agents.timeout_reward {text}: {remedy}")
+        return self
+
     @property
     def kafka_dir(self) -> Path:
         """Directory for the data of the embedded Kafka."""

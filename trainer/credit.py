@@ -1,9 +1,10 @@
 """Settings of credit: the advantages of tokens, and the models that they need."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from infra.settings import Section
 
@@ -28,6 +29,9 @@ TOKEN_REWARDS: tuple[EstimatorName, ...] = (
 """Estimators from rewards of tokens, of which `kl_penalty` is one."""
 TURN_REWARDS: tuple[EstimatorName, ...] = ("turn", "session_and_turn", *TOKEN_REWARDS)
 """Estimators that use the rewards of turns."""
+
+ONE_REWARD: Mapping[str, float] = {"reward": 1.0}
+"""Weights of a run that names no rewards."""
 
 
 class ReturnsSection(Section):
@@ -105,6 +109,11 @@ class CreditSettings(Section):
     returns: ReturnsSection = Field(default_factory=ReturnsSection)
     critic: CriticSection = Field(default_factory=CriticSection)
     overlong: OverlongSection = Field(default_factory=OverlongSection)
+    rewards: dict[str, FiniteFloat] = Field(
+        default_factory=lambda: dict(ONE_REWARD),
+        description="Weight of each named reward in the return of a session, and in the reward of "
+        "a turn. A session must have all of them; one of weight 0 it need not have",
+    )
     reference: Path | None = Field(
         None,
         description="Model directory that kl_penalty and loss.kl compare with; none: policy.model",
@@ -116,6 +125,15 @@ class CreditSettings(Section):
         "for advantages of tokens: reinforce_pp, reinforce_pp_baseline, gae, turn_gae",
     )
     teacher: Path | None = Field(None, description="distill: model directory of the teacher")
+
+    @field_validator("rewards")
+    @classmethod
+    def _some_count(cls, rewards: dict[str, float]) -> dict[str, float]:
+        if not any(rewards.values()):
+            raise ValueError("no reward has a weight other than 0, so all sessions would be equal")
+        if not all(name.strip() for name in rewards):
+            raise ValueError("a reward has no name")
+        return rewards
 
     @model_validator(mode="after")
     def _credits(self) -> Self:
@@ -134,3 +152,8 @@ class CreditSettings(Section):
     def critic_used(self) -> bool:
         """Return whether values of tokens are needed."""
         return self.advantage in ("gae", "turn_gae")
+
+    @property
+    def reward_weights(self) -> Mapping[str, float]:
+        """Return the weights of the rewards that count."""
+        return {name: weight for name, weight in self.rewards.items() if weight}

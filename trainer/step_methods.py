@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from schemas.records import StepMethod
-from trainer.credit import OverlongSection
+from trainer.credit import ONE_REWARD, OverlongSection
 from trainer.settings import TrainerSection, TrainerSettings
 
 RAISED: Mapping[tuple[str, str], int] = {}
@@ -31,6 +31,7 @@ SETTINGS: Mapping[str, str] = {
     "filter": "trainer.filters",
     "overlong": "trainer.overlong",
     "reuse": "trainer.reuse, trainer.seed",
+    "rewards": "trainer.rewards",
 }
 """Settings that choose the methods of a kind."""
 
@@ -49,6 +50,7 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
         ("loss", trainer.loss.chosen, trainer.loss.model_dump(exclude_defaults=True)),
         ("staleness", trainer.on_stale, {"max_staleness": settings.max_staleness}),
         *_overlong(trainer.overlong),
+        *_rewards(trainer.reward_weights),
         *(("filter", name, {"action": action}) for name, action in trainer.filters.items()),
     ]
     if trainer.reuse.groups:
@@ -122,6 +124,12 @@ def _overlong(section: OverlongSection) -> Iterator[tuple[str, str, Mapping[str,
         yield "overlong", "punishment", section.model_dump(exclude={"masked"})
     if section.masked:
         yield "overlong", "mask", {"masked": sorted(section.masked)}
+
+
+def _rewards(weights: Mapping[str, float]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield the weights of named rewards, unless `reward` alone counts as it is."""
+    if weights != ONE_REWARD:
+        yield "rewards", "weighted_sum", {"weights": dict(weights)}
 
 
 def _hash(own: Mapping[str, Any]) -> str:

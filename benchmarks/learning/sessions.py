@@ -20,7 +20,6 @@ from schemas.identity import session_id
 from schemas.records import Reward, Trajectory, TrajectoryNode, VersionSpan
 from schemas.tokens import TOKEN_BYTES
 from seamlessflow.demo.task import LOOKUP
-from trainer.data.sessions import RETURN
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,7 @@ def _node(place: int, origin: str, start: int, sizes: Sequence[int]) -> Trajecto
 
 def _rewards(walk: Walk) -> tuple[Reward, ...]:
     turns = (
-        Reward(name=RETURN, value=value, scope="turn", turn_id=f"turn-{place}")
+        Reward(value=value, scope="turn", turn_id=f"turn-{place}")
         for place, value in enumerate(walk.rewards)
     )
-    return (*turns, Reward(name=RETURN, value=walk.reward))
+    return (*turns, Reward(value=walk.reward))

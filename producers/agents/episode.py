@@ -30,10 +30,9 @@ from producers.agents.gateway_client.ending import (
     CloseCall,
     Ending,
     EndingRules,
-    as_reward,
     closing_calls,
-    result_of,
 )
+from producers.agents.gateway_client.result import judged, result_of
 from producers.agents.harness.agent import Agent
 from producers.agents.harness.command import TRY_AGAIN, CommandFailed
 from producers.agents.harness.loading import Callback, invoke
@@ -72,7 +71,11 @@ class Episodes:
         """`ended`: groups that need no further session; none are told without it."""
         self._settings = settings
         self._rules = EndingRules(
-            settings.on_timeout, settings.timeout_reward, settings.on_limit, settings.await_reward_s
+            settings.on_timeout,
+            settings.timeout_reward,
+            settings.on_limit,
+            settings.await_reward_s,
+            settings.rewards,
         )
         self._agent = agent
         self._judge = judge
@@ -225,18 +228,19 @@ class Episodes:
         return await self._judged(task.payload, running.result())
 
     async def _judged(self, payload: bytes, value: object) -> Ending:
-        """Return the ending of an agent that returned `value`, with the judge's reward."""
+        """Return the ending of an agent that returned `value`, with the judge's rewards."""
         try:
             result = result_of(value)
             if self._judge is None:
                 return AgentReturned(result)
             async with asyncio.timeout(self._settings.reward_limit_s):
                 task: Mapping[str, object] = orjson.loads(payload)
-                reward = await invoke(self._judge, self._threads, task, result)
-            return AgentReturned({**result, "reward": as_reward(reward)})
+                verdict = await invoke(self._judge, self._threads, task, result)
+            return AgentReturned(judged(result, verdict))
         except Exception as error:  # an error of the judge ends this session and nothing else
             _log.warning("the judge gave no reward", exc_info=error)
-            return AgentCrashed(f"the judge gave no reward\n{_description(error)}")
+            detail = f"the judge gave no reward\n{_description(error)}"
+            return AgentCrashed(detail, unjudged=True)
 
 
 def _beginning(name: str, task: Task) -> Sequence[Mapping[str, Any]]:

@@ -1,8 +1,8 @@
 """Settings of the agents process, `SEAMLESSFLOW_AGENTS__*`. Importable without Kafka."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, StringConstraints, model_validator
 
 from infra.settings import ProcessSettings, Section, SharedPacingSection
 
@@ -23,7 +23,14 @@ class AgentsSection(Section):
     reward: str = Field(
         "",
         description="Judge as a Python callable, module:function, called as (task, result) and "
-        "returning the reward; empty: the agent returns its reward itself",
+        "returning the reward, or a mapping with rewards like an agent's; empty: the agent returns "
+        "its rewards itself",
+    )
+    rewards: tuple[Annotated[str, StringConstraints(min_length=1)], ...] = Field(
+        ("reward",),
+        min_length=1,
+        description="Names of the rewards that a session needs; a run takes those that "
+        "trainer.rewards weighs",
     )
     name: str = Field("", description="Name of the agent program in sessions and trajectories")
     modules: dict[str, str] = Field(
@@ -59,7 +66,10 @@ class AgentsSection(Section):
         "drop: nothing, the group goes on without it",
     )
     timeout_reward: float = Field(
-        0, allow_inf_nan=False, description="Reward of such an agent if on_timeout is zero"
+        0,
+        allow_inf_nan=False,
+        description="Reward of such an agent if on_timeout is zero; the one named reward, so of no "
+        "effect where that does not count",
     )
     on_limit: Literal["zero", "retry", "drop"] = Field(
         "zero",
@@ -70,8 +80,8 @@ class AgentsSection(Section):
     await_reward_s: float = Field(
         0,
         ge=0,
-        description="Seconds to wait for a reward that comes from elsewhere, if the agent "
-        "returned none",
+        description="Seconds to wait for rewards that come from elsewhere, if the agent did not "
+        "return all that its session needs",
     )
     call_limit_s: float = Field(
         30,

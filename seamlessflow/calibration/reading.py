@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import orjson
+
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from schemas import records as r
@@ -12,6 +14,8 @@ from seamlessflow.calibration.sections import Recorded
 from seamlessflow.calibration.sessions import recorded_session
 from seamlessflow.calibration.turns import recorded_turns
 from seamlessflow.processes.cluster import kafka_to_audit
+from trainer.credit import ONE_REWARD
+from trainer.data.credit.returns import Weights
 
 
 def read_run(out: Path | None, skipped: Skipped) -> Recorded:
@@ -24,14 +28,24 @@ def read_run(out: Path | None, skipped: Skipped) -> Recorded:
         def records(topic: Topic) -> Iterator[Record]:
             return (item.record for item in read_topic(kafka, topic, skipped))
 
+        control = list(records(CONTROL))
+        weights = recorded_weights(control)
         trajectories = (of for of in records(TRAJECTORIES) if isinstance(of, r.Trajectory))
-        sessions = (recorded_session(of) for of in trajectories)
+        sessions = (recorded_session(of, weights) for of in trajectories)
         return Recorded(
-            control=list(records(CONTROL)),
+            control=control,
             turns=recorded_turns(records(SESSIONS), records(REQUESTS)),
             sessions=[one for one in sessions if one is not None],
             rows=_rows(records(FLEET)),
         )
+
+
+def recorded_weights(control: Iterable[Record]) -> Weights:
+    """Return the weights of named rewards of the newest lineage; those by default of older logs."""
+    lineages = [one for one in control if isinstance(one, r.LineageStarted)]
+    settings = orjson.loads(lineages[-1].settings) if lineages else {}
+    rewards: Weights = settings.get("trainer", {}).get("rewards", ONE_REWARD)
+    return {name: weight for name, weight in rewards.items() if weight}
 
 
 def _rows(fleet: Iterable[Record]) -> int | None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from schemas.records import Trajectory
 from schemas.tokens import TOKEN_BYTES
+from trainer.credit import ONE_REWARD
+from trainer.data.credit.returns import Weights, session_return
 
 _SAMPLED = "policy"
 """Origin of a node that was sampled."""
@@ -32,8 +34,11 @@ class RecordedSession:
         return max(0, self.tokens - self.first - sum(self.sampled))
 
 
-def recorded_session(of: Trajectory) -> RecordedSession | None:
-    """Return the session of a trajectory; None if not of the training, empty or cut short."""
+def recorded_session(of: Trajectory, weights: Weights = ONE_REWARD) -> RecordedSession | None:
+    """Return the session of a trajectory; None if not of the training, empty or cut short.
+
+    `weights`: of the named rewards that add up to its return.
+    """
     if of.purpose != "train" or not of.nodes or of.status in _CUT_SHORT:
         return None
     turns: defaultdict[str, int] = defaultdict(int)
@@ -47,5 +52,5 @@ def recorded_session(of: Trajectory) -> RecordedSession | None:
         tokens=len(of.tokens) // TOKEN_BYTES,
         first=0 if first.origin == _SAMPLED else first.length,
         sampled=tuple(turns.values()),
-        reward=sum(reward.value for reward in of.rewards),
+        reward=session_return(of, weights) or 0.0,
     )

@@ -141,7 +141,15 @@ class ProcessSpecs:
         """Return the agents process."""
         gateway = self._config.gateway
         key = gateway.admin_key or SecretStr(derived_admin_key(gateway.secret.get_secret_value()))
-        section = _updated(self._config.agents, gateway_url=self.gateway_url, admin_key=key)
+        needed = dict.fromkeys(
+            name for one in each_policy(self._config) for name in one.trainer.reward_weights
+        )
+        section = _updated(
+            self._config.agents,
+            gateway_url=self.gateway_url,
+            admin_key=key,
+            rewards=tuple(needed),
+        )
         stop_s = section.drain_s + _LONG_STOP_S
         pacing = self._config.pacing
         return self._child(AGENTS, "producers.agents", stop_s=stop_s, agents=section, pacing=pacing)

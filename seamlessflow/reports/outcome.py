@@ -70,10 +70,16 @@ def write_report(
     """
     skipped = Skipped()
     control = [item.record for item in read_topic(kafka, CONTROL, skipped, stopping=stopping)]
-    sessions = session_facts(
+    made = (
         item.record
         for item in read_topic(source or kafka, TRAJECTORIES, skipped, stopping=stopping)
         if isinstance(item.record, Trajectory)
+    )
+    own, *others = each_policy(config)
+    sessions = session_facts(
+        made,
+        own.trainer.reward_weights,
+        {one.run.policy: one.trainer.reward_weights for one in others},
     )
     # The events of recorded sessions are those of another prefix, or there are none.
     checked = None if source else verify(kafka, config.trained_dir, skipped, stopping)

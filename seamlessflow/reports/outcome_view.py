@@ -54,6 +54,7 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     policies = values.get("policies") or {}
     rows = [
         ("reward", "" if policies else _rewards(values)),
+        ("by name", _named(values.get("rewards") or {})),
         (
             "held-back tasks",
             _change(values["eval_before"], values["eval_after"], "before and after"),
@@ -103,6 +104,14 @@ def _steps(values: Mapping[str, Any]) -> str:
 def _rewards(values: Mapping[str, Any]) -> str:
     edges = values["reward_first10"], values["reward_last10"]
     return _change(*edges, "first and last ten steps")
+
+
+def _named(rewards: Mapping[str, Mapping[str, float]]) -> str:
+    parts = (
+        f"{name} {_number(edges.get('first10'))} → {_number(edges.get('last10'))}"
+        for name, edges in rewards.items()
+    )
+    return ", ".join(parts)
 
 
 def _device_time(shares: Mapping[str, float]) -> str:

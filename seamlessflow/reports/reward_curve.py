@@ -1,20 +1,23 @@
 """Rewards of each optimizer step, from `control` and `trajectories`. Pure.
 
 The steps are those that led to the newest weights; a step that was executed again counts once. A
-step's rewards are the terminal rewards of all sessions of its groups (`StepCommitted`), also of
+step's rewards are the returns of all sessions of its groups (`StepCommitted`), also of
 groups that a filter kept out of the loss, and of groups that a filter dropped while the batch was
 made (`GroupDropped`). Called by `summary.py`, drawn by `reward_chart.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from schemas import records as r
 from schemas.records import Record, Trajectory
+from trainer.credit import ONE_REWARD
+from trainer.data.credit.returns import Weights, session_return
 from trainer.data.lengths import PRUNED
-from trainer.data.sessions import session_return
 from trainer.recovery.resume import surviving
+
+NO_WEIGHTS: Mapping[str, Weights] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +26,7 @@ class SessionFacts:
 
     purpose: str
     reward: float | None
-    """Terminal reward; None if the session got none."""
+    """Its return; None if it was not judged."""
     turns: int
     tokens_sampled: int
     interrupted_turns: int
@@ -34,6 +37,8 @@ class SessionFacts:
     """Sampled tokens that are not trained, by reason."""
     fate: str = "ended"
     """`pruned`, `failed` (its cause is not the policy), or `ended`."""
+    returns: Mapping[str, float | None] = field(default_factory=dict)
+    """Return for each policy that weighs its rewards otherwise than the first one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +60,30 @@ class StepFacts:
         return mean_reward([self])
 
 
-def session_facts(trajectories: Iterable[Trajectory]) -> dict[str, SessionFacts]:
-    """Return facts by session id; the first record of a session counts."""
+def session_facts(
+    trajectories: Iterable[Trajectory],
+    weights: Weights = ONE_REWARD,
+    of_others: Mapping[str, Weights] = NO_WEIGHTS,
+) -> dict[str, SessionFacts]:
+    """Return facts by session id; the first record of a session counts.
+
+    `weights`: of the named rewards that add up to a return. `of_others`: those of further policies,
+    by name, as far as they are others.
+    """
     found: dict[str, SessionFacts] = {}
     for one in trajectories:
         if one.session_id not in found:
-            found[one.session_id] = _session(one)
+            returns = {name: session_return(one, of) for name, of in of_others.items()}
+            found[one.session_id] = replace(_session(one, weights), returns=returns)
     return found
+
+
+def for_policy(sessions: Mapping[str, SessionFacts], policy: str) -> Mapping[str, SessionFacts]:
+    """Return the sessions with the returns that a policy has of them."""
+    return {
+        name: replace(one, reward=one.returns[policy]) if policy in one.returns else one
+        for name, one in sessions.items()
+    }
 
 
 def step_facts(control: Iterable[Record], sessions: Mapping[str, SessionFacts]) -> list[StepFacts]:
@@ -79,10 +101,10 @@ def mean_reward(steps: Sequence[StepFacts]) -> float | None:
     return fmean(known) if known and len(known) == len(rewards) else None
 
 
-def _session(one: Trajectory) -> SessionFacts:
+def _session(one: Trajectory, weights: Weights) -> SessionFacts:
     return SessionFacts(
         purpose=one.purpose,
-        reward=session_return(one),
+        reward=session_return(one, weights),
         turns=one.turns,
         tokens_sampled=sum(node.length for node in one.nodes if node.origin == "policy"),
         interrupted_turns=one.interrupted_turns,

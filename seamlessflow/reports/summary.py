@@ -3,6 +3,8 @@
 An unknown figure is null. The sources of the figures:
 
 - `reward_first10`, `reward_last10`: `reward_curve.py`, the first and last ten optimizer steps.
+- `rewards`: the mean of each named reward in the same steps, `first10` and `last10`, where there
+  are several (`StepCompleted`).
 - `eval_before`, `eval_after`: mean reward on held-back tasks, from the launcher.
 - `steps`: optimizer steps behind the newest weights (`StepCommitted`).
 - `trajectories`, `turns`, `ended_at` (shares of sessions that a limit ended), `tokens_sampled`,
@@ -42,6 +44,7 @@ with its own `step_s`.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from statistics import fmean
 from typing import Any
 
 from scheduler.state.accounts.device_time import together
@@ -50,7 +53,13 @@ from schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
 from seamlessflow.auditing.verify import Verification
 from seamlessflow.processes.usage import ProcessLoad
 from seamlessflow.reports.lengths import length_figures
-from seamlessflow.reports.reward_curve import SessionFacts, StepFacts, mean_reward, step_facts
+from seamlessflow.reports.reward_curve import (
+    SessionFacts,
+    StepFacts,
+    for_policy,
+    mean_reward,
+    step_facts,
+)
 from trainer.metrics.phases import mean_phases
 from trainer.metrics.reasons import masked_tokens
 
@@ -95,10 +104,11 @@ def summary(
     training = [one for one in sessions.values() if one.purpose != "eval"]
     tokens = _of_all(steps, "tokens_trained")
     roles = timeline(control)
-    each = {name: policy_figures(of, sessions) for name, of in own.items()}
+    each = {name: policy_figures(of, for_policy(sessions, name)) for name, of in own.items()}
     return {
         "reward_first10": mean_reward(first[:EDGE_STEPS]),
         "reward_last10": mean_reward(first[-EDGE_STEPS:]),
+        "rewards": _named_rewards(first),
         "eval_before": facts.eval_before,
         "eval_after": facts.eval_after,
         "steps": len(steps),
@@ -161,6 +171,17 @@ def _reused(steps: Iterable[StepFacts]) -> dict[str, int]:
     shares = [(one.metrics.get("reused_share", 0.0), one.metrics) for one in steps]
     count = round(sum(share * of["tokens_trained"] for share, of in shares if share))
     return {"tokens_reused": count} if count else {}
+
+
+def _named_rewards(steps: Sequence[StepFacts]) -> dict[str, dict[str, float]]:
+    """Return the mean of each named reward in the first and last steps; nothing of one alone."""
+    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for edge, part in (("first10", steps[:EDGE_STEPS]), ("last10", steps[-EDGE_STEPS:])):
+        for metric in dict.fromkeys(name for one in part for name in one.metrics):
+            family, _, name = metric.partition("/")
+            if family == "reward" and "/" not in name:  # behind a further one are quantiles
+                found[name][edge] = round(fmean(_metric(part, metric)), 4)
+    return dict(found) if len(found) > 1 else {}
 
 
 def _device_time(roles: Timeline, lag: float) -> dict[str, Any]:

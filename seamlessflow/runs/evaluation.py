@@ -18,7 +18,7 @@ from scheduler.tasks.source import TaskRow
 from schemas.identity import session_id
 from schemas.records import SampleFailed, Task, Trajectory
 from schemas.topics import TASKS, TRAJECTORIES
-from trainer.data.sessions import session_return
+from trainer.data.credit.returns import Weights, session_return, unjudged
 
 MOST_ATTEMPTS = 3
 _POLL_S = 0.05
@@ -51,6 +51,8 @@ class EvaluationPlan:
     rows: Sequence[TaskRow]
     samples: int
     time_limit_s: float
+    weights: Weights
+    """Of the named rewards that add up to a return."""
 
 
 @dataclass
@@ -86,7 +88,8 @@ class Evaluation:
         if expected is None:
             return []
         number, sample, attempt = expected
-        reward = session_return(trajectory) if trajectory.cause == "policy" else None
+        judged = trajectory.cause == "policy"
+        reward = session_return(trajectory, self.plan.weights) if judged else None
         if reward is not None:
             self.rewards[number, sample] = reward
             return []
@@ -97,7 +100,7 @@ class Evaluation:
                 sample=sample,
                 attempt=attempt,
                 cause=trajectory.cause,
-                detail=trajectory.reason or trajectory.status,
+                detail=_reason(trajectory, self.plan.weights),
             )
         )
         if attempt + 1 < MOST_ATTEMPTS:
@@ -135,6 +138,12 @@ class Evaluation:
             issued_at_ms=now_ms,
             deadline_ms=now_ms + round(1000 * plan.time_limit_s),
         )
+
+
+def _reason(trajectory: Trajectory, weights: Weights) -> str:
+    if trajectory.cause == "policy":
+        return unjudged(trajectory, weights)
+    return trajectory.reason or trajectory.status
 
 
 WaitFor = Callable[[str, Callable[[], bool], float], None]

@@ -123,4 +123,5 @@ def _plan(config: RunConfig, rows: Sequence[TaskRow]) -> EvaluationPlan:
         rows=rows,
         samples=config.evaluation.samples,
         time_limit_s=config.pacing.task_timeout_s,
+        weights=config.trainer.reward_weights,
     )

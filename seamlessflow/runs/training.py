@@ -125,6 +125,7 @@ def _evaluate(
         rows=read_tasks(held_back.tasks).rows,
         samples=held_back.samples,
         time_limit_s=config.pacing.task_timeout_s,
+        weights=config.trainer.reward_weights,
     )
     show = system.progress.apply
     result = evaluate(system.kafka, plan, system.wait_for, now_ms, show, stopping)

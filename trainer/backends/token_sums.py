@@ -8,7 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trainer.backends.losses.ratios import LARGEST_LOG_RATIO, ratio
@@ -31,12 +33,21 @@ _SUMS = (
     "reference_tokens",
 )
 
+RATIO_WIDTH = 0.01
+"""Width of the bins of log ratios, one of them around 0: a quantile is within half a percent."""
+
+_FARTHEST = 300
+"""Bins on each side of it, up to e^3; further ratios are told as this one."""
+
 
 @dataclass(slots=True)
 class TokenSums:
-    """Sums over tokens, by name, and the largest mismatch."""
+    """Sums over tokens, by name, their count by log ratio, and the largest mismatch."""
 
     sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    ratios: NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(2 * _FARTHEST + 1, dtype=np.int64)
+    )
     mismatch_max: float = 0.0
 
     def add_losses(
@@ -51,6 +62,7 @@ class TokenSums:
         self._add("ratio", ratios_N)
         self._add("ratio_squared", ratios_N.double().square())
         self._add("policy_kl", divergence(log_ratios_N.detach()))
+        self.ratios += ratio_counts(log_ratios_N)
 
     def add_mismatch(self, log_ratios_N: Tensor) -> None:
         """Add tokens measured under the same weights that sampled them."""
@@ -81,6 +93,8 @@ class TokenSums:
         sums = summed(torch.tensor([self.sums[name] for name in _SUMS], dtype=torch.float64))
         most = largest(torch.tensor([self.mismatch_max], dtype=torch.float64))
         found.sums.update(zip(_SUMS, sums.tolist(), strict=True))
+        # In float64 exact up to 2^53 tokens, and so the same however they are divided.
+        found.ratios = summed(torch.from_numpy(self.ratios).double()).numpy().astype(np.int64)
         found.mismatch_max = most.item()
         return found
 
@@ -92,6 +106,7 @@ class TokenSums:
             "clip_fraction": sums["clipped"] / tokens,
             "entropy": sums["entropy"] / tokens,
             "ratio_mean": sums["ratio"] / tokens,
+            "ratio_p99": ratio_quantile(self.ratios, 0.99),
             "policy_kl": sums["policy_kl"] / tokens,
             "effective_sample_size": effective_share(sums["ratio"], sums["ratio_squared"], tokens),
             "mismatch_tokens": sums["mismatch_tokens"],
@@ -117,6 +132,25 @@ def divergence(log_ratios_N: Tensor) -> Tensor:
     """
     exact_N = log_ratios_N.double().clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
     return exact_N.expm1() - exact_N
+
+
+def ratio_counts(log_ratios_N: Tensor) -> NDArray[np.int64]:
+    """Return how many tokens are in each bin of log ratios, the least ones first."""
+    bins_N = (log_ratios_N.detach().double() / RATIO_WIDTH).round()
+    bins_N = bins_N.nan_to_num(nan=_FARTHEST).clamp(-_FARTHEST, _FARTHEST) + _FARTHEST
+    return np.bincount(bins_N.long().cpu().numpy(), minlength=2 * _FARTHEST + 1)
+
+
+def ratio_quantile(counts: NDArray[np.int64], part: float) -> float:
+    """Return the ratio in the middle of the bin up to which this part of the tokens is; 1 of none.
+
+    Exact but for the width of a bin, and the same however ranks and micro-batches divide them.
+    """
+    total = int(counts.sum())
+    if not total:
+        return 1.0
+    place = int(np.searchsorted(np.cumsum(counts), math.ceil(part * total)))
+    return math.exp((place - _FARTHEST) * RATIO_WIDTH)
 
 
 def effective_share(total: float, squares: float, count: float) -> float:

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from schemas.records import StepGroup
+from trainer.credit import ONE_REWARD
 from trainer.data.advantages import Advantages
 from trainer.data.chains import Chain, credited
 from trainer.data.credit.overlong import OverlongRules, kept, ruled
+from trainer.data.credit.returns import Weights
 from trainer.data.episodes import Episode, episode
 from trainer.data.filters import Action, verdict
 from trainer.data.grouping import Group
@@ -47,6 +49,8 @@ class BatchRules:
     """Name of the estimator."""
     overlong: OverlongRules = field(default_factory=OverlongRules)
     reuse: ReuseRules = field(default_factory=ReuseRules)
+    rewards: Weights = field(default_factory=lambda: ONE_REWARD)
+    """Weights of the named rewards that count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from infra.errors import SeamlessFlowError
 from schemas.records import GroupDropped, GroupReady, Record, SampleFailed
 from trainer.data.sessions import FailedSession, SessionSource, ValidSession
+
+
+class MemberLost(SeamlessFlowError):
+    """A session of a recorded group that does not count under the present settings."""
+
+    lasting = True
+
+    def __init__(self, lost: FailedSession) -> None:
+        self.session_id = lost.source.session_id
+        self.group_id = lost.source.group_id
+        super().__init__(
+            f"session {self.session_id} is recorded as one of group {self.group_id}, and does not "
+            f"count under the present settings: {lost.detail}; go on with the settings that the "
+            "group was recorded under (trainer.rewards)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +41,7 @@ class Group:
     sessions: tuple[ValidSession, ...]
 
     def returns(self) -> list[float]:
-        """Return the terminal reward of each session."""
+        """Return the return of each session, as its rewards add up to it."""
         return [session.reward for session in self.sessions]
 
     def shaped(self) -> list[float]:
@@ -94,7 +110,7 @@ class Grouping:
         """Sessions that changed nothing, by reason."""
 
     def add(self, session: ValidSession | FailedSession, now_ms: int) -> list[Record]:
-        """Add a finalized session; return the records that follow from it."""
+        """Add a finalized session; return the records that follow from it. Raises `MemberLost`."""
         source = session.source
         if reason := self._reason_to_ignore(source):
             self.ignored[reason] += 1
@@ -102,6 +118,8 @@ class Grouping:
         group = self._open.setdefault(source.group_id, _Open())
         group.seen.add(source.session_id)
         if isinstance(session, FailedSession):
+            if source.group_id in self._fixed:
+                raise MemberLost(session)  # waiting for it would have no end
             failed = self._failed(session, group, now_ms)
             return [failed, *self._without_attempts(source, group, now_ms)]
         group.by_sample[source.sample] = session
@@ -117,7 +135,7 @@ class Grouping:
     def _without_attempts(self, source: SessionSource, group: _Open, now_ms: int) -> list[Record]:
         """End a group early if all its samples are settled and some of them failed."""
         begun = source.group_size + (0 if source.purpose == "eval" else self._redundancy)
-        if source.group_id in self._fixed or group.settled(self._attempts) < begun:
+        if group.settled(self._attempts) < begun:
             return []
         return self._end(source.group_id, group, "too_few", "and no attempt left", now_ms)
 

@@ -5,19 +5,22 @@ infrastructure spoilt leaves its group, and the sample may be tried again. Pure;
 dataloader.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from schemas.records import Trajectory
+from schemas.records import Reward, Trajectory
+from trainer.credit import ONE_REWARD
 from trainer.data.chains import SAMPLED, Chain, TrajectoryMalformed, chains
+from trainer.data.credit.returns import (
+    Weights,
+    session_return,
+    session_rewards,
+    turn_returns,
+    unjudged,
+)
 from trainer.data.foreign import is_foreign
 from trainer.data.lengths import NO_LENGTH, SessionLength, length_of
-
-RETURN = "reward"
-"""Name of the reward that is a session's return."""
-
-_UNJUDGED = {"unrewarded", "pruned", "filtered"}
-"""Final states in which a session has no return."""
 
 Trace = Sequence[tuple[str, bytes]]
 """Headers of a record, which name its trace; empty if it has none."""
@@ -42,6 +45,7 @@ class SessionSource:
     """True if another system sampled some of its tokens."""
     limit: str = ""
     """Limit that ended the policy, or empty: see `Trajectory.limit`."""
+    task_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class ValidSession:
 
     source: SessionSource
     reward: float
+    """Its return: the weighted sum of its rewards."""
     chains: tuple[Chain, ...]
     masked: Mapping[str, int]
     """Sampled tokens that are not trained, by reason."""
@@ -59,7 +64,9 @@ class ValidSession:
     has_turn: bool = True
     """True if the policy sampled some of its tokens."""
     turn_rewards: Mapping[str, float] = field(default_factory=dict)
-    """Reward of each turn that has one."""
+    """Weighted sum of the rewards of each turn that has any."""
+    rewards: Mapping[str, Reward] = field(default_factory=dict)
+    """Its session rewards by name, whether or not they count for its return."""
     punishment: float = 0.0
     """Part of its return, at most 0, for its length; see `credit/overlong.py`."""
     left_out: bool = False
@@ -82,6 +89,8 @@ class FailedSession:
     source: SessionSource
     cause: str
     detail: str
+    unrewarded: bool = False
+    """True if it ended without a reward that it needs."""
 
     @property
     def final(self) -> bool:
@@ -96,12 +105,43 @@ def read(
     offset: int,
     trace: Trace = (),
     policies: Collection[str] = (),
+    weights: Weights = ONE_REWARD,
 ) -> ValidSession | FailedSession:
     """Return the session of a record of `trajectories`, with the chains that train `policy`.
 
     Tokens of `policies` are trained by the trainers of those, so they do not count as masked.
+    `weights`: of the named rewards that add up to its return, none of them 0.
     """
-    source = SessionSource(
+    source = _source(trajectory, partition, offset, trace)
+    left = trajectory.status == "unrewarded"
+    if trajectory.cause != "policy":
+        return FailedSession(source, trajectory.cause, trajectory.reason, left)
+    reward = session_return(trajectory, weights)
+    if reward is None:
+        left |= trajectory.status == "complete"
+        return FailedSession(source, "environment", unjudged(trajectory, weights), left)
+    if not math.isfinite(reward):
+        return FailedSession(source, "environment", f"its rewards add up to {reward}")
+    try:
+        found = chains(trajectory, policy, policies)
+    except TrajectoryMalformed as error:
+        return FailedSession(source, "infrastructure", str(error))
+    oldest, has_turn = _version_min(found.chains), _has_turn(trajectory, policy)
+    of_turns = turn_returns(trajectory, weights)
+    return ValidSession(
+        source,
+        reward,
+        found.chains,
+        found.masked,
+        oldest,
+        has_turn,
+        of_turns,
+        session_rewards(trajectory),
+    )
+
+
+def _source(trajectory: Trajectory, partition: int, offset: int, trace: Trace) -> SessionSource:
+    return SessionSource(
         session_id=trajectory.session_id,
         group_id=trajectory.group_id or trajectory.session_id,
         sample=trajectory.sample,
@@ -115,50 +155,13 @@ def read(
         length=length_of(trajectory),
         foreign=is_foreign(trajectory),
         limit=trajectory.limit,
+        task_id=trajectory.task_id,
     )
-    if trajectory.cause != "policy":
-        return FailedSession(source, trajectory.cause, trajectory.reason)
-    reward = session_return(trajectory)
-    if reward is None:
-        return FailedSession(source, "environment", _unjudged(trajectory))
-    try:
-        found = chains(trajectory, policy, policies)
-    except TrajectoryMalformed as error:
-        return FailedSession(source, "infrastructure", str(error))
-    oldest, has_turn = _version_min(found.chains), _has_turn(trajectory, policy)
-    turn_rewards = {
-        one.turn_id: one.value
-        for one in trajectory.rewards
-        if one.name == RETURN and one.scope == "turn" and one.turn_id is not None
-    }
-    return ValidSession(source, reward, found.chains, found.masked, oldest, has_turn, turn_rewards)
 
 
 def _has_turn(trajectory: Trajectory, policy: str) -> bool:
     sampled = (node for node in trajectory.nodes if node.origin in SAMPLED)
     return any((node.policy or trajectory.policy) == policy for node in sampled)
-
-
-def _unjudged(trajectory: Trajectory) -> str:
-    return f"{trajectory.status}: {trajectory.reason or 'closed without a reward'}"
-
-
-def session_return(trajectory: Trajectory) -> float | None:
-    """Return the terminal reward of a session, or None if the session was not judged.
-
-    The last session reward named `RETURN` counts. A session without one that the policy itself
-    spoilt (truncated, timed out) returns 0.
-    """
-    if trajectory.status in _UNJUDGED:
-        return None
-    judged = [
-        reward.value
-        for reward in trajectory.rewards
-        if reward.name == RETURN and reward.scope == "session"
-    ]
-    if judged:
-        return judged[-1]
-    return None if trajectory.status == "complete" else 0.0
 
 
 def _version_min(found: tuple[Chain, ...]) -> int | None:

@@ -1,15 +1,22 @@
 """The names of all training metrics, with their meaning.
 
 They are used in `StepCompleted.metrics`, the CSV file and the other sinks. Names with a slash are
-families: `ended_at/<limit>`, `masked/<reason>`, `filtered/<rule>`, `dropped/<reason>`, and
-`begun_tokens/<quantile>` and its like, `pass_at/<sessions>`.
+families: `ended_at/<limit>`, `masked/<reason>`, `filtered/<rule>`, `dropped/<reason>`,
+`matched/<rule>`, `begun_tokens/<quantile>` and its like, `pass_at/<sessions>`, `return/<quantile>`,
+`reward/<name>` and `reward/<name>/<quantile>`, `reward_of/<source>`.
 """
 
 from collections.abc import Mapping
 
 METRICS: Mapping[str, str] = {
-    "reward_mean": "Mean terminal reward of all sessions of the step's groups",
-    "reward_std": "Mean standard deviation of terminal rewards within a group",
+    "reward_mean": "Mean return of all sessions of the step's groups, the weighted sum of their "
+    "rewards (trainer.rewards)",
+    "reward_std": "Mean standard deviation of returns within a group",
+    "return/*": "Returns of these sessions: p10, p50, p90 and p99",
+    "reward/*": "Mean of each named reward of theirs, whether or not it counts, over the sessions "
+    "that have it; and behind a slash p10, p50, p90 and p99",
+    "reward_of/*": "Mean part of their returns that rewards of each source make (agent, verifier, "
+    "human, model)",
     "groups": "Groups of the batch",
     "sessions": "Sessions of the batch",
     "dropped/*": "Groups dropped since the step before, by reason",
@@ -18,12 +25,15 @@ METRICS: Mapping[str, str] = {
     "sessions_pruned": "Sessions that were stopped since the step before because their group was "
     "complete without them (pacing.redundancy)",
     "begun_tokens/*": "Sampled tokens of the sessions that ended since the step before, trained or "
-    "not: p10, p50, p90 and mean",
+    "not: p10, p50, p90, p99 and mean",
     "begun_turns/*": "Their turns",
     "trained_tokens/*": "Sampled tokens of the batch's sessions of which any entered the loss: "
-    "p10, p50, p90 and mean",
+    "p10, p50, p90, p99 and mean",
     "trained_turns/*": "Their turns",
+    "matched/*": "Share of the turns of the sessions that ended since the step before, by the rule "
+    "that matched their prompt: extend, render, root or same",
     "samples_failed": "Sessions that did not count since the step before",
+    "samples_unrewarded": "Those of them that ended without a reward that trainer.rewards names",
     "tokens_trained": "Tokens that entered the loss",
     "tokens_masked": "Sampled tokens that did not enter the loss for a reason of masked/*",
     "tokens_over_age": "Tokens of the batch, and of groups dropped since the step before, that are "
@@ -42,6 +52,8 @@ METRICS: Mapping[str, str] = {
     "divided_share": "Share of the sessions with several chains: forks, or a history that was "
     "rendered anew",
     "largest_group_share": "Share of the trained tokens that are of the group with most of them",
+    "tasks": "Tasks of which any tokens are trained",
+    "largest_task_share": "Share of the trained tokens that are of the task with most of them",
     "overlong_share": "Share of the batch's sessions that trainer.overlong punished or masked",
     "overlong_penalty": "Mean over the batch's sessions of what it took from their returns",
     "pass_at/*": "Estimated chance that one of so many sessions of a group, 1, 2, 4 and so on, "  # nosec B105
@@ -58,6 +70,8 @@ METRICS: Mapping[str, str] = {
     "clip_fraction": "Share of trained tokens whose gradient a bound of the loss cut or took away",
     "entropy": "Mean entropy of the policy at trained tokens, in nats",
     "ratio_mean": "Mean of policy over engine probability of trained tokens",
+    "ratio_p99": "Ratio that no more than one in a hundred of these tokens exceeds, within half a "
+    "percent, between e^-3 and e^3",
     "policy_kl": "Estimated KL divergence of the trained policy from those that sampled, in nats",
     "effective_sample_size": "Effective sample size as a share of trained tokens",
     "mismatch_tokens": "Tokens measured under the same weights that sampled them",
@@ -66,7 +80,7 @@ METRICS: Mapping[str, str] = {
     "mismatch_kl": "Their estimated KL divergence, in nats",
     "filtered/*": "Share of the batch's groups that a rule kept out of the loss",
     "masked/*": "Masked tokens of the batch and of groups dropped since the step before, by rule",
-    "eval_reward_mean": "Mean terminal reward of an evaluation, which is a row of its own",
+    "eval_reward_mean": "Mean return of an evaluation, which is a row of its own",
     "eval_sessions": "Its sessions",
     "eval_version": "Version that was evaluated",
     "batch_s": "From the end of the step before, or the trainer's start, to the batch being ready, "

@@ -83,6 +83,15 @@ def _dominated(steps: Sequence[Metrics]) -> float | None:
     return fmean(known) if known else None
 
 
+def _recurring(steps: Sequence[Metrics]) -> float | None:
+    """Return how many times its part the largest task has, if that is more than one group."""
+    known = [one for one in steps if "largest_task_share" in one]
+    group, task = _mean("largest_group_share")(known), _mean("largest_task_share")(known)
+    if group is None or task is None or task <= group:
+        return None
+    return fmean(one["largest_task_share"] * one["tasks"] for one in known)
+
+
 def _fall(name: str) -> Callable[[Sequence[Metrics]], float | None]:
     """Return the share by which a figure fell, from the first to the last quarter of the steps."""
 
@@ -114,6 +123,13 @@ SYMPTOMS = (
         _lost("samples_failed", "sessions"),
     ),
     Symptom(
+        "{:.0%} of the sessions ended without a reward that they need",
+        "the detail of SampleFailed names it and those that were given; trainer.rewards, "
+        "agents.reward, agents.reward_limit_s, agents.await_reward_s",
+        0.05,
+        _lost("samples_unrewarded", "sessions"),
+    ),
+    Symptom(
         "{:.0%} of the sessions ended at a limit",
         "policy.max_context, run.turn_limit, agents.time_limit_s, agents.on_limit",
         0.1,
@@ -124,6 +140,24 @@ SYMPTOMS = (
         "pacing.extra_groups, pacing.redundancy, scheduler.policy multiplexed",
         4.0,
         _ratio("begun_tokens/p90", "begun_tokens/p50"),
+    ),
+    Symptom(
+        "the longest hundredth of the sessions is {:.1f} times as long as the median",
+        "run.turn_limit, agents.time_limit_s, trainer.overlong.length",
+        10.0,
+        _ratio("begun_tokens/p99", "begun_tokens/p50"),
+    ),
+    Symptom(
+        "{:.0%} of the turns continue a history that agents changed, so that it was rendered anew",
+        "seamlessflow replay match tells where; policy.strictness, policy.renderer",
+        0.1,
+        _family("matched/render"),
+    ),
+    Symptom(
+        "{:.0%} of the sampled tokens are not trained since the engine saw another prompt",
+        "policy.renderer, rollout.engine",
+        0.01,
+        _lost("masked/prompt_mismatch", "tokens_trained"),
     ),
     Symptom(
         "{:.0%} of the sessions have several chains, so agents edit what was sampled",
@@ -163,6 +197,12 @@ SYMPTOMS = (
         _lost("masked/foreign", "tokens_trained"),
     ),
     Symptom(
+        "{:.0%} of the trained tokens are of sessions in which another system sampled",
+        "trainer.train_foreign, trainer.loss.correction, or more sessions of this policy",
+        0.2,
+        _family("foreign_share"),
+    ),
+    Symptom(
         "trained tokens are {:.1f} optimizer steps old on average",
         "a smaller run.lag, trainer.max_staleness, trainer.loss.correction",
         2.0,
@@ -187,6 +227,12 @@ SYMPTOMS = (
         _missing("effective_sample_size"),
     ),
     Symptom(
+        "one in a hundred trained tokens is at least {:.1f} times as likely as when it was sampled",
+        "a smaller run.lag, a lower trainer.optimizer.lr, trainer.loss.correction",
+        2.0,
+        _mean("ratio_p99"),
+    ),
+    Symptom(
         "the entropy fell by {:.0%}",
         "trainer.loss.entropy, trainer.returns.entropy_scale, a larger trainer.loss.clip_high, "
         "a lower trainer.optimizer.lr",
@@ -198,6 +244,13 @@ SYMPTOMS = (
         "trainer.loss.aggregation sequence_mean, run.turn_limit, a larger run.groups_per_step",
         3.0,
         _dominated,
+    ),
+    Symptom(
+        "the largest task of a batch has {:.1f} times its part of the trained tokens, in several "
+        "groups",
+        "other pacing.tasks, a larger run.groups_per_step, trainer.loss.aggregation sequence_mean",
+        3.0,
+        _recurring,
     ),
     Symptom(
         "{:.0%} of the trained tokens had their gradient cut",

@@ -39,7 +39,8 @@ class RecordedBatches:
         self._loader = Dataloader(
             resume, self._control_state, policy, rules, limits, 0, policies=first.run.policies
         )
-        self._wanted = set(run.sessions())
+        self._wanted = run.sessions()
+        """Sessions that are not read yet, with the lineage that trained each."""
 
     def next(self, recorded: RecordedStep, received: Iterator[Received]) -> Batch | None:
         """Return the batch of the next step, or None if it was skipped.
@@ -47,8 +48,8 @@ class RecordedBatches:
         `received` is read until the batch is complete. Raises `RunNotRepeatable` for a session
         that is not there.
         """
-        self._loader.rules = batch_rules(self._of_lineage[recorded.lineage])
         while True:
+            self._loader.rules = batch_rules(self._of_lineage[recorded.lineage])
             found, _ = self._loader.next_batch(recorded.step, 0)
             if isinstance(found, SkippedStep):
                 # As the lineage counted it: its record may stand in another, behind other weights.
@@ -62,7 +63,9 @@ class RecordedBatches:
                 raise RunNotRepeatable(self._missing(recorded))
             record = item.record
             if isinstance(record, Trajectory) and record.session_id in self._wanted:
-                self._wanted.discard(record.session_id)
+                # Of a later lineage, as a rule: its returns are by the rewards that it names.
+                lineage = self._wanted.pop(record.session_id)
+                self._loader.rules = batch_rules(self._of_lineage[lineage])
                 self._loader.add(record, item.partition, item.offset, 0)
 
     def _missing(self, recorded: RecordedStep) -> str:

@@ -49,12 +49,15 @@ class RecordedRun:
     steps: Sequence[RecordedStep]
     control_state: ControlState
 
-    def sessions(self) -> frozenset[str]:
-        """Return the ids of all sessions that the steps trained."""
-        commits = (one.commit for one in self.steps if one.commit is not None)
-        return frozenset(
-            session for commit in commits for of in commit.groups.values() for session in of
-        )
+    def sessions(self) -> dict[str, str]:
+        """Return the lineage that trained each session, by session id."""
+        return {
+            session: one.lineage
+            for one in self.steps
+            if one.commit is not None
+            for members in one.commit.groups.values()
+            for session in members
+        }
 
 
 def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:

@@ -13,7 +13,6 @@ from schemas.records import (
     GroupDropped,
     GroupExpired,
     Record,
-    SampleFailed,
     Trajectory,
 )
 from trainer.data.batch import (
@@ -26,11 +25,11 @@ from trainer.data.batch import (
     select,
 )
 from trainer.data.credit.unused import UnusedRewards
+from trainer.data.figures.ended import SessionsOfStep
 from trainer.data.foreign import without_foreign
 from trainer.data.grouping import Grouping
-from trainer.data.lengths import SessionsOfStep
 from trainer.data.reuse.store import ReuseStore
-from trainer.data.sessions import Trace, read
+from trainer.data.sessions import FailedSession, Trace, read
 from trainer.data.staleness import StepClock, awaited
 from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import GroupsGone, Resume
@@ -78,7 +77,6 @@ class Dataloader:
     """Tokens of those among them that were complete."""
     policies: Collection[str] = ()
     """All policies of the run, whose sessions may have turns of this one; empty: it alone."""
-    _failed: int = 0
     _unused: UnusedRewards = field(default_factory=UnusedRewards)
     _sessions: SessionsOfStep = field(default_factory=SessionsOfStep)
 
@@ -146,7 +144,8 @@ class Dataloader:
             return []
         if not self.rules.train_foreign:
             trajectory = without_foreign(trajectory)
-        session = read(trajectory, self._policy, partition, offset, trace, self.policies)
+        place = partition, offset, trace
+        session = read(trajectory, self._policy, *place, self.policies, self.rules.rewards)
         if self.store.add(session):
             return []
         if trajectory.purpose != "eval":
@@ -154,6 +153,8 @@ class Dataloader:
         records = self._grouping.add(session, now_ms)
         if trajectory.purpose == "eval":
             return records
+        if records and isinstance(session, FailedSession):
+            self._sessions.add_failed(session)
         records += self._without_turn(session.source.group_id, now_ms)
         unused = self._unused.warning(trajectory, self.rules.advantage, now_ms)
         return self._counted(records) + unused
@@ -219,10 +220,8 @@ class Dataloader:
             found["tokens_masked"] = float(masked.total())
         if self.given_up.over_age:
             found["tokens_over_age"] = float(self.given_up.over_age)
-        if self._failed:
-            found["samples_failed"] = float(self._failed)
         found |= self._sessions.take()
-        self.dropped, self.given_up, self._failed = Counter(), StepTokens(), 0
+        self.dropped, self.given_up = Counter(), StepTokens()
         return found
 
     def low_water(self, started_at: Mapping[int, int]) -> dict[int, int]:
@@ -290,6 +289,4 @@ class Dataloader:
             if isinstance(record, GroupDropped):
                 self.dropped[record.reason] += 1
                 self.newest_drop = record.detail
-            elif isinstance(record, SampleFailed):
-                self._failed += 1
         return records

@@ -42,8 +42,6 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     """Return the rules by which groups become a batch."""
     trainer = settings.trainer
     filters = {str(name): action for name, action in trainer.filters.items()}
-    recorded = trainer.source_prefix is not None
-    stale = trainer.on_stale, settings.max_staleness
     # Some are estimated once the batch is fixed, so that equal returns tell nothing before.
     later = trainer.advantage in BATCH_ESTIMATORS
     by_name = no_advantages if later else estimator(trainer.advantage, return_rules(trainer))
@@ -52,12 +50,14 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     return BatchRules(
         by_name,
         filters,
-        *stale,
-        recorded,
-        trainer.train_foreign,
-        trainer.advantage,
-        OverlongRules(**trainer.overlong.model_dump()),
-        ReuseRules(**trainer.reuse.model_dump(), seed=trainer.seed),
+        trainer.on_stale,
+        settings.max_staleness,
+        recorded=trainer.source_prefix is not None,
+        train_foreign=trainer.train_foreign,
+        advantage=trainer.advantage,
+        overlong=OverlongRules(**trainer.overlong.model_dump()),
+        reuse=ReuseRules(**trainer.reuse.model_dump(), seed=trainer.seed),
+        rewards=trainer.reward_weights,
     )
 
 

@@ -148,7 +148,8 @@ class StepSequence:
         if isinstance(found, SkippedStep):
             self._skip(step, now_ms)
         else:
-            known = facts(found, self._dataloader.clock(step))
+            loader = self._dataloader
+            known = facts(found, loader.clock(step), loader.rules.rewards)
             read = self._control_state.offset
             self._announced = Announced(found, known, now_ms, read)
             names = tuple(one.group.group_id for one in found.own)

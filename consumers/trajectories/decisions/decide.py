@@ -239,7 +239,7 @@ def _assign_reward(session: Session, command: r.AssignReward, context: Context) 
         idempotency_key=command.idempotency_key,
     )
     decision = Decision([event])
-    if session.closed and command.final:
+    if session.closed and session.has_rewards(session.closed, command):
         decision.events.append(finalized(session, "rewarded", context))
     return decision
 
@@ -257,6 +257,7 @@ def _close(session: Session, command: r.CloseSession, context: Context) -> Decis
         cause=cause,
         limit=limit,
         await_reward_until_ms=context.now_ms + command.await_reward_ms,
+        await_rewards=command.await_rewards,
         idempotency_key=command.idempotency_key,
         call_hash=asked_hash(command),
     )
@@ -267,7 +268,7 @@ def close(session: Session, event: r.SessionClosed, context: Context) -> Decisio
     """Return the decision that closes the session and, if it waits for no reward, finalizes it."""
     running = list(session.running.values())
     decision = Decision([event], dispatch.stop(session, running, "session_closed", context))
-    if session.rewards_final:
+    if session.has_rewards(event):
         decision.events.append(finalized(session, "rewarded", context))
     elif event.await_reward_until_ms <= context.now_ms:
         decision.events.append(finalized(session, "no_reward_expected", context))

@@ -64,5 +64,5 @@ def _knows(session: Session, command: Command) -> bool:
 
 
 def _waits_for_reward(session: Session) -> bool:
-    """Return True for a closed session whose final reward has not come yet."""
-    return session.closed is not None and not session.rewards_final
+    """Return True for a closed session whose last reward has not come yet."""
+    return session.closed is not None and not session.has_rewards(session.closed)

@@ -70,7 +70,9 @@ def reward_hash(reward: Reward, key: str | None) -> int:
 
 def asked_hash(close: CloseSession) -> bytes:
     """Return the hash of what a call asks for that closes a session; `SessionClosed` keeps it."""
-    content = close.status, close.reason, close.cause, close.on_limit, close.await_reward_ms
+    asked = close.status, close.reason, close.cause, close.on_limit, close.await_reward_ms
+    # Earlier releases recorded the hash of a call without names.
+    content = (*asked, close.await_rewards) if close.await_rewards else asked
     return xxhash.xxh3_64_digest(orjson.dumps(content))
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from consumers.trajectories.sessions.tree import Tree
 from schemas.records import (
+    AssignReward,
     ReplyAddress,
     Reward,
     SessionClosed,
@@ -153,6 +154,18 @@ class Session:
         vain = (TurnState.FAILED, TurnState.CANCELLED)
         counted = (one for one in self.sampled_turns if one.state not in vain)
         return sum(one.started.choice == 0 for one in counted) >= count
+
+    def has_rewards(self, closed: SessionClosed, given: AssignReward | None = None) -> bool:
+        """Return True if it has all rewards that this end of it waits for, with the `given` one.
+
+        Where names are awaited they count, since their judges may not know of each other; otherwise
+        a reward that is called final.
+        """
+        if not closed.await_rewards:
+            return self.rewards_final if given is None else given.final
+        known = (*self.rewards.values(), *([given.reward] if given else []))
+        names = {one.name for one in known if one.scope == "session"}
+        return names.issuperset(closed.await_rewards)
 
     @property
     def sampled_turns(self) -> list[Turn]:

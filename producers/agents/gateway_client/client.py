@@ -19,7 +19,8 @@ from infra.errors import SeamlessFlowError
 from infra.kafka import log
 from infra.telemetry.contexts import Headers
 from producers.agents.gateway_client.connections import CallFailed, HttpAnswer
-from producers.agents.gateway_client.ending import CloseCall, RewardCall
+from producers.agents.gateway_client.ending import CloseCall
+from producers.agents.gateway_client.result import RewardCall
 from producers.agents.gateway_client.rotation import GatewayRotation
 from schemas.json_form import to_json
 from schemas.records import Task
@@ -128,6 +129,7 @@ class GatewayClient:
             "name": reward.name,
             "value": reward.value,
             "final": reward.final,
+            "source": reward.source,
         }
         if reward.response_id is not None:
             body["turn"] = reward.response_id

@@ -3,11 +3,11 @@
 `episode.py` runs the agent and makes the calls that `closing_calls` returns.
 """
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from numbers import Real
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from producers.agents.gateway_client.result import REWARD, BadResult, Result, RewardCall, rewards_of
 
 REASON_CHARACTERS = 2_000
 """Longest reason; of a longer one the end is kept, which is the point of a traceback."""
@@ -15,18 +15,15 @@ PRUNED = "pruned"
 """Status of a session that was stopped since nobody needs it any more."""
 _NOT_NEEDED = "its group was complete without it (pacing.redundancy)"
 _STATUSES = ("complete", "truncated")
+_UNREWARDED = "unrewarded"
 _TIMEOUT_CAUSES = {"zero": "policy", "retry": "environment", "drop": "setting"}
-
-
-class BadResult(ValueError):
-    """An agent or a judge returned a value that is not a valid result."""
 
 
 @dataclass(frozen=True)
 class AgentReturned:
-    """The agent finished; `result` is what it returned, with the reward of its judge, if any."""
+    """The agent finished; `result` is what it returned, with the rewards of its judge, if any."""
 
-    result: Mapping[str, object]
+    result: Result
 
 
 @dataclass(frozen=True)
@@ -35,6 +32,8 @@ class AgentCrashed:
 
     detail: str
     infrastructure: bool = False
+    unjudged: bool = False
+    """True if it was the judge."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,8 @@ class EndingRules:
     timeout_reward: float = 0
     on_limit: Literal["zero", "retry", "drop"] = "zero"
     await_reward_s: float = 0
+    rewards: Sequence[str] = (REWARD,)
+    """Names of the rewards that a session needs."""
 
 
 @dataclass(frozen=True)
@@ -70,19 +71,6 @@ Ending = AgentReturned | AgentCrashed | AgentTimedOut | AgentStopped | AgentPrun
 
 
 @dataclass(frozen=True)
-class RewardCall:
-    """One reward to assign; `response_id` names the judged turn, None stands for the session.
-
-    `final` marks the terminal reward of the session.
-    """
-
-    name: str
-    value: float
-    response_id: str | None
-    final: bool
-
-
-@dataclass(frozen=True)
 class CloseCall:
     """The call that closes the session."""
 
@@ -91,6 +79,8 @@ class CloseCall:
     cause: str
     await_reward_s: float = 0
     on_limit: str = "zero"
+    await_rewards: tuple[str, ...] = ()
+    """Names of the rewards that the session waits for; none: for one that is final."""
 
 
 @dataclass(frozen=True)
@@ -101,24 +91,6 @@ class ClosingCalls:
     close: CloseCall
 
 
-def result_of(value: object) -> Mapping[str, object]:
-    """Return what an agent returned as a mapping. Raises `BadResult`."""
-    if value is None:
-        return {}
-    if isinstance(value, Real):
-        return {"reward": as_reward(value)}
-    if isinstance(value, Mapping):
-        return {str(name): item for name, item in value.items()}
-    raise BadResult(f"an agent returns a number, a mapping or None, not {type(value).__name__}")
-
-
-def as_reward(value: object) -> float:
-    """Return a reward as a finite float. Raises `BadResult`."""
-    if not isinstance(value, Real) or not math.isfinite(float(value)):
-        raise BadResult(f"a reward is a finite number, not {value!r}")
-    return float(value)
-
-
 def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
     """Return the calls for an ending. Rewards that are no numbers count as a crash of the agent."""
     match ending:
@@ -127,10 +99,10 @@ def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
                 return _finished(result, rules)
             except BadResult as error:
                 return closing_calls(AgentCrashed(str(error)), rules)
-        case AgentCrashed(detail, infrastructure):
+        case AgentCrashed(detail, infrastructure, unjudged):
             cause = "infrastructure" if infrastructure else "environment"
-            reason = detail[-REASON_CHARACTERS:]
-            return ClosingCalls((), CloseCall("aborted", reason, cause, on_limit=rules.on_limit))
+            reason, status = detail[-REASON_CHARACTERS:], _UNREWARDED if unjudged else "aborted"
+            return ClosingCalls((), CloseCall(status, reason, cause, on_limit=rules.on_limit))
         case AgentTimedOut(limit_s, late=True):
             reason = f"the agent began late and was stopped after {limit_s:.1f} s"
             return ClosingCalls((), CloseCall("aborted", reason, "infrastructure"))
@@ -143,49 +115,35 @@ def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
             return ClosingCalls((), close)
 
 
-def _finished(result: Mapping[str, object], rules: EndingRules) -> ClosingCalls:
+def _finished(result: Result, rules: EndingRules) -> ClosingCalls:
     status = result.get("status", "complete")
     if status not in _STATUSES:
         raise BadResult(f"an agent may end as {' or '.join(_STATUSES)}, not as {status!r}")
-    rewards = _rewards(result)
-    judged = any(reward.name == "reward" and reward.response_id is None for reward in rewards)
-    if judged or rules.await_reward_s:
-        wait = 0 if judged else rules.await_reward_s
-        return ClosingCalls(
-            rewards, CloseCall(str(status), "", "policy", wait, on_limit=rules.on_limit)
-        )
-    reason = "the agent gave no reward"
-    close = CloseCall("unrewarded", reason, "environment", on_limit=rules.on_limit)
-    return ClosingCalls(rewards, close)
+    rewards = rewards_of(result)
+    given = [one.name for one in rewards if one.response_id is None]
+    lacks = [name for name in rules.rewards if name not in given]
+    if lacks and not rules.await_reward_s:
+        close = CloseCall(_UNREWARDED, _lack(lacks, given), "environment", on_limit=rules.on_limit)
+        return ClosingCalls(tuple(rewards), close)
+    if not lacks:
+        rewards[-1] = replace(rewards[-1], final=True)
+    wait_s = rules.await_reward_s if lacks else 0
+    # A reward without a name is final, unless several judges are waited for.
+    named = tuple(lacks) if tuple(rules.rewards) != (REWARD,) else ()
+    close = CloseCall(str(status), "", "policy", wait_s, rules.on_limit, named)
+    return ClosingCalls(tuple(rewards), close)
+
+
+def _lack(lacks: Collection[str], given: Collection[str]) -> str:
+    """Return the reason of a session without its rewards: both names, since one may be misspelt."""
+    told = f"the agent gave no reward {', '.join(map(repr, lacks))}"
+    names = ", ".join(map(repr, dict.fromkeys(given)))
+    return (told + (f", but {names}" if names else ""))[:REASON_CHARACTERS]
 
 
 def _timed_out(limit_s: float, rules: EndingRules) -> ClosingCalls:
     reason = f"the agent was stopped after {limit_s:.1f} s"
     close = CloseCall("timeout", reason, _TIMEOUT_CAUSES[rules.on_timeout])
-    if close.cause != "policy":
+    if close.cause != "policy" or REWARD not in rules.rewards:
         return ClosingCalls((), close)
-    return ClosingCalls((RewardCall("reward", rules.timeout_reward, None, True),), close)
-
-
-def _rewards(result: Mapping[str, object]) -> tuple[RewardCall, ...]:
-    found: list[tuple[str, object, str | None]] = [
-        ("reward", value, response) for response, value in _named(result, "turn_rewards")
-    ]
-    found += [(name, value, None) for name, value in _named(result, "rewards")]
-    if result.get("reward") is not None:
-        found.append(("reward", result["reward"], None))
-    # The terminal reward goes last: it is the one that is sent as final.
-    last = len(found) - 1
-    return tuple(
-        RewardCall(
-            name, as_reward(value), response, place == last and name == "reward" and not response
-        )
-        for place, (name, value, response) in enumerate(found)
-    )
-
-
-def _named(result: Mapping[str, object], field: str) -> list[tuple[str, object]]:
-    value = result.get(field) or {}
-    if not isinstance(value, Mapping):
-        raise BadResult(f"{field} is a mapping from names to numbers, not {type(value).__name__}")
-    return [(str(name), item) for name, item in value.items()]
+    return ClosingCalls((RewardCall(REWARD, rules.timeout_reward, None, True),), close)

@@ -6,10 +6,17 @@ An agent is a callable, sync or async:
 
 `task` is one line of the task file. The agent calls `session.base_url` with `session.api_key`
 through any OpenAI client; every call is recorded in this session. It returns its reward, or a
-mapping with any of `reward` (terminal), `rewards` (further rewards by name), `turn_rewards` (by the
-id of the response), `status` (`complete` or `truncated`) and the keys that its judge reads, or None
-if its reward comes from elsewhere. Rewards of turns are recorded; if the run's `trainer.advantage`
-uses none, the trainer warns of it once. An exception ends the session as aborted.
+mapping with any of `reward`, `rewards` (further ones by name), `turn_rewards` (by the id of the
+response: a number, which is the reward named `reward`, or a mapping by name), `status` (`complete`
+or `truncated`) and the keys that its judge reads, or None if its rewards come from elsewhere:
+
+    {"rewards": {"test": 1.0, "style": {"value": 0.5, "source": "model"}}}
+
+A session needs those that `trainer.rewards` names, by default `reward` alone; further ones are
+recorded and shown. A judge (`agents.reward`) returns the same; its rewards take the place of the
+agent's of the same name. `source` is a label: `agent` or, of a judge, `verifier` if it is not said.
+Rewards of turns are recorded; if the run's `trainer.advantage` uses none, the trainer warns of it
+once. An exception ends the session as aborted, that of a judge as unrewarded.
 
 An agent that can start in the middle begins with `session.messages` if there are any; others are
 forked by playback (docs/replay.md).

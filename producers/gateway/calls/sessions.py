@@ -110,6 +110,7 @@ class CloseBody(_Body):
     cause: Literal["policy", "environment", "infrastructure", "setting"] = "policy"
     on_limit: Literal["zero", "retry", "drop"] = "zero"
     await_reward_s: Seconds = 0
+    await_rewards: tuple[Text, ...] = ()
 
 
 B = TypeVar("B", bound=_Body)
@@ -185,6 +186,7 @@ class Sessions:
             cause=body.cause,
             on_limit=body.on_limit,
             await_reward_ms=_ms(body.await_reward_s),
+            await_rewards=body.await_rewards,
         )
         await self._answer(exchange, command)
 

@@ -9,7 +9,7 @@ import orjson
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
 from schemas.records import Trajectory
 from seamlessflow.history.export.tables import Cell, Kind, Table
-from trainer.data.sessions import session_return
+from trainer.data.credit.returns import session_return
 
 PROVENANCE = {
     "cluster": Kind.TEXT,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from schemas.records import Trajectory
+from schemas.records import Reward, Trajectory
 
 _WIDEST_STATUS = len("unrewarded")
 
@@ -24,13 +24,17 @@ def list_view(trajectories: Sequence[Trajectory]) -> Table:
             found.session_id,
             found.task_id,
             found.status,
-            ", ".join(f"{reward.value:g}" for reward in found.rewards),
+            ", ".join(map(_reward, found.rewards)),
             str(found.turns),
             str(len(found.loss_mask)),
             str(sum(found.loss_mask)),
             _versions(found),
         )
     return table
+
+
+def _reward(of: Reward) -> str:
+    return f"{of.value:g}" if of.name == "reward" else f"{of.name} {of.value:g}"
 
 
 def _versions(found: Trajectory) -> str:

@@ -36,7 +36,7 @@ def test_a_task_becomes_a_session_with_its_identity_a_reward_and_a_close() -> No
     assert opened.body["group_id"] == "run-7"
     assert opened.body["metadata"] == {"level": "3"}
     assert rewarded.path == f"/sessions/{SESSION}/reward"
-    assert rewarded.body == {"name": "reward", "value": 0.75, "final": True}
+    assert rewarded.body == {"name": "reward", "value": 0.75, "final": True, "source": "agent"}
     assert ended.body["status"] == "complete"
 
 
@@ -103,17 +103,19 @@ def test_a_judge_of_its_own_sees_task_and_result() -> None:
         return float(task["prompt"] == "key 7" and result["answer"] == "code 3")
 
     gateway = run(CallableAgent(agent, THREADS), judge=judge)
-    assert gateway.calls[1].body["value"] == 1.0
+    rewarded = gateway.calls[1].body
+    assert (rewarded["value"], rewarded["source"], rewarded["final"]) == (1.0, "verifier", True)
 
 
-def test_a_judge_that_fails_aborts_the_session() -> None:
+def test_a_judge_that_fails_leaves_the_session_unrewarded() -> None:
     async def agent(task: Payload, session: AgentSession) -> None:
         return None
 
     def judge(task: Payload, result: Payload) -> float:
         raise KeyError("answer")
 
-    assert closed(run(CallableAgent(agent, THREADS), judge=judge)) == ("aborted", "environment")
+    ended = closed(run(CallableAgent(agent, THREADS), judge=judge))
+    assert ended == ("unrewarded", "environment")
 
 
 def test_an_agent_that_raises_closes_its_session_as_aborted() -> None:

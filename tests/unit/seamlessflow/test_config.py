@@ -202,3 +202,11 @@ def test_a_value_of_another_form_is_told_in_the_words_of_a_file(
     with pytest.raises(ConfigRejected) as error:
         parse(values)
     assert error.value.faults == (line,)
+
+
+def test_a_reward_at_the_time_limit_must_be_one_that_counts() -> None:
+    late = {**AGENT, "timeout_reward": -1.0}
+    with pytest.raises(ConfigRejected, match=r"agents\.timeout_reward .* trainer\.rewards"):
+        parse({"agents": late, "trainer": {"rewards": {"test": 1.0}}})
+    both = parse({"agents": late, "trainer": {"rewards": {"test": 1.0, "reward": 0.5}}})
+    assert both.trainer.reward_weights == {"test": 1.0, "reward": 0.5}

@@ -7,15 +7,21 @@ from collections import Counter
 
 import numpy as np
 
+from trainer.credit import ONE_REWARD
 from trainer.data.batch import Batch
 from trainer.data.credit.overlong import overlong_facts
+from trainer.data.credit.returns import Weights
+from trainer.data.figures.rewards import reward_figures
 from trainer.data.figures.variety import PASSED, pass_at_k, variety
 from trainer.data.lengths import length_metrics
 from trainer.data.staleness import StepClock
 
 
-def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
-    """Return the metrics that are known before training (names in `trainer/metrics/names.py`)."""
+def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict[str, float]:
+    """Return the metrics that are known before training (names in `trainer/metrics/names.py`).
+
+    `weights`: of the named rewards that add up to a return.
+    """
     # Those that earlier steps trained were told of then.
     groups = batch.own
     returns = np.array([value for one in groups for value in one.group.returns()])
@@ -38,6 +44,7 @@ def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
         **_foreign(batch),
         **_reused(batch),
         **variety(groups),
+        **reward_figures([session for one in groups for session in one.group.sessions], weights),
         **overlong_facts([one.group for one in groups]),
         **pass_at_k([[value >= PASSED for value in one.group.returns()] for one in groups]),
     }

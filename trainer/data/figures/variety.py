@@ -27,7 +27,8 @@ def pass_at_k(passed: Sequence[Sequence[bool]]) -> dict[str, float]:
 
 
 def variety(groups: Sequence[Prepared]) -> dict[str, float]:
-    """Return the shares of equal and of divided sessions, and the largest group's of the tokens.
+    """Return the shares of equal and of divided sessions, and those of the tokens that the largest
+    group has, and the largest task over all its groups.
 
     Equal are sessions of a group with the same sampled tokens; divided is one with several chains.
     """
@@ -36,11 +37,23 @@ def variety(groups: Sequence[Prepared]) -> dict[str, float]:
     if not sessions:
         return {}
     trained = [sum(chain.trained() for chain in of.chains) for of in groups]
+    of_tasks = Counter[str]()
+    for group, tokens in zip(groups, trained, strict=True):
+        of_tasks[_task(group)] += tokens
+    total = max(1, sum(trained))
     return {
         "equal_share": sum(map(_equal, by_group)) / sessions,
         "divided_share": sum(len(one.chains) > 1 for of in by_group for one in of) / sessions,
-        "largest_group_share": max(trained) / max(1, sum(trained)),
+        "largest_group_share": max(trained) / total,
+        "tasks": sum(tokens > 0 for tokens in of_tasks.values()),
+        "largest_task_share": max(of_tasks.values()) / total,
     }
+
+
+def _task(of: Prepared) -> str:
+    """Return the task of a group; one without a name is like no other."""
+    names = (session.source.task_id for session in of.group.sessions)
+    return next(filter(None, names), of.group.group_id)
 
 
 def _equal(sessions: Sequence[ValidSession]) -> int:

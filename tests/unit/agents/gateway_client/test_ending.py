@@ -13,10 +13,9 @@ from producers.agents.gateway_client.ending import (
     ClosingCalls,
     Ending,
     EndingRules,
-    RewardCall,
     closing_calls,
-    result_of,
 )
+from producers.agents.gateway_client.result import BadResult, RewardCall, judged, result_of
 
 
 def ended(ending: Ending, **rules: Any) -> ClosingCalls:
@@ -53,6 +52,87 @@ def test_without_a_reward_the_session_waits_for_one_where_that_is_asked_for() ->
     told = ended(AgentReturned({"rewards": {"style": 1.0}}), await_reward_s=500)
     assert told.rewards == (RewardCall("style", 1.0, None, final=False),)
     assert told.close == CloseCall("complete", "", "policy", await_reward_s=500)
+
+
+BOTH = ("test", "format")
+
+
+def test_the_last_of_the_rewards_that_a_session_needs_is_final() -> None:
+    told = ended(AgentReturned({"rewards": {"format": 0, "other": 1, "test": 1}}), rewards=BOTH)
+    assert [(one.name, one.final) for one in told.rewards] == [
+        ("format", False),
+        ("other", False),
+        ("test", True),
+    ]
+    assert told.close == CloseCall("complete", "", "policy")
+
+
+def test_a_session_without_one_of_them_is_unrewarded_and_both_names_are_told() -> None:
+    told = ended(AgentReturned({"rewards": {"tests": 1, "format": 1}}), rewards=BOTH)
+    assert [one.final for one in told.rewards] == [False, False]
+    assert (told.close.status, told.close.cause) == ("unrewarded", "environment")
+    assert told.close.reason == "the agent gave no reward 'test', but 'tests', 'format'"
+    plain = ended(AgentReturned(result_of(1.0)), rewards=BOTH)
+    assert plain.close.reason == "the agent gave no reward 'test', 'format', but 'reward'"
+
+
+def test_a_session_waits_for_those_that_come_from_elsewhere() -> None:
+    told = ended(AgentReturned({"rewards": {"format": 1}}), rewards=BOTH, await_reward_s=60)
+    assert [one.final for one in told.rewards] == [False]
+    assert told.close == CloseCall("complete", "", "policy", 60, await_rewards=("test",))
+
+
+def test_a_turn_may_have_several_rewards_and_each_its_source() -> None:
+    of_turn = {"format": 0.5, "test": {"value": 1, "source": "human"}}
+    result = {"reward": {"value": 2, "source": "model"}, "turn_rewards": {"chatcmpl-1": of_turn}}
+    assert ended(AgentReturned(result)).rewards == (
+        RewardCall("format", 0.5, "chatcmpl-1", final=False),
+        RewardCall("test", 1.0, "chatcmpl-1", final=False, source="human"),
+        RewardCall("reward", 2.0, None, final=True, source="model"),
+    )
+
+
+@pytest.mark.parametrize(
+    "verdict", [1, {"reward": 1}, {"rewards": {"reward": {"value": 1, "source": "verifier"}}}]
+)
+def test_the_rewards_of_a_judge_take_the_place_of_the_agents(verdict: object) -> None:
+    result = {"reward": 0.0, "rewards": {"format": 0.5}, "turn_rewards": {"r": 1}, "text": "x"}
+    both = judged(result, verdict)
+    assert both["text"] == "x"
+    assert ended(AgentReturned(both)).rewards == (
+        RewardCall("reward", 1.0, "r", final=False),
+        RewardCall("format", 0.5, None, final=False),
+        RewardCall("reward", 1.0, None, final=True, source="verifier"),
+    )
+
+
+def test_a_judge_may_judge_turns_and_give_several_rewards() -> None:
+    verdict = {"rewards": {"test": 1, "format": 0}, "turn_rewards": {"r": {"test": 0.25}}}
+    both = judged({"turn_rewards": {"r": {"own": 1}}}, verdict)
+    told = ended(AgentReturned(both), rewards=BOTH)
+    assert [(one.name, one.response_id, one.source) for one in told.rewards] == [
+        ("own", "r", "agent"),
+        ("test", "r", "verifier"),
+        ("test", None, "verifier"),
+        ("format", None, "verifier"),
+    ]
+
+
+@pytest.mark.parametrize("verdict", [None, {}, {"score": 1}, "1", {"rewards": {"a": float("nan")}}])
+def test_a_judge_that_gives_no_reward_is_an_error(verdict: object) -> None:
+    with pytest.raises(BadResult):
+        judged({"reward": 1.0}, verdict)
+
+
+def test_a_failing_judge_leaves_its_session_unrewarded() -> None:
+    told = ended(AgentCrashed("the judge gave no reward", unjudged=True))
+    assert told.rewards == ()
+    assert (told.close.status, told.close.cause) == ("unrewarded", "environment")
+
+
+def test_a_timeout_has_no_reward_where_that_of_this_name_does_not_count() -> None:
+    told = ended(AgentTimedOut(2), rewards=BOTH)
+    assert (told.rewards, told.close.status, told.close.cause) == ((), "timeout", "policy")
 
 
 def test_a_crash_is_the_environments_doing() -> None:

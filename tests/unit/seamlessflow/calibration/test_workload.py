@@ -1,9 +1,14 @@
 """Turns, sessions and waits of a recorded run, and the sections that they become."""
 
+from dataclasses import replace
+
+import orjson
 import pytest
 
+from schemas import records as r
 from schemas.records import Record
 from schemas.tokens import pack
+from seamlessflow.calibration.reading import recorded_weights
 from seamlessflow.calibration.sections import at_scale, under
 from seamlessflow.calibration.sessions import recorded_session
 from seamlessflow.calibration.turns import mean_hop_s, recorded_turns
@@ -65,6 +70,19 @@ def test_a_turn_that_moved_is_left_out() -> None:
 def test_sessions_of_evaluations_and_those_cut_short_are_left_out() -> None:
     assert recorded_session(trajectory([Run((1,), "prompt")], purpose="eval")) is None
     assert recorded_session(trajectory([Run((1,), "prompt")], status="aborted")) is None
+
+
+def test_success_is_by_the_rewards_that_the_run_weighs() -> None:
+    settings = orjson.dumps({"trainer": {"rewards": {"test": 0.5, "format": 0.0}}})
+    lineage = r.LineageStarted(at_ms=0, policy="p", lineage="a", step=0, settings=settings)
+    assert recorded_weights([lineage]) == {"test": 0.5}
+    assert recorded_weights([]) == {"reward": 1.0}
+
+    named = tuple(r.Reward(name=name, value=1.0) for name in ("test", "format", "reward"))
+    turn = r.Reward(value=1.0, scope="turn", turn_id="t0")
+    one = replace(trajectory([Run((1,), "prompt")]), rewards=(*named, turn))
+    found = recorded_session(one, {"test": 0.5})
+    assert found is not None and found.reward == 0.5
 
 
 def test_a_value_that_is_given_counts_over_a_measured_one() -> None:

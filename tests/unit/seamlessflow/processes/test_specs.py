@@ -143,6 +143,22 @@ def test_the_agents_hold_the_key_that_the_gateway_takes(monkeypatch: pytest.Monk
     assert agents.gateway_url == "http://127.0.0.1:8123"
 
 
+def test_the_agents_know_the_rewards_that_any_trainer_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    coder = {"trainer": {"rewards": {"test": 0.5, "style": 1.0}}}
+    made = children(
+        trainer={"rewards": {"test": 1.0, "format": 0.0}},
+        run={"policy": "planner"},
+        policies={"coder": coder},
+    )
+    agents = settings_of(made.agents(), AgentsSettings, monkeypatch).agents
+    assert agents.rewards == ("test", "style")
+    assert settings_of(children().agents(), AgentsSettings, monkeypatch).agents.rewards == (
+        "reward",
+    )
+
+
 def test_settings_of_this_process_do_not_leak_into_another() -> None:
     spec = children().manager()
     assert "SEAMLESSFLOW_RUN__STEPS" not in spec.environment

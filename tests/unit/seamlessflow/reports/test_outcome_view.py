@@ -74,6 +74,13 @@ def test_what_stands_out_is_told_behind_the_figures(tmp_path: Path) -> None:
     assert "to look at" not in shown(RunOutcome(tmp_path, TOLD, CLEAN))
 
 
+def test_named_rewards_have_a_row_where_there_are_several(tmp_path: Path) -> None:
+    named = {"test": {"first10": 0.1, "last10": 0.5}, "style": {"last10": 0.25}}
+    said = shown(RunOutcome(tmp_path, {**TOLD, "rewards": named}, CLEAN))
+    assert "test 0.100 → 0.500, style ? → 0.250" in said
+    assert "by name" not in shown(RunOutcome(tmp_path, TOLD, CLEAN))
+
+
 def test_a_run_that_trained_no_token_has_failed(tmp_path: Path) -> None:
     nothing = RunOutcome(tmp_path, {**TOLD, "tokens_trained": 0}, CLEAN)
     assert "no token was trained" in shown(nothing)

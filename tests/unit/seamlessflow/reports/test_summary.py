@@ -17,6 +17,7 @@ from tests.builders.trainer.trajectories import Run, trajectory
 FIELDS = [
     "reward_first10",
     "reward_last10",
+    "rewards",
     "eval_before",
     "eval_after",
     "steps",
@@ -55,7 +56,7 @@ MEASURED = LauncherFacts(
     loads={"trainer": ProcessLoad(1.25, 0.5)},
 )
 WITHOUT_WORKERS: dict[str, object] = {"idle_share": {}, "device_time": {}, "ideal_step_s": {}}
-WITHOUT_WORKERS |= {"step_s": None, "phases": {}, "tokens_per_s": None}
+WITHOUT_WORKERS |= {"step_s": None, "phases": {}, "tokens_per_s": None, "rewards": {}}
 FIRST_STEP: dict[str, float] = {"tokens_trained": 20, "tokens_over_age": 3, "staleness_max": 0}
 FIRST_STEP |= {"masked/stale": 3, "masked/eval": 1, "filtered/zero_variance": 0.5}
 

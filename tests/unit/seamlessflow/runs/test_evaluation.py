@@ -7,12 +7,14 @@ from schemas.records import Trajectory
 from seamlessflow.runs.evaluation import MOST_ATTEMPTS, Evaluation, EvaluationPlan
 from tests.builders.records import sessions
 from tests.builders.trajectories.session_builder import SessionBuilder
+from trainer.credit import ONE_REWARD
+from trainer.data.credit.returns import Weights
 
 ROWS = [TaskRow("a", b'{"id":"a"}', {"level": "1"}), TaskRow("b", b'{"id":"b"}', {})]
 
 
-def evaluation(samples: int = 1) -> Evaluation:
-    return Evaluation(EvaluationPlan("run-held", "p", "test", ROWS, samples, time_limit_s=10))
+def evaluation(samples: int = 1, weights: Weights = ONE_REWARD) -> Evaluation:
+    return Evaluation(EvaluationPlan("run-held", "p", "test", ROWS, samples, 10, weights))
 
 
 def finalized(session: str, reward: float | None, cause: str = "policy") -> Trajectory:
@@ -84,3 +86,15 @@ def test_a_session_without_a_reward_does_not_count() -> None:
     current = evaluation()
     current.first_tasks(0)
     assert len(current.apply(finalized("run-held-0.0.0", None), 1)) == 1
+
+
+def test_returns_are_those_of_the_runs_weights_and_a_missing_reward_is_named() -> None:
+    current = evaluation(weights={"test": 1.0})
+    current.first_tasks(0)
+    assert len(current.apply(finalized("run-held-0.0.0", 1.0), 1)) == 1
+    (failed,) = current.failures
+    assert failed.detail == "complete: closed without the reward 'test'; it has 'reward'"
+    halved = evaluation(weights={"reward": 0.5})
+    halved.first_tasks(0)
+    halved.apply(finalized("run-held-0.0.0", 1.0), 1)
+    assert halved.result().reward == 0.5

@@ -159,7 +159,7 @@ def test_the_first_valid_session_of_a_sample_counts() -> None:
 def test_a_session_without_a_judgement_does_not_count() -> None:
     (failed,) = feed(Grouping(), session(0, reward=None, status="unrewarded"))
     assert isinstance(failed, SampleFailed) and failed.cause == "environment"
-    assert failed.detail == "unrewarded: closed without a reward"
+    assert failed.detail == "unrewarded: closed without the reward 'reward'; it has no other one"
 
 
 def test_a_session_the_policy_spoilt_returns_zero() -> None:

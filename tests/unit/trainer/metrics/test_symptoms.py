@@ -15,14 +15,19 @@ WELL = {
     "tokens_masked": 10.0,
     "begun_tokens/p50": 10.0,
     "begun_tokens/p90": 20.0,
+    "begun_tokens/p99": 40.0,
+    "matched/render": 0.02,
     "filtered/zero_variance": 0.1,
     "equal_share": 0.1,
     "divided_share": 0.0,
     "largest_group_share": 0.2,
+    "largest_task_share": 0.2,
+    "tasks": 8.0,
     "clip_fraction": 0.01,
     "staleness_mean": 0.8,
     "mismatch_mean": 0.001,
     "effective_sample_size": 0.95,
+    "ratio_p99": 1.3,
     "entropy": 1.0,
 }
 
@@ -36,8 +41,12 @@ def test_a_run_that_is_well_has_no_symptom() -> None:
     ("ill", "text", "lever"),
     [
         ({"samples_failed": 16.0}, "20% of the sessions failed", "pacing.max_attempts"),
+        ({"samples_unrewarded": 16.0}, "20% of the sessions ended without a", "trainer.rewards"),
         ({"ended_at/time": 0.1, "ended_at/turns": 0.1}, "20% of the sessions ended", "turn_limit"),
         ({"begun_tokens/p90": 60.0}, "6.0 times as long", "pacing.redundancy"),
+        ({"begun_tokens/p99": 150.0}, "15.0 times as long as the median", "turn_limit"),
+        ({"matched/render": 0.25}, "25% of the turns continue", "replay match"),
+        ({"masked/prompt_mismatch": 100.0}, "10% of the sampled tokens", "policy.renderer"),
         ({"divided_share": 0.5}, "50% of the sessions have several chains", "replay match"),
         ({"equal_share": 0.75}, "75% of the sessions have the tokens", "temperature"),
         ({"filtered/zero_variance": 0.6}, "60% of the groups have equal", "run.group_size"),
@@ -45,6 +54,9 @@ def test_a_run_that_is_well_has_no_symptom() -> None:
         ({"tokens_masked": 900.0}, "50% of the sampled tokens", "max_staleness"),
         ({"largest_group_share": 0.5}, "3.6 times its part", "sequence_mean"),
         ({"masked/foreign": 100.0}, "10% of the sampled tokens are of another", "train_foreign"),
+        ({"foreign_share": 0.5}, "50% of the trained tokens are of sessions", "train_foreign"),
+        ({"ratio_p99": 2.5}, "at least 2.5 times as likely", "run.lag"),
+        ({"largest_task_share": 0.5}, "task of a batch has 4.0 times", "pacing.tasks"),
         ({"staleness_mean": 3.0}, "3.0 optimizer steps old", "run.lag"),
         ({"mismatch_mean": 0.03}, "differ by 0.030 nats", "trainer.dtype"),
         ({"effective_sample_size": 0.25}, "75% of the trained tokens are lost", "run.lag"),
@@ -85,6 +97,11 @@ def test_a_share_that_a_step_does_not_have_is_0() -> None:
 def test_the_part_of_a_group_is_that_of_groups_which_are_trained() -> None:
     half = {"filtered/untrainable": 0.45, "filtered/zero_variance": 0.3}
     assert symptoms([WELL | half | {"largest_group_share": 0.6}]) == []
+
+
+def test_a_task_of_one_group_is_told_as_that_group_alone() -> None:
+    (told,) = symptoms([WELL | {"largest_group_share": 0.5, "largest_task_share": 0.5}] * 3)
+    assert "the largest group of a batch" in told
 
 
 def test_modelled_steps_tell_nothing() -> None:

@@ -1,6 +1,7 @@
 """Steps executed again as the lineage that made them executed them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,19 @@ def test_each_lineage_goes_on_with_its_own_settings_from_the_weights_before() ->
     assert weights == "w0 0.5 0.25"
     trained, _ = executed(log, {"a": strict, "b": strict}, made)
     assert [tokens for _, tokens in trained] == [6, 0]
+
+
+def test_sessions_count_by_the_rewards_that_their_own_lineage_names() -> None:
+    resumed = control.committed(1, [_of("h")], lineage="b", parent_lineage="a", version=2)
+    log = [*step(0, "a", 1, "g"), lineage("b", "a"), resumed]
+    tested = [
+        replace(one, rewards=(r.Reward(name="test", value=float(one.sample)),))
+        for one in sessions("h", 0)
+    ]
+    named = {"a": settings(), "b": settings(on_stale="correct", rewards={"test": 1.0})}
+    for made in ([*tested, *sessions("g", 0)], [*sessions("g", 0), *tested]):
+        trained, _ = executed(log, named, made)
+        assert [tokens for _, tokens in trained] == [6, 6]
 
 
 def test_the_micro_batches_of_a_step_are_counted_without_executing_the_steps_before() -> None:

@@ -87,3 +87,12 @@ def test_what_names_a_turn_goes_to_the_session_of_the_turn() -> None:
 
 def test_no_session_is_opened_under_a_name_that_is_in_use() -> None:
     assert found(partition(*BEGUN), open_session()) == "s~2"
+
+
+def test_a_reward_goes_to_the_first_session_that_still_lacks_one_that_it_awaits() -> None:
+    waits = closed(await_reward_until_ms=9_000, await_rewards=("reward", "human"), **ONE)
+    begun = opened(name="s", **ONE), waits, opened(name="s", **TWO)
+    assert found(partition(*begun, rewarded(**ONE)), reward()) == "s~1"
+    judged = r.Reward(name="human", value=1.0)
+    human = rewarded(judged, command_id="other", **ONE)
+    assert found(partition(*begun, rewarded(**ONE), human), reward()) == "s~2"

@@ -1,0 +1,106 @@
+"""Result of an agent, with that of its judge: the rewards that it gives, by name and source. Pure.
+
+`harness/session.py` has its form; `ending.py` decides what the rewards mean for the session.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from numbers import Real
+
+REWARD = "reward"
+"""Name of a reward that is given without one."""
+
+AGENT = "agent"
+JUDGE = "verifier"
+"""Sources of rewards that name none: those of the agent, and those of its judge."""
+
+Result = Mapping[str, object]
+
+
+class BadResult(ValueError):
+    """An agent or a judge returned a value that is not a valid result."""
+
+
+@dataclass(frozen=True)
+class RewardCall:
+    """One reward to assign; `response_id` names the judged turn, None stands for the session.
+
+    `final` marks the last reward of a session that then has all that it needs.
+    """
+
+    name: str
+    value: float
+    response_id: str | None
+    final: bool
+    source: str = AGENT
+
+
+def result_of(value: object) -> Result:
+    """Return what an agent returned as a mapping. Raises `BadResult`."""
+    if value is None:
+        return {}
+    if isinstance(value, Real):
+        return {REWARD: as_reward(value)}
+    if isinstance(value, Mapping):
+        return {str(name): item for name, item in value.items()}
+    raise BadResult(f"an agent returns a number, a mapping or None, not {type(value).__name__}")
+
+
+def judged(result: Result, verdict: object) -> Result:
+    """Return the result with the rewards of its judge in place of those of the same name.
+
+    `verdict`: a number, or a mapping with rewards like an agent's. Raises `BadResult`.
+    """
+    given = rewards_of(result_of(verdict), JUDGE)
+    if not given:
+        raise BadResult(f"a judge returns a number or a mapping with rewards, not {verdict!r:.80}")
+    own = {(one.response_id, one.name): one for one in (*rewards_of(result, AGENT), *given)}
+    named: dict[str, object] = {}
+    of_turns: dict[str, dict[str, object]] = {}
+    for one in own.values():
+        place = named if one.response_id is None else of_turns.setdefault(one.response_id, {})
+        place[one.name] = {"value": one.value, "source": one.source}
+    return {**result, REWARD: None, "rewards": named, "turn_rewards": of_turns}
+
+
+def rewards_of(result: Result, source: str = AGENT) -> list[RewardCall]:
+    """Return the rewards of a result, those of turns first and `reward` last; none is final.
+
+    `source`: of those that name none. Raises `BadResult`.
+    """
+    found = list(_of_turns(result, source))
+    for name, item in _members(result.get("rewards") or {}, "rewards"):
+        found.append(_reward(name, item, None, source))
+    if result.get(REWARD) is not None:
+        found.append(_reward(REWARD, result[REWARD], None, source))
+    return found
+
+
+def as_reward(value: object) -> float:
+    """Return a reward as a finite float. Raises `BadResult`."""
+    if not isinstance(value, Real) or not math.isfinite(float(value)):
+        raise BadResult(f"a reward is a finite number, not {value!r:.80}")
+    return float(value)
+
+
+def _of_turns(result: Result, source: str) -> Iterator[RewardCall]:
+    for response, item in _members(result.get("turn_rewards") or {}, "turn_rewards"):
+        named = item if isinstance(item, Mapping) else {REWARD: item}
+        for name, value in _members(named, f"the turn {response}"):
+            yield _reward(name, value, response, source)
+
+
+def _reward(name: str, item: object, response: str | None, source: str) -> RewardCall:
+    if not isinstance(item, Mapping):
+        return RewardCall(name, as_reward(item), response, False, source)
+    judge = item.get("source", source)
+    if item.keys() - {"value", "source"} or not isinstance(judge, str):
+        raise BadResult(f"reward {name} has a value and a source, not {dict(item)!r:.80}")
+    return RewardCall(name, as_reward(item.get("value")), response, False, judge)
+
+
+def _members(value: object, field: str) -> list[tuple[str, object]]:
+    if not isinstance(value, Mapping):
+        raise BadResult(f"{field} is a mapping from names to numbers, not {type(value).__name__}")
+    return [(str(name), item) for name, item in value.items()]

@@ -1,0 +1,40 @@
+"""Sessions that ended since the last step: lengths, match rules, and those that do not count."""
+
+from dataclasses import replace
+
+from tests.builders.trainer.fed_dataloader import FedDataloader
+from tests.builders.trainer.trajectories import one_turn
+from trainer.data.figures.ended import SessionsOfStep
+
+
+def test_ended_sessions_are_counted_whatever_became_of_them_and_begin_anew() -> None:
+    ended, session = SessionsOfStep(), one_turn("s", 1.0)
+    ended.add(session)
+    ended.add(replace(session, status="pruned", cause="setting", turns=3))
+    found = ended.take()
+    assert (found["begun_tokens/mean"], found["begun_turns/mean"]) == (3, 2)
+    assert found["sessions_pruned"] == 1
+    assert ended.take() == {}
+
+
+def test_turns_are_told_by_the_rule_that_matched_them() -> None:
+    ended, session = SessionsOfStep(), one_turn("s", 1.0)
+    ended.add(replace(session, match_rules={"root": 1, "extend": 4}))
+    ended.add(replace(session, match_rules={"root": 1, "render": 2}))
+    found = ended.take()
+    assert {name: value for name, value in found.items() if name.startswith("matched/")} == {
+        "matched/extend": 0.5,
+        "matched/render": 0.25,
+        "matched/root": 0.25,
+    }
+
+
+def test_sessions_without_their_reward_are_told_among_those_that_failed() -> None:
+    fed = FedDataloader()
+    fed.session("g-0", 0, 1.0, cause="infrastructure")
+    fed.session("g-0", 1, 1.0, rewards=())
+    fed.session("g-1", 0, 1.0, rewards=(), status="unrewarded", cause="environment")
+    fed.session("g-1", 1, 1.0, rewards=(), status="unrewarded", purpose="eval")
+    found = fed.loader.drop_metrics()
+    assert (found["samples_failed"], found["samples_unrewarded"]) == (3, 2)
+    assert "samples_unrewarded" not in fed.loader.drop_metrics()

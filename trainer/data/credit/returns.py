@@ -1,0 +1,74 @@
+"""Returns: what the named rewards of a session, or of a turn, add up to by their weights. Pure.
+
+Called by `data/sessions.py` and, for the figures of a run, by the launcher. `weights` are those of
+`trainer.rewards` that are not 0: a session needs each of these rewards.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from schemas.records import Reward, Trajectory
+from trainer.credit import ONE_REWARD
+
+Weights = Mapping[str, float]
+
+_UNJUDGED = {"unrewarded", "pruned", "filtered"}
+"""Final states in which a session has no return."""
+
+_MOST_NAMED = 5
+"""Most of the names that a text has of rewards that were given."""
+
+
+def session_rewards(trajectory: Trajectory) -> dict[str, Reward]:
+    """Return the last session reward of each name."""
+    return {one.name: one for one in trajectory.rewards if one.scope == "session"}
+
+
+def session_return(trajectory: Trajectory, weights: Weights = ONE_REWARD) -> float | None:
+    """Return the weighted sum of a session's rewards, or None if the session was not judged.
+
+    The last session reward of each name counts. A complete session that lacks one is not judged;
+    in one that the policy itself spoilt (truncated, timed out) those that it lacks are 0.
+    """
+    if trajectory.status in _UNJUDGED:
+        return None
+    found = {name: one.value for name, one in session_rewards(trajectory).items()}
+    if trajectory.status == "complete" and lacking(trajectory, weights):
+        return None
+    return weighted(found, weights)
+
+
+def lacking(trajectory: Trajectory, weights: Weights) -> list[str]:
+    """Return the names of the rewards that a session needs and has not."""
+    found = session_rewards(trajectory)
+    return [name for name in weights if name not in found]
+
+
+def turn_returns(trajectory: Trajectory, weights: Weights) -> dict[str, float]:
+    """Return the weighted sum of the rewards of each turn that has any; those it lacks are 0."""
+    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for one in trajectory.rewards:
+        if one.scope == "turn" and one.turn_id is not None and one.name in weights:
+            found[one.turn_id][one.name] = one.value
+    return {turn: weighted(rewards, weights) for turn, rewards in found.items()}
+
+
+def weighted(rewards: Mapping[str, float], weights: Weights) -> float:
+    """Return the weighted sum of rewards, the same whatever the order of the setting."""
+    return sum((weights[name] * rewards.get(name, 0.0) for name in sorted(weights)), 0.0)
+
+
+def unjudged(trajectory: Trajectory, weights: Weights) -> str:
+    """Return the reason for a session that was not judged, with the names of its rewards."""
+    if trajectory.status in _UNJUDGED and trajectory.reason:
+        return f"{trajectory.status}: {trajectory.reason}"
+    lacks = quoted(lacking(trajectory, weights))
+    given = quoted(session_rewards(trajectory)) or "no other one"
+    return f"{trajectory.status}: closed without the reward {lacks}; it has {given}"
+
+
+def quoted(names: Collection[str]) -> str:
+    """Return names for people, the first ones of many; nothing of none."""
+    shown = [f"'{name:.40}'" for name in list(names)[:_MOST_NAMED]]
+    more = [f"and {len(names) - len(shown)} more"] if len(names) > len(shown) else []
+    return ", ".join([*shown, *more])

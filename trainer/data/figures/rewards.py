@@ -1,0 +1,51 @@
+"""Rewards of a batch's sessions: of each name, of each source, and the spread of returns. Pure."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from trainer.data.credit.returns import Weights
+from trainer.data.lengths import quantiles
+from trainer.data.sessions import ValidSession
+
+MOST_SHOWN = 16
+"""Most names and sources of a step: agents choose them, and each is several metrics."""
+
+_LONGEST_LABEL = 40
+
+
+def reward_figures(sessions: Sequence[ValidSession], weights: Weights) -> dict[str, float]:
+    """Return mean and quantiles of each named reward, parts of sources, and the spread of returns.
+
+    A reward's are over the sessions that have it; a source's is the mean over all sessions of what
+    its rewards add to the return by their weights, so that all of them add up to `reward_mean`.
+    """
+    given = Counter(name for one in sessions for name in one.rewards)
+    others = (name for name, _ in given.most_common() if name not in weights)
+    found: dict[str, float] = {}
+    for name in [*(name for name in weights if given[name]), *others][:MOST_SHOWN]:
+        told = quantiles(one.rewards[name].value for one in sessions if name in one.rewards)
+        label = f"reward/{_label(name)}"
+        found[label] = told.pop("mean")
+        found |= {f"{label}/{quantile}": value for quantile, value in told.items()}
+    spread = quantiles(one.reward for one in sessions)
+    spread.pop("mean", None)
+    found |= {f"return/{quantile}": value for quantile, value in spread.items()}
+    return found | _of_sources(sessions, weights)
+
+
+def _of_sources(sessions: Sequence[ValidSession], weights: Weights) -> dict[str, float]:
+    sums: defaultdict[str, float] = defaultdict(float)
+    counts = Counter[str]()
+    for session in sessions:
+        for one in session.rewards.values():
+            if one.name in weights:
+                sums[one.source] += weights[one.name] * one.value
+                counts[one.source] += 1
+    shown = [source for source, _ in counts.most_common(MOST_SHOWN)]
+    return {f"reward_of/{_label(name)}": sums[name] / len(sessions) for name in shown}
+
+
+def _label(name: str) -> str:
+    """Return a name as a part of a metric's, which files and sinks divide by other characters."""
+    return re.sub(r"[^\w.:-]+", "_", name)[:_LONGEST_LABEL]
