@@ -4,6 +4,11 @@ An unknown figure is null. The sources of the figures:
 
 - `reward_first10`, `reward_last10`: `reward_curve.py`, the first and last ten optimizer steps.
 - `eval_before`, `eval_after`: mean reward on held-back tasks, from the launcher.
+- `evaluations`: by set, the rounds of the run's evaluations with the steps and the version behind
+  them, the mean reward with its standard error, sessions, and chances to pass
+  (`EvaluationCompleted`).
+- `sources`: if the steps' groups are of several task sets, for each its groups and its mean reward
+  in the first and last ten steps (`StepCommitted`, `StepCompleted`).
 - `steps`: optimizer steps behind the newest weights (`StepCommitted`).
 - `trajectories`, `turns`, `ended_at` (shares of sessions that a limit ended), `tokens_sampled`,
   `interrupted_turns_continued`: all finalized training sessions, in a step or not (`Trajectory`),
@@ -48,7 +53,14 @@ from schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
 from seamlessflow.auditing.verify import Verification
 from seamlessflow.processes.usage import ProcessLoad
 from seamlessflow.reports.lengths import length_figures
-from seamlessflow.reports.reward_curve import SessionFacts, StepFacts, mean_reward, step_facts
+from seamlessflow.reports.reward_curve import (
+    SessionFacts,
+    StepFacts,
+    evaluation_figures,
+    mean_reward,
+    source_figures,
+    step_facts,
+)
 from trainer.metrics.phases import mean_phases
 from trainer.metrics.reasons import masked_tokens
 
@@ -99,6 +111,8 @@ def summary(
         "reward_last10": mean_reward(first[-EDGE_STEPS:]),
         "eval_before": facts.eval_before,
         "eval_after": facts.eval_after,
+        "evaluations": evaluation_figures(control),
+        "sources": source_figures(first, EDGE_STEPS),
         "steps": len(steps),
         "trajectories": len(training),
         "turns": sum(one.turns for one in training),

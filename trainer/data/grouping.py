@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from schemas.records import GroupDropped, GroupReady, Record, SampleFailed
+from trainer.data.figures.passing import passed
 from trainer.data.sessions import FailedSession, SessionSource, ValidSession
 
 
@@ -211,6 +212,7 @@ class Grouping:
                 reward_std=float(returns.std()),
                 version_min=group.version_min(),
                 trainable_tokens=sum(session.trained() for session in group.sessions),
+                passed=passed(group.returns()),
             )
         ]
 

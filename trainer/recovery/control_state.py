@@ -5,17 +5,20 @@ trainer folds only the records after that. It depends on the records of `control
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from schemas import records as r
 from schemas.records import Record
+from trainer.data.figures.evaluation import EvaluatedGroup
 from trainer.data.staleness import GroupAdmission
 
 Sessions = tuple[str, ...]
 Round = tuple[int, str]
 """Version and split of an evaluation."""
+ANY_SPLIT = ""
+"""The split of evaluations of which a checkpoint of an earlier release does not name it."""
 
 _OfTrainer = (
     r.GroupReady
@@ -61,9 +64,8 @@ class EvaluationRound:
     open: dict[str, int] = field(default_factory=dict)
     """Deadlines of those that are admitted and not over, in milliseconds, by group."""
     groups: int = 0
-    sessions: int = 0
-    rewards: float = 0.0
-    """Sum of the sessions' terminal rewards."""
+    ended: list[EvaluatedGroup] = field(default_factory=list)
+    """Those of which sessions counted."""
 
 
 @dataclass(slots=True)
@@ -85,8 +87,8 @@ class ControlState:
     """Groups for training that are admitted and neither ready nor over."""
     rounds: dict[Round, EvaluationRound] = field(default_factory=dict)
     """Evaluations that are not reported yet, by version and split."""
-    evaluated: int = -1
-    """Newest version with an `EvaluationCompleted`."""
+    evaluated: dict[str, int] = field(default_factory=dict)
+    """Newest version with an `EvaluationCompleted`, by split."""
     expired: set[str] = field(default_factory=set)
     """Groups past their deadline that are neither ready nor over."""
     over: set[str] = field(default_factory=set)
@@ -120,12 +122,13 @@ class ControlState:
                 if self._own(record.policy) or record.group_id in self.under_way:
                     self.expired.add(record.group_id)
             case r.GroupReady() if (found := self._round_of(record.group_id)) is not None:
-                found.sessions += len(record.sessions)
-                found.rewards += record.reward_mean * len(record.sessions)
+                count = len(record.sessions)
+                found.ended.append(EvaluatedGroup(count, record.reward_mean, record.passed))
                 self._end(record.group_id)
             case r.EvaluationCompleted():
                 self.rounds.pop((record.version, record.split), None)
-                self.evaluated = max(self.evaluated, record.version)
+                newest = max(self.evaluated.get(record.split, -1), record.version)
+                self.evaluated[record.split] = newest
             case r.GroupReady() if record.group_id not in self.over:
                 self._end_wait(record.group_id)
                 self.ready[record.group_id] = record.sessions
@@ -160,7 +163,7 @@ class ControlState:
             **{name: sorted(getattr(self, name)) for name in _SETS},
             "steps_of": list(self.steps_of.items()),
             "rounds": [
-                [*key, one.open, one.groups, one.sessions, one.rewards]
+                [*key, one.open, one.groups, [list(of) for of in one.ended]]
                 for key, one in self.rounds.items()
             ],
             "evaluated": self.evaluated,
@@ -186,7 +189,7 @@ class ControlState:
             under_way={name: GroupAdmission(*of) for name, of in values["under_way"].items()},
             **{name: set(values[name]) for name in _SETS},
             rounds=_rounds(values),
-            evaluated=values.get("evaluated", -1),
+            evaluated=_evaluated(values),
             steps_of=dict(values["steps_of"]),
             published=published and Published(*published),
             finished=values["finished"],
@@ -273,12 +276,25 @@ class ControlState:
 def _rounds(values: Mapping[str, Any]) -> dict[Round, EvaluationRound]:
     if "rounds" in values:
         return {
-            (version, split): EvaluationRound(dict(open_), *rest)
-            for version, split, open_, *rest in values["rounds"]
+            (version, split): EvaluationRound(dict(open_), groups, _ended(*ended))
+            for version, split, open_, groups, *ended in values["rounds"]
         }
     # A checkpoint of an earlier release knows only the groups.
     older = dict.fromkeys(values["evaluating"], 0)
     return {_UNKNOWN: EvaluationRound(older, len(older))} if older else {}
+
+
+def _ended(groups: Sequence[Sequence[Any]] | int, rewards: float = 0) -> list[EvaluatedGroup]:
+    """Return the groups of a round; of an earlier release their sessions and rewards in one."""
+    if isinstance(groups, int):
+        return [EvaluatedGroup(groups, rewards / groups, None)] if groups else []
+    return [EvaluatedGroup(*of) for of in groups]
+
+
+def _evaluated(values: Mapping[str, Any]) -> dict[str, int]:
+    found = values.get("evaluated", {})
+    # A checkpoint of an earlier release has one number: that of its only set.
+    return {ANY_SPLIT: found} if isinstance(found, int) else dict(found)
 
 
 _SETS = ("skipped", "expired", "over", "consumed")
