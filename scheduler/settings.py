@@ -208,7 +208,7 @@ class EvaluationSetSection(Section):
 
 
 class EvaluationTerms(NamedTuple):
-    """How one set is evaluated: the settings of these names."""
+    """Settings of these names for one set."""
 
     every: int
     samples: int
@@ -253,7 +253,7 @@ class EvaluationSection(SharedEvaluationSection):
         return several or ({} if self.tasks is None else {self.split: self.tasks})
 
     def terms(self, split: str) -> EvaluationTerms:
-        """Return how a set is evaluated."""
+        """Return the settings of a set."""
         own = self.sets.get(split)
         all_sets = EvaluationTerms(self.every, self.samples, self.pinned)
         if own is None:

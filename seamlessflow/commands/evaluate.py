@@ -37,7 +37,7 @@ def evaluate(
     from seamlessflow.config_file import load
     from seamlessflow.processes.stopping import Interrupted, stoppable
     from seamlessflow.runs.chosen_weights import choose_weights
-    from seamlessflow.runs.evaluation_run import evaluation_check, run_evaluation
+    from seamlessflow.runs.evaluation_run import evaluation_check, lines, run_evaluation
     from seamlessflow.watching.display import display
 
     console = Console(highlight=False)
@@ -54,10 +54,7 @@ def evaluate(
             ended = run_evaluation(loaded, policy, tasks, limit, shown, stop, chosen)
     except Interrupted:
         sys.exit(130)
-    console.print(f"version {policy.version}")
-    for split, result in ended.results.items():
-        name = f"{split}: " if len(ended.results) > 1 else ""
-        console.print(f"{name}{result}")
-    console.print(f"data, logs and figures are in {ended.out}")
+    for line in lines(ended):
+        console.print(line)
     if any(result.reward is None for result in ended.results.values()):
         raise typer.Exit(1)

@@ -11,6 +11,7 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from schemas.records import EvaluationCompleted
@@ -84,23 +85,32 @@ def _rewards(axes: Axes, steps: Sequence[StepFacts]) -> None:
 
 
 def _evaluations(axes: Axes, evaluations: Mapping[str, Sequence[EvaluationCompleted]]) -> None:
-    """Draw a curve of each set, with the standard error of each round."""
-    for (name, rounds), color in zip(evaluations.items(), cycle(SETS), strict=False):
-        means = [one.reward_mean or 0.0 for one in rounds]
-        axes.errorbar(
-            [one.step for one in rounds],
+    """Draw a curve of each set, with the standard error of each round; name it beside the title."""
+    curves: list[Line2D] = []
+    for rounds, color in zip(evaluations.values(), cycle(SETS), strict=False):
+        numbers, means = [one.step for one in rounds], [one.reward_mean or 0.0 for one in rounds]
+        errors = [one.reward_error or 0.0 for one in rounds]
+        axes.errorbar(numbers, means, errors, fmt="none", ecolor=color, elinewidth=1.2, zorder=4)
+        curves += axes.plot(
+            numbers,
             means,
-            [one.reward_error or 0.0 for one in rounds],
             color=color,
             linewidth=1.5,
-            elinewidth=1.2,
             marker="D",
             markersize=6,
             markeredgecolor="white",
             markeredgewidth=1.0,
             clip_on=False,
             zorder=5,
-            label=f"{name}{_change('first', means[0], 'last', means[-1])}",
+        )
+    labels = [
+        f"{name}{_change('first', rounds[0].reward_mean, 'last', rounds[-1].reward_mean)}"
+        for name, rounds in evaluations.items()
+    ]
+    anchor = LEFT + WIDE + 0.006, 0.99
+    if isinstance(figure := axes.figure, Figure) and curves:
+        figure.legend(
+            curves, labels, loc="upper right", bbox_to_anchor=anchor, ncols=2, fontsize=10
         )
 
 

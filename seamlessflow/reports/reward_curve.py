@@ -90,13 +90,16 @@ def evaluation_curves(control: Iterable[Record]) -> dict[str, list[r.EvaluationC
     }
 
 
-def evaluation_figures(control: Iterable[Record]) -> dict[str, list[dict[str, Any]]]:
-    """Return the figures of each round by set, as plain values."""
+def task_set_figures(
+    control: Iterable[Record], steps: Sequence[StepFacts], edge: int
+) -> dict[str, dict[str, Any]]:
+    """Return `evaluations` and `sources` of the summary; its first and last `edge` steps count."""
     curves = evaluation_curves(control)
-    return {split: [_round_figures(one) for one in rounds] for split, rounds in curves.items()}
+    rounds = {split: [_round_figures(one) for one in of] for split, of in curves.items()}
+    return {"evaluations": rounds, "sources": _source_figures(steps, edge)}
 
 
-def source_figures(steps: Sequence[StepFacts], edge: int) -> dict[str, dict[str, Any]]:
+def _source_figures(steps: Sequence[StepFacts], edge: int) -> dict[str, dict[str, Any]]:
     """Return groups and mean reward of each task set, in the first and the last `edge` steps.
 
     Nothing if all groups are of one set.

@@ -56,10 +56,9 @@ from seamlessflow.reports.lengths import length_figures
 from seamlessflow.reports.reward_curve import (
     SessionFacts,
     StepFacts,
-    evaluation_figures,
     mean_reward,
-    source_figures,
     step_facts,
+    task_set_figures,
 )
 from trainer.metrics.phases import mean_phases
 from trainer.metrics.reasons import masked_tokens
@@ -111,8 +110,7 @@ def summary(
         "reward_last10": mean_reward(first[-EDGE_STEPS:]),
         "eval_before": facts.eval_before,
         "eval_after": facts.eval_after,
-        "evaluations": evaluation_figures(control),
-        "sources": source_figures(first, EDGE_STEPS),
+        **task_set_figures(control, first, EDGE_STEPS),
         "steps": len(steps),
         "trajectories": len(training),
         "turns": sum(one.turns for one in training),

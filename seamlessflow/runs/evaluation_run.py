@@ -116,6 +116,14 @@ def run_evaluation(
     return ended
 
 
+def lines(ended: EvaluationRun) -> list[str]:
+    """Return what the terminal shows of an evaluation."""
+    several = len(ended.results) > 1
+    results = [f"{split}: {of}" if several else f"{of}" for split, of in ended.results.items()]
+    version = f"version {ended.weights.version}"
+    return [version, *results, f"data, logs and figures are in {ended.out}"]
+
+
 def _written(ended: EvaluationRun, several: bool) -> dict[str, object]:
     """Return the figures for the file: of a single set beside the weights, else by set."""
     weights = {"weights": str(ended.weights.directory), "version": ended.weights.version}

@@ -5,7 +5,7 @@ trainer folds only the records after that. It depends on the records of `control
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +13,15 @@ from schemas import records as r
 from schemas.records import Record
 from trainer.data.figures.evaluation import EvaluatedGroup
 from trainer.data.staleness import GroupAdmission
+from trainer.recovery.rounds import (
+    EvaluationRound,
+    Round,
+    evaluated_from,
+    rounds_from,
+    rounds_json,
+)
 
 Sessions = tuple[str, ...]
-Round = tuple[int, str]
-"""Version and split of an evaluation."""
-ANY_SPLIT = ""
-"""The split of evaluations of which a checkpoint of an earlier release does not name it."""
 
 _OfTrainer = (
     r.GroupReady
@@ -30,9 +33,6 @@ _OfTrainer = (
     | r.RunFinished
 )
 """Records that the trainer of the policy that they name writes; earlier releases named none."""
-
-_UNKNOWN: Round = (-1, "")
-"""The round of groups from a checkpoint that did not keep it; it is not reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +55,6 @@ class Published:
     step: int
     directory: str
     manifest_sha256: str
-
-
-@dataclass(slots=True)
-class EvaluationRound:
-    """The groups that evaluate one version on one split."""
-
-    open: dict[str, int] = field(default_factory=dict)
-    """Deadlines of those that are admitted and not over, in milliseconds, by group."""
-    groups: int = 0
-    ended: list[EvaluatedGroup] = field(default_factory=list)
-    """Those of which sessions counted."""
 
 
 @dataclass(slots=True)
@@ -162,10 +151,7 @@ class ControlState:
             },
             **{name: sorted(getattr(self, name)) for name in _SETS},
             "steps_of": list(self.steps_of.items()),
-            "rounds": [
-                [*key, one.open, one.groups, [list(of) for of in one.ended]]
-                for key, one in self.rounds.items()
-            ],
+            "rounds": rounds_json(self.rounds),
             "evaluated": self.evaluated,
             "published": self.published and [getattr(self.published, n) for n in _PUBLISHED],
             "finished": self.finished,
@@ -188,8 +174,8 @@ class ControlState:
             ready={name: tuple(of) for name, of in values["ready"].items()},
             under_way={name: GroupAdmission(*of) for name, of in values["under_way"].items()},
             **{name: set(values[name]) for name in _SETS},
-            rounds=_rounds(values),
-            evaluated=_evaluated(values),
+            rounds=rounds_from(values),
+            evaluated=evaluated_from(values),
             steps_of=dict(values["steps_of"]),
             published=published and Published(*published),
             finished=values["finished"],
@@ -271,30 +257,6 @@ class ControlState:
     def _end_wait(self, group_id: str) -> None:
         self.under_way.pop(group_id, None)
         self.expired.discard(group_id)
-
-
-def _rounds(values: Mapping[str, Any]) -> dict[Round, EvaluationRound]:
-    if "rounds" in values:
-        return {
-            (version, split): EvaluationRound(dict(open_), groups, _ended(*ended))
-            for version, split, open_, groups, *ended in values["rounds"]
-        }
-    # A checkpoint of an earlier release knows only the groups.
-    older = dict.fromkeys(values["evaluating"], 0)
-    return {_UNKNOWN: EvaluationRound(older, len(older))} if older else {}
-
-
-def _ended(groups: Sequence[Sequence[Any]] | int, rewards: float = 0) -> list[EvaluatedGroup]:
-    """Return the groups of a round; of an earlier release their sessions and rewards in one."""
-    if isinstance(groups, int):
-        return [EvaluatedGroup(groups, rewards / groups, None)] if groups else []
-    return [EvaluatedGroup(*of) for of in groups]
-
-
-def _evaluated(values: Mapping[str, Any]) -> dict[str, int]:
-    found = values.get("evaluated", {})
-    # A checkpoint of an earlier release has one number: that of its only set.
-    return {ANY_SPLIT: found} if isinstance(found, int) else dict(found)
 
 
 _SETS = ("skipped", "expired", "over", "consumed")
