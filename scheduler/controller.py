@@ -29,7 +29,7 @@ from scheduler.group_watch import GroupWatch
 from scheduler.journal import Clock, Journal
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state import state
-from scheduler.tasks.training import task_sets
+from scheduler.task_sets import task_sets
 from schemas import records as r
 from schemas.records import Record
 from schemas.releases import this_release

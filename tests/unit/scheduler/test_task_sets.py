@@ -12,10 +12,10 @@ from scheduler.decisions import pacing
 from scheduler.settings import EvaluationSection, PacingSection, RunSection, SourceSection
 from scheduler.state import state as control_state
 from scheduler.state.state import State
+from scheduler.task_sets import task_sets, training_draws
 from scheduler.tasks.file import TasksRejected
 from scheduler.tasks.forks import fork_line
 from scheduler.tasks.mixture import Draws
-from scheduler.tasks.training import task_sets, training_draws
 from schemas.records import GroupAdmitted, Record
 from tests.builders.records import control
 from tests.builders.records.forks import forked
