@@ -104,9 +104,9 @@ def _place(loc: Sequence[int | str], settings: Any) -> tuple[SettingPath, Sequen
             names = list(fields)
             path.append(part)
             settings = fields.get(str(part))
-        elif get_origin(settings) in (dict, tuple, list) and part != "[key]":
+        elif get_origin(settings) in (dict, Mapping, tuple, list) and part != "[key]":
             path.append(part)
-            inner = -1 if get_origin(settings) is dict else 0
+            inner = -1 if get_origin(settings) in (dict, Mapping) else 0
             names, settings = (), _plain(get_args(settings)[inner])
         else:  # a mark, such as the member of a union that was tried
             break

@@ -190,13 +190,20 @@ class SharedPacingSection(Section):
 
 
 class SharedEvaluationSection(Section):
-    """The setting of evaluations that the trainer needs too; the scheduler adds its own."""
+    """Settings of evaluations that the trainer needs too; the scheduler adds its own."""
 
     model_config = ConfigDict(extra="ignore")
 
     tasks: Path | None = Field(
-        None, description="File of tasks in the same form; none: no evaluation"
+        None, description="File of tasks in the same form; none, and no sets: no evaluation"
     )
+    split: str = Field("test", description="Name of these tasks in sessions and trajectories")
+    sets: Mapping[str, object] = Field(default_factory=dict, description="Several sets by name")
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of all sets."""
+        return tuple(self.sets) or ((self.split,) if self.tasks is not None else ())
 
 
 class ProcessSettings(BaseSettings):

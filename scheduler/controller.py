@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from threading import Event
 
 from infra.clock import now_ms
@@ -28,12 +27,9 @@ from scheduler.decisions.decide import Outgoing, Rules, View, decide, finished
 from scheduler.decisions.strategies import registry
 from scheduler.group_watch import GroupWatch
 from scheduler.journal import Clock, Journal
-from scheduler.settings import PacingSection, SchedulerSettings, milliseconds
+from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state import state
-from scheduler.state.ledger import EVAL
-from scheduler.tasks.file import read as read_tasks
-from scheduler.tasks.forks import read_forks, refuse_ids_of_tasks
-from scheduler.tasks.source import TaskSource, with_forks
+from scheduler.task_sets import task_sets
 from schemas import records as r
 from schemas.records import Record
 from schemas.releases import this_release
@@ -172,28 +168,12 @@ def rules_of(settings: SchedulerSettings) -> Rules:
 
     Raises `UnknownStrategy` or `TasksRejected`.
     """
-    evaluation = settings.evaluation
-    sources = {}
-    if (training := _training_source(settings.pacing)) is not None:
-        sources["train"] = training
-    if evaluation.tasks is not None:
-        sources[EVAL] = read_tasks(evaluation.tasks)
-    return Rules(settings, registry.named(settings.scheduler.policy), sources)
+    strategy = registry.named(settings.scheduler.policy)
+    return Rules(settings, strategy, task_sets(settings))
 
 
 def _first_state(settings: SchedulerSettings) -> state.State:
     return state.State.of_run(settings.run.all_policies)
-
-
-def _training_source(pacing: PacingSection) -> TaskSource | None:
-    tasks = None if pacing.tasks is None else read_tasks(pacing.tasks, pacing.seed, pacing.shuffle)
-    if pacing.forks is None:
-        return tasks
-    forks = read_forks(pacing.forks, pacing.seed, pacing.shuffle)
-    if tasks is None:
-        return forks
-    refuse_ids_of_tasks(pacing.forks, forks, tasks)
-    return with_forks(tasks, forks, Fraction(str(pacing.fork_share)))
 
 
 def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) -> None:

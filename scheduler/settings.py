@@ -4,10 +4,11 @@ Kafka.
 Times are seconds (floats) here and whole milliseconds everywhere else: `milliseconds` converts.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Annotated, NamedTuple, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from infra.settings import (
     ProcessSettings,
@@ -16,6 +17,9 @@ from infra.settings import (
     SharedPacingSection,
     SharedRunSection,
 )
+
+SetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
+"""Name of one of several task sets: the split of its sessions, and a part of names of metrics."""
 
 
 class RunSection(SharedRunSection):
@@ -119,6 +123,18 @@ class SchedulerSection(Section):
     )
 
 
+class SourceSection(Section):
+    """One of several task sets that are trained on together."""
+
+    tasks: Path = Field(description="File of tasks in the same form; no other has one of its ids")
+    weight: float = Field(
+        1,
+        gt=0,
+        allow_inf_nan=False,
+        description="Its part of the drawn groups, in proportion to the weights of the others",
+    )
+
+
 class PacingSection(SharedPacingSection):
     """The tasks to issue, and their deadlines."""
 
@@ -129,7 +145,16 @@ class PacingSection(SharedPacingSection):
         description="File of tasks, one JSON object with an id on each line; none: no tasks are "
         "issued, sessions come from elsewhere",
     )
-    split: str = Field("train", description="Name of the task set in sessions and trajectories")
+    sources: Mapping[SetName, SourceSection] = Field(
+        default_factory=dict,
+        description="Several files of tasks by the names that their sessions have as split, mixed "
+        "by weight, each with passes and an order of its own; instead of tasks",
+    )
+    split: str = Field(
+        "train",
+        description="Name of the task set in sessions and trajectories; of sources only that of "
+        "the forks",
+    )
     seed: int = Field(
         0, description="Seed of the order of tasks, which differs in each pass over them"
     )
@@ -160,7 +185,34 @@ class PacingSection(SharedPacingSection):
     @property
     def issues(self) -> bool:
         """True if the scheduler issues tasks for training."""
-        return self.tasks is not None or self.forks is not None
+        return bool(self.sources) or self.tasks is not None or self.forks is not None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if self.sources and self.tasks is not None:
+            raise ValueError("pacing.tasks and pacing.sources exclude each other: name one of them")
+        if self.forks is not None and self.split in self.sources:
+            raise ValueError(
+                f"pacing.sources: {self.split!r} is pacing.split, the name of pacing.forks"
+            )
+        return self
+
+
+class EvaluationSetSection(Section):
+    """One of several evaluation sets; what it leaves out is as in the section `evaluation`."""
+
+    tasks: Path = Field(description="File of tasks in the same form")
+    every: int | None = Field(None, ge=1, description="Trained optimizer steps between its rounds")
+    samples: int | None = Field(None, ge=1, description="Samples of each task")
+    pinned: bool | None = Field(None, description="As evaluation.pinned, for this set")
+
+
+class EvaluationTerms(NamedTuple):
+    """Settings of these names for one set."""
+
+    every: int
+    samples: int
+    pinned: bool
 
 
 class EvaluationSection(SharedEvaluationSection):
@@ -168,7 +220,11 @@ class EvaluationSection(SharedEvaluationSection):
 
     model_config = ConfigDict(extra="forbid")
 
-    split: str = Field("test", description="Name of the task set in sessions and trajectories")
+    sets: Mapping[SetName, EvaluationSetSection] = Field(
+        default_factory=dict,
+        description="Several evaluation sets by the names that their sessions have as split, each "
+        "with rounds of its own; instead of tasks",
+    )
     every: int = Field(
         10,
         ge=1,
@@ -181,6 +237,30 @@ class EvaluationSection(SharedEvaluationSection):
         description="Require that every token comes from the evaluated version; only for a worker "
         "that stays with it, since workers load newer ones",
     )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if self.sets and self.tasks is not None:
+            raise ValueError(
+                "evaluation.tasks and evaluation.sets exclude each other: name one of them"
+            )
+        return self
+
+    @property
+    def files(self) -> Mapping[str, Path]:
+        """Files of tasks by the names of their sets; the only one has that of `split`."""
+        several = {name: one.tasks for name, one in self.sets.items()}
+        return several or ({} if self.tasks is None else {self.split: self.tasks})
+
+    def terms(self, split: str) -> EvaluationTerms:
+        """Return the settings of a set."""
+        own = self.sets.get(split)
+        all_sets = EvaluationTerms(self.every, self.samples, self.pinned)
+        if own is None:
+            return all_sets
+        given = (own.every, own.samples, own.pinned)
+        chosen = (b if a is None else a for a, b in zip(given, all_sets, strict=True))
+        return EvaluationTerms(*chosen)  # type: ignore[arg-type]
 
 
 class SchedulerSettings(ProcessSettings):

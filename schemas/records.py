@@ -215,6 +215,8 @@ class EvaluationCompleted(Record):
     groups: int
     sessions: int
     reward_mean: float | None
+    reward_error: float | None = None
+    pass_at: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -431,6 +433,7 @@ class GroupReady(Record):
     version_min: int | None = None
     trainable_tokens: int
     policy: str = ""
+    passed: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

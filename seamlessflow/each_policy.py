@@ -45,7 +45,7 @@ def _of_policy(config: RunConfig, name: str, names: tuple[str, ...]) -> RunConfi
         changes |= {
             "policy": _with(config.policy, own.policy),
             "trainer": _with(trainer, own.trainer),
-            "evaluation": config.evaluation.model_copy(update={"tasks": None}),
+            "evaluation": config.evaluation.model_copy(update={"tasks": None, "sets": {}}),
         }
     return config.model_copy(update=changes)
 

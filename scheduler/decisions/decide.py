@@ -18,7 +18,7 @@ from scheduler.state import state as control_state
 from scheduler.state.fleet import Fleet
 from scheduler.state.state import State
 from scheduler.state.unread import UnreadTopics
-from scheduler.tasks.source import TaskSource
+from scheduler.tasks.mixture import TaskSets
 from schemas.records import ProgressStalled, Record
 from schemas.topics import CONTROL, FLEET, PROMPTS, TASKS
 
@@ -29,8 +29,7 @@ class Rules:
 
     settings: SchedulerSettings
     strategy: Strategy
-    sources: Mapping[str, TaskSource] = field(default_factory=dict)
-    """Tasks by purpose (`train`, `eval`)."""
+    tasks: TaskSets = field(default_factory=TaskSets)
     slots: int = PROMPTS.partitions
     """Partitions of `prompts`: rollout workers that can serve at once."""
 
@@ -128,14 +127,14 @@ def _roles_of(view: View, rules: Rules, given: Allotment | None, now_ms: int) ->
 
 
 def _groups(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
-    state, settings, sources = view.state, rules.settings, rules.sources
+    state, settings, sets = view.state, rules.settings, rules.tasks
     control: list[Record] = [*pacing.expirations(state, settings.run.policy, now_ms)]
-    if "train" in sources:
-        control += pacing.admissions(state, settings, sources["train"], now_ms)
-    if "eval" in sources:
-        control += pacing.evaluations(state, settings, sources["eval"], now_ms)
+    if sets.training is not None:
+        control += pacing.admissions(state, settings, sets.training, now_ms)
+    for split, source in sets.evaluations.items():
+        control += pacing.evaluations(state, settings, split, source, now_ms)
     ledger = pacing.unfinished(state, settings)[0].ledger
-    issued = pacing.tasks(ledger, view.issued, settings, sources, now_ms)
+    issued = pacing.tasks(ledger, view.issued, settings, sets, now_ms)
     return [
         *((CONTROL.name, record) for record in control),
         *((TASKS.name, task) for task in issued),

@@ -16,6 +16,7 @@ from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.ledger import EVAL, AdmittedGroup, Ledger
 from scheduler.state.state import State
 from scheduler.state.steps import TrainingProgress
+from scheduler.tasks.mixture import Draws, TaskSets
 from scheduler.tasks.source import AGAIN, SamplingRule, TaskRow, TaskSource
 from schemas import records as r
 
@@ -64,7 +65,7 @@ def withheld(state: State, settings: SchedulerSettings, now_ms: int) -> int:
 
 
 def admissions(
-    state: State, settings: SchedulerSettings, source: TaskSource, now_ms: int
+    state: State, settings: SchedulerSettings, source: Draws, now_ms: int
 ) -> list[r.GroupAdmitted]:
     """Return the groups to admit now: first tasks to be tried again, then newly drawn ones."""
     ledger = state.ledger
@@ -82,9 +83,9 @@ def admissions(
 
 
 def evaluations(
-    state: State, settings: SchedulerSettings, source: TaskSource, now_ms: int
+    state: State, settings: SchedulerSettings, split: str, source: TaskSource, now_ms: int
 ) -> list[r.GroupAdmitted]:
-    """Return the groups that evaluate the present version, if its round is due or has begun.
+    """Return the groups that evaluate the present version on a set, if its round is due or begun.
 
     They take no credit.
     """
@@ -92,31 +93,34 @@ def evaluations(
     if version is None or not state.rollouts_began:
         return []
     # Groups of this version that are on the log already are not admitted again.
-    begun = ledger.eval_admitted if ledger.eval_version == version else 0
-    if not begun and not _evaluation_due(state.steps, settings):
+    begun = ledger.eval_admitted.get(split, 0) if ledger.eval_version == version else 0
+    if not begun and not _evaluation_due(state.steps, settings, split):
         return []
+    # One of several sets is named, so that no two have the same groups.
+    of_set = f"eval{version}-{split}" if split in settings.evaluation.sets else f"eval{version}"
     return [
         _group(
             state,
             settings,
-            f"{settings.run.id}-eval{version}-{number}",
+            f"{settings.run.id}-{of_set}-{number}",
             source.rows[number],
             now_ms,
             SamplingRule(),
             purpose=EVAL,
+            split=split,
         )
         for number in range(begun, len(source.rows))
     ]
 
 
-def _evaluation_due(steps: TrainingProgress, settings: SchedulerSettings) -> bool:
+def _evaluation_due(steps: TrainingProgress, settings: SchedulerSettings, split: str) -> bool:
     """Return whether `every` steps were trained since the last round, or all steps of the run.
 
     Versions cannot be counted instead: after a resume they jump, for the same steps.
     """
-    every = settings.evaluation.every
-    ended = steps.trained >= settings.run.steps > steps.evaluated
-    return ended or steps.trained // every > steps.evaluated // every
+    every, evaluated = settings.evaluation.terms(split).every, steps.evaluated.get(split, -1)
+    ended = steps.trained >= settings.run.steps > evaluated
+    return ended or steps.trained // every > evaluated // every
 
 
 def expirations(state: State, policy: str, now_ms: int) -> list[r.GroupExpired]:
@@ -141,7 +145,7 @@ def tasks(
     ledger: Ledger,
     issued: Mapping[str, Mapping[int, int]],
     settings: SchedulerSettings,
-    sources: Mapping[str, TaskSource],
+    sets: TaskSets,
     now_ms: int,
 ) -> list[r.Task]:
     """Return a task for each attempt that is due and newer than the one in `issued`.
@@ -154,12 +158,18 @@ def tasks(
         _task(name, group, sample, attempt, settings, row)
         for name, group in ledger.groups.items()
         if _may_be_due(group, name in issued, group.admitted_ms > first_ms)
-        and (source := sources.get(group.purpose))
+        and (source := _source_of(group, settings, sets))
         if (row := source.find(group.task_id))
         for sample in range(_begun(group, settings, row))
         if (attempt := due_attempt(group, sample, settings, now_ms))
         > issued.get(name, {}).get(sample, -1)
     ]
+
+
+def _source_of(group: AdmittedGroup, settings: SchedulerSettings, sets: TaskSets) -> Draws | None:
+    if group.purpose != EVAL:
+        return sets.training
+    return sets.evaluations.get(group.split or settings.evaluation.split)
 
 
 def _may_be_due(group: AdmittedGroup, issued: bool, first_attempt: bool) -> bool:
@@ -184,10 +194,10 @@ def attempt_ms(settings: SchedulerSettings) -> int:
     return milliseconds(settings.pacing.task_timeout_s + settings.pacing.task_grace_s)
 
 
-def _sizes(purpose: str, settings: SchedulerSettings, row: TaskRow) -> tuple[int, int]:
+def _sizes(purpose: str, split: str, settings: SchedulerSettings, row: TaskRow) -> tuple[int, int]:
     """Return how many samples a group of the task asks for, and with how many it may be trained."""
     if purpose == EVAL:
-        return settings.evaluation.samples, 1
+        return settings.evaluation.terms(split).samples, 1
     size = settings.run.group_size if row.samples is None else row.samples
     least = settings.run.min_group_size if row.min_samples is None else row.min_samples
     return size, min(least, size)
@@ -195,7 +205,7 @@ def _sizes(purpose: str, settings: SchedulerSettings, row: TaskRow) -> tuple[int
 
 def _sizes_of(group: AdmittedGroup, settings: SchedulerSettings, row: TaskRow) -> tuple[int, int]:
     """Return both as recorded, or of a group of before 0.1.0 as they would be now."""
-    size, least = _sizes(group.purpose, settings, row)
+    size, least = _sizes(group.purpose, group.split, settings, row)
     return group.size or size, group.min_size or least
 
 
@@ -213,10 +223,11 @@ def _group(
     now_ms: int,
     rule: SamplingRule,
     purpose: str = "train",
+    split: str = "",
 ) -> r.GroupAdmitted:
     # An earlier release has no place for sizes, so while one is written they are the settings'.
     pinned = settings.kafka.write_release is not None
-    size, least = (0, 0) if pinned else _sizes(purpose, settings, row)
+    size, least = (0, 0) if pinned else _sizes(purpose, split, settings, row)
     return r.GroupAdmitted(
         epoch=state.epoch,
         at_ms=now_ms,
@@ -225,7 +236,7 @@ def _group(
         version=state.steps.version or 0,
         deadline_ms=now_ms + milliseconds(settings.pacing.group_timeout_s),
         purpose=purpose,
-        split=settings.evaluation.split if purpose == EVAL else settings.pacing.split,
+        split=split if purpose == EVAL else row.split or settings.pacing.split,
         policy=settings.run.policy,
         group_size=size,
         min_group_size=least,
@@ -255,10 +266,13 @@ def _task(
         issued_ms = min(issued_ms, failure.at_ms)
     deadline_ms = issued_ms + milliseconds(settings.pacing.task_timeout_s)
     size, least = _sizes_of(group, settings, row)
+    named = settings.evaluation.split if evaluates else row.split or settings.pacing.split
+    split = group.split or named
+    pinned = evaluates and settings.evaluation.terms(split).pinned
     return r.Task(
         policy=settings.run.policy,
         purpose=group.purpose,
-        split=settings.evaluation.split if evaluates else settings.pacing.split,
+        split=split,
         task_id=row.task_id,
         group_id=name,
         sample=sample,
@@ -266,7 +280,7 @@ def _task(
         group_size=size,
         min_group_size=least,
         turn_limit=group.turn_limit,
-        pinned_version=group.version if evaluates and settings.evaluation.pinned else None,
+        pinned_version=group.version if pinned else None,
         metadata=row.metadata,
         payload=row.payload,
         fork=row.fork,

@@ -156,7 +156,7 @@ def _unfit(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> Ite
         detail = f"devices with the tag train: {trainers}; needed: {needed}"
         yield Waste("gang_too_small", detail, 1.0, {"devices": trainers, "needed": needed})
     # A scheduler without tasks is one of recorded sessions, or of clients that bring their own.
-    expected = settings.pacing.issues or settings.evaluation.tasks is not None
+    expected = settings.pacing.issues or bool(settings.evaluation.splits)
     if expected and not any("rollout" in of for of in tags):
         yield Waste("no_rollout_worker", "no worker has the tag rollout", 1.0, {})
     odd = [worker.name for worker in snapshot.workers if len(worker.tags) < 2]

@@ -24,6 +24,7 @@ from scheduler.simulation.router import Router
 from scheduler.simulation.trainer import SimulatedTrainer, published
 from scheduler.simulation.workload import Workload
 from scheduler.state import fleet, state
+from scheduler.tasks.mixture import TaskSets
 from scheduler.tasks.source import TaskRow, listed
 from schemas import records as r
 from schemas.records import Record
@@ -225,11 +226,12 @@ def simulated_rules(settings: SchedulerSettings, slots: int) -> Rules:
     limits = section.model_copy(update={"heartbeat_timeout_s": LONGEST_S})
     rows = tuple(TaskRow(f"task-{number}", b"{}", {}) for number in range(TASKS))
     # Only a scheduler that has a file of tasks admits groups.
-    pacing = settings.pacing.model_copy(update={"tasks": Path("simulated"), "forks": None})
+    made_up = {"tasks": Path("simulated"), "sources": {}, "forks": None}
+    pacing = settings.pacing.model_copy(update=made_up)
     return Rules(
         settings.model_copy(update={"scheduler": limits, "pacing": pacing}),
         registry.named(section.policy),
-        {"train": listed(rows)},
+        TaskSets(listed(rows)),
         slots,
     )
 

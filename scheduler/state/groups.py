@@ -45,6 +45,7 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
     group = AdmittedGroup(
         task_id=record.task_id,
         purpose=record.purpose,
+        split=record.split,
         version=record.version,
         admitted_ms=record.at_ms,
         deadline_ms=record.deadline_ms,
@@ -55,8 +56,9 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
     groups = {**ledger.groups, record.group_id: group}
     begun = replace(ledger, groups=groups, moved_ms=record.at_ms)
     if record.purpose == EVAL:
-        before = ledger.eval_admitted if record.version == ledger.eval_version else 0
-        return replace(begun, eval_version=record.version, eval_admitted=before + 1)
+        before = ledger.eval_admitted if record.version == ledger.eval_version else {}
+        admitted = {**before, record.split: before.get(record.split, 0) + 1}
+        return replace(begun, eval_version=record.version, eval_admitted=admitted)
     begun = replace(begun, admitted=ledger.admitted + 1)
     # A task to be tried again was drawn before: only fresh tasks advance the draw.
     if record.task_id not in ledger.again:

@@ -27,6 +27,8 @@ class AdmittedGroup:
 
     task_id: str
     purpose: str
+    split: str = ""
+    """Name of the task set that its task is of; empty: not recorded."""
     version: int
     admitted_ms: int
     deadline_ms: int
@@ -63,8 +65,8 @@ class Ledger:
     moved_ms: int = 0
     """Time at which a group was last admitted, got ready or ended."""
     eval_version: int = -1
-    eval_admitted: int = 0
-    """Number of groups admitted to evaluate `eval_version`."""
+    eval_admitted: Mapping[str, int] = field(default_factory=dict)
+    """Number of groups admitted to evaluate `eval_version`, by split."""
 
     @property
     def training(self) -> Mapping[str, AdmittedGroup]:

@@ -44,8 +44,8 @@ class TrainingProgress:
     """Time at which that step ended."""
     trained: int = 0
     """Optimizer steps behind that version, without skipped ones."""
-    evaluated: int = -1
-    """The same number of the newest version whose evaluation began; -1 before the first."""
+    evaluated: Mapping[str, int] = field(default_factory=dict)
+    """The same number of the newest version whose evaluation began, by split."""
     skipped: frozenset[int] = frozenset()
     """Steps that were skipped; the length of a run does not count them."""
     version: int | None = None
@@ -95,7 +95,8 @@ def apply(steps: TrainingProgress, record: Record) -> TrainingProgress:
             skipped = sum(step < record.step for step in steps.skipped)
             return replace(steps, version=record.version, trained=record.step - skipped)
         case r.GroupAdmitted(purpose="eval") if record.version == steps.version:
-            return replace(steps, evaluated=max(steps.evaluated, steps.trained))
+            newest = max(steps.evaluated.get(record.split, -1), steps.trained)
+            return replace(steps, evaluated={**steps.evaluated, record.split: newest})
     return steps
 
 

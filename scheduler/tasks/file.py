@@ -11,6 +11,7 @@ import os
 import weakref
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, overload
@@ -59,9 +60,10 @@ class LineForm(NamedTuple):
 class TaskFile(Sequence[TaskRow]):
     """Tasks of a file, in its order."""
 
-    def __init__(self, path: Path, form: LineForm | None = None) -> None:
-        """Read the file once. Raises `TasksRejected`."""
+    def __init__(self, path: Path, form: LineForm | None = None, split: str = "") -> None:
+        """Read the file once; `split` is the name of its task set. Raises `TasksRejected`."""
         self._path = path
+        self._split = split
         self._form = form or LineForm(_id_of, _row_of)
         offsets, hashes = array("q"), array("Q")
         end = 0
@@ -94,16 +96,20 @@ class TaskFile(Sequence[TaskRow]):
 
     def find(self, task_id: str) -> TaskRow | None:
         """Return the task with this id, or None if there is none."""
+        place = self._place_of(task_id)
+        return None if place is None else self._row(place)
+
+    def _place_of(self, task_id: str) -> int | None:
         wanted = np.uint64(_hash(task_id))
         first, last = (int(np.searchsorted(self._hashes, wanted, side)) for side in _SIDES)
-        rows = (self._row(int(place)) for place in self._order[first:last])
-        return next((row for row in rows if row.task_id == task_id), None)
+        places = map(int, self._order[first:last])
+        return next((place for place in places if self._row(place).task_id == task_id), None)
 
     def _read(self, place: int) -> TaskRow:
         start, end = int(self._starts[place]), int(self._starts[place + 1])
         line = os.pread(self._file, end - start, start)
         try:
-            return self._form.row_of(line)
+            return replace(self._form.row_of(line), split=self._split)
         except ValueError as error:
             reason = f"it changed while it was in use: no task at byte {start}"
             raise TasksRejected(self._path, 0, reason) from error
@@ -121,16 +127,32 @@ class TaskFile(Sequence[TaskRow]):
                 raise TasksRejected(self._path, again, f"line {first} has the id {task_id!r}, too")
             seen[task_id] = place
 
+    def refuse_ids_of(self, other: "TaskFile") -> None:
+        """Raise `TasksRejected` for a task whose id another file has."""
+        # Only ids with equal hashes are read: those that are equal, and seldom others.
+        equal = np.isin(self._hashes, other._hashes)
+        for place in sorted(map(int, self._order[equal])):
+            task_id = self._read(place).task_id
+            if (found := other._place_of(task_id)) is not None:
+                there = f"{other._path}, line {other.line(found)}"
+                raise TasksRejected(
+                    self._path, self.line(place), f"{there} has the id {task_id!r}, too"
+                )
+
     def line(self, place: int) -> int:
         """Return the number of a task's line."""
         before = itertools.islice(task_lines(self._path), place, None)
         return next(before).number
 
 
-def read(path: Path, seed: int = 0, shuffled: bool = True) -> TaskSource:
+def read(path: Path, split: str = "") -> TaskSource:
     """Return the tasks in a file. Raises `TasksRejected`."""
-    rows = TaskFile(path)
-    return TaskSource(rows, rows.find, seed, shuffled)
+    return source_of(TaskFile(path, split=split))
+
+
+def source_of(file: TaskFile, seed: int = 0, shuffled: bool = True) -> TaskSource:
+    """Return the tasks of a file in the order of a seed, or in that of the file."""
+    return TaskSource(file, file.find, seed, shuffled)
 
 
 def task_row(task_id: str, task: Mapping[str, Any]) -> TaskRow:

@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from scheduler.tasks.file import LineForm, TaskFile, TasksRejected, task_row
-from scheduler.tasks.source import TaskRow, TaskSource
+from scheduler.tasks.file import LineForm, TaskFile, task_row
+from scheduler.tasks.source import TaskRow
 from schemas.forks import check_form
 from schemas.json_form import from_json, to_json
 from schemas.records import ForkedPrefix
@@ -29,17 +29,9 @@ def fork_line(task_id: str, task: Mapping[str, object], samples: int, fork: Fork
     return b'%b,"fork":%b}' % (head[:-1], to_json(fork))
 
 
-def read_forks(path: Path, seed: int = 0, shuffled: bool = True) -> TaskSource:
+def fork_file(path: Path, split: str = "") -> TaskFile:
     """Return the forks in a file, each of which was checked. Raises `TasksRejected`."""
-    rows = TaskFile(path, LineForm(fork_id, _fork_row, _ROWS_KEPT))
-    return TaskSource(rows, rows.find, seed, shuffled)
-
-
-def refuse_ids_of_tasks(path: Path, forks: TaskSource, tasks: TaskSource) -> None:
-    """Raise `TasksRejected` if a fork has the id of a task."""
-    for row in forks.rows:
-        if tasks.find(row.task_id) is not None:
-            raise TasksRejected(path, 0, f"a task has the id {row.task_id!r}, too")
+    return TaskFile(path, LineForm(fork_id, _fork_row, _ROWS_KEPT), split)
 
 
 def fork_id(line: bytes) -> str:

@@ -1,9 +1,7 @@
 """Tasks by the number of their draw and by their id."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from math import floor
+from dataclasses import dataclass, field
 
 from scheduler.tasks.order import SHUFFLED, shuffled_place
 from schemas.records import ForkedPrefix
@@ -26,6 +24,8 @@ class TaskRow:
     tags: tuple[str, ...] = ()
     fork: ForkedPrefix | None = None
     """Beginning of its sessions, taken from a recorded one; None: they begin empty."""
+    split: str = ""
+    """Name of the task set that it is of; empty: that of the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +50,13 @@ class TaskSource:
     """Returns the task with an id, or None if there is none."""
     seed: int = 0
     shuffled: bool = True
-    forks: "TaskSource | None" = None
-    """Tasks that begin as forks of recorded sessions."""
-    fork_share: Fraction = Fraction(0)
-    """Share of the draws that are taken from `forks`."""
 
     def draw(self, number: int) -> TaskRow:
         """Return the task of the `number`-th draw; each pass over the tasks has its own order."""
-        forked = floor(number * self.fork_share)
-        if self.forks is None:
-            return self._of_own(number)
-        if floor((number + 1) * self.fork_share) > forked:
-            return self.forks.draw(forked)
-        return self._of_own(number - forked)
+        finished_passes, place = divmod(number, len(self.rows))
+        if self.shuffled:
+            place = shuffled_place(place, len(self.rows), self.seed, finished_passes)
+        return self.rows[place]
 
     def rule(self, number: int) -> SamplingRule:
         """Return the rule of the `number`-th draw, with its figures."""
@@ -70,25 +64,7 @@ class TaskSource:
         figures: dict[str, float] = {"draw": number, "tasks": len(self.rows)}
         if self.shuffled:
             figures["seed"] = self.seed
-        if self.forks is not None:
-            figures["forks"] = len(self.forks.rows)
-            figures["fork_share"] = float(self.fork_share)
         return SamplingRule(name, version, figures)
-
-    def _of_own(self, number: int) -> TaskRow:
-        finished_passes, place = divmod(number, len(self.rows))
-        if self.shuffled:
-            place = shuffled_place(place, len(self.rows), self.seed, finished_passes)
-        return self.rows[place]
-
-
-def with_forks(source: TaskSource, forks: TaskSource, share: Fraction) -> TaskSource:
-    """Return a source whose draws are forks in this share, spread evenly."""
-
-    def find(task_id: str) -> TaskRow | None:
-        return forks.find(task_id) or source.find(task_id)
-
-    return replace(source, find=find, forks=forks, fork_share=share)
 
 
 def listed(rows: Sequence[TaskRow]) -> TaskSource:

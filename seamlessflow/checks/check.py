@@ -15,7 +15,7 @@ from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
 from seamlessflow.checks.gang import gang_faults
 from seamlessflow.checks.processes import faults_of_processes
-from seamlessflow.checks.tasks import fork_faults, task_faults
+from seamlessflow.checks.tasks import evaluation_faults, pacing_faults, task_faults
 from seamlessflow.checks.torch_engine import torch_engine_faults
 from seamlessflow.checks.truncation import truncation_faults
 from seamlessflow.checks.updates import update_faults
@@ -29,14 +29,8 @@ def before_training(config: RunConfig) -> Iterator[Fault]:
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         for own in each_policy(config):
             yield from _policy_faults(own, config)
-        if not config.pacing.issues:
-            yield Fault(("pacing", "tasks"), "no file of tasks is named")
-        if config.pacing.tasks is not None:
-            yield from task_faults(("pacing", "tasks"), config.pacing.tasks)
-        if config.pacing.forks is not None:
-            yield from fork_faults(("pacing", "forks"), config.pacing.forks)
-        if config.evaluation.tasks is not None:
-            yield from task_faults(("evaluation", "tasks"), config.evaluation.tasks)
+        yield from pacing_faults(config.pacing)
+        yield from evaluation_faults(config.evaluation, config.evaluation.files)
         yield from update_faults(config)
         yield from packages.training_faults(config)
         yield from _shared(config, trainers=True)
@@ -78,19 +72,26 @@ def _one_policy(config: RunConfig, what: str) -> Iterator[Fault]:
         yield Fault(("policies",), f"{what} is of one policy: leave the further ones out")
 
 
-def before_evaluation(config: RunConfig, weights: Path, tasks: Path | None) -> Iterator[Fault]:
+def before_evaluation(
+    config: RunConfig, weights: Path, tasks: Path | None, chosen: str | None = None
+) -> Iterator[Fault]:
     """Yield all faults of an evaluation of a directory's weights on `tasks`, or on those of the
-    configuration.
+    configuration; `chosen` is the one of its sets, None stands for all.
     """
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         yield from _one_policy(config, "an evaluation without training")
+        files = config.evaluation.files
         if tasks is not None:
             yield from task_faults(("tasks",), tasks)
-        elif config.evaluation.tasks is not None:
-            yield from task_faults(("evaluation", "tasks"), config.evaluation.tasks)
-        else:
+        elif not files:
             text = "no file of tasks is named, here or with --tasks"
             yield Fault(("evaluation", "tasks"), text)
+        if chosen is not None and (tasks is not None or chosen not in files):
+            there = ", ".join(files) if tasks is None else "the tasks of --tasks alone"
+            yield Fault(("set",), f"there is no evaluation set {chosen!r}, but {there or 'none'}")
+        elif tasks is None:
+            named = files if chosen is None else {chosen: files[chosen]}
+            yield from evaluation_faults(config.evaluation, named)
         yield from packages.rollout_faults(config)
         yield from _shared(config, trainers=False)
         initial = weights == config.policy.model

@@ -1,36 +1,59 @@
-"""Check of a file of tasks by its first lines; the scheduler reads all of them when it starts."""
+"""Check of files of tasks by their first lines; the scheduler reads all of them when it starts."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
 from infra.faults import Fault, SettingPath
+from scheduler.settings import EvaluationSection, PacingSection
 from scheduler.tasks.file import TaskLine, TasksRejected, task_lines
 from scheduler.tasks.forks import fork_id
 
 _LINES, _FORKS = 1_000, 20
 
-
-def task_faults(setting: SettingPath, path: Path) -> Iterator[Fault]:
-    """Yield the first fault of the first lines."""
-    yield from _faults(setting, path, islice(task_lines(path), _LINES))
+Seen = dict[str, str]
+"""Places of tasks by their ids."""
 
 
-def fork_faults(setting: SettingPath, path: Path) -> Iterator[Fault]:
-    """Yield the first fault of the first lines of a file of forks."""
-    yield from _faults(setting, path, islice(task_lines(path, fork_id), _FORKS))
+def pacing_faults(pacing: PacingSection) -> Iterator[Fault]:
+    """Yield the first fault of each file to train on; no two have a task of the same id."""
+    if not pacing.issues:
+        yield Fault(("pacing", "tasks"), "no file of tasks is named")
+    seen: Seen = {}
+    if pacing.tasks is not None:
+        yield from task_faults(("pacing", "tasks"), pacing.tasks, seen)
+    for name, source in sorted(pacing.sources.items()):
+        yield from task_faults(("pacing", "sources", name, "tasks"), source.tasks, seen)
+    if pacing.forks is not None:
+        lines = islice(task_lines(pacing.forks, fork_id), _FORKS)
+        yield from _faults(("pacing", "forks"), pacing.forks, lines, seen)
 
 
-def _faults(setting: SettingPath, path: Path, lines: Iterable[TaskLine]) -> Iterator[Fault]:
-    seen: dict[str, int] = {}
+def evaluation_faults(evaluation: EvaluationSection, files: Mapping[str, Path]) -> Iterator[Fault]:
+    """Yield the first fault of each of these files of evaluation sets, by their names."""
+    for name, path in files.items():
+        setting = ("sets", name, "tasks") if name in evaluation.sets else ("tasks",)
+        yield from task_faults(("evaluation", *setting), path)
+
+
+def task_faults(setting: SettingPath, path: Path, seen: Seen | None = None) -> Iterator[Fault]:
+    """Yield the first fault of the first lines; `seen` are the tasks of other files."""
+    lines = islice(task_lines(path), _LINES)
+    yield from _faults(setting, path, lines, {} if seen is None else seen)
+
+
+def _faults(
+    setting: SettingPath, path: Path, lines: Iterable[TaskLine], seen: Seen
+) -> Iterator[Fault]:
+    own: Seen = {}
     try:
         for line in lines:
-            if line.task_id in seen:
-                first = seen[line.task_id]
-                reason = f"line {first} has the id {line.task_id!r}, too"
+            if (first := own.get(line.task_id) or seen.get(line.task_id)) is not None:
+                reason = f"{first} has the id {line.task_id!r}, too"
                 raise TasksRejected(path, line.number, reason)
-            seen[line.task_id] = line.number
-        if not seen:
+            own[line.task_id] = f"line {line.number}"
+        if not own:
             raise TasksRejected(path, 0, "there are no tasks in it")
     except TasksRejected as error:
         yield Fault(setting, str(error))
+    seen.update({task_id: f"{path}, {place}" for task_id, place in own.items()})

@@ -11,7 +11,10 @@ def evaluate(
     config: Annotated[Path, typer.Option(help="Run configuration, YAML or TOML.")],
     tasks: Annotated[
         Path | None,
-        typer.Option(help="Tasks, a JSON object a line; by default evaluation.tasks."),
+        typer.Option(help="Tasks, a JSON object a line; by default those of the configuration."),
+    ] = None,
+    chosen: Annotated[
+        str | None, typer.Option("--set", help="One of evaluation.sets; by default all, in turn.")
     ] = None,
     version: Annotated[
         int | None, typer.Option(min=0, help="Policy version of the run; by default the newest.")
@@ -19,7 +22,9 @@ def evaluate(
     weights: Annotated[
         Path | None, typer.Option(help="A Hugging Face directory to evaluate instead of a version.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first tasks.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only the first tasks, of each set.")
+    ] = None,
 ) -> None:
     """Run the agent on tasks with a policy version and report the mean reward.
 
@@ -32,28 +37,24 @@ def evaluate(
     from seamlessflow.config_file import load
     from seamlessflow.processes.stopping import Interrupted, stoppable
     from seamlessflow.runs.chosen_weights import choose_weights
-    from seamlessflow.runs.evaluation_run import evaluation_check, run_evaluation
+    from seamlessflow.runs.evaluation_run import evaluation_check, lines, run_evaluation
     from seamlessflow.watching.display import display
 
     console = Console(highlight=False)
 
-    loaded = load(config, evaluation_check(version, weights, tasks))
-    chosen = choose_weights(loaded, version, weights)
+    loaded = load(config, evaluation_check(version, weights, tasks, chosen))
+    policy = choose_weights(loaded, version, weights)
     try:
         with (
             # The run may go on, and delete the version before the evaluation has its copy.
-            lease(chosen.directory),
+            lease(policy.directory),
             stoppable() as stop,
             display(console, loaded.run.policy) as shown,
         ):
-            ended = run_evaluation(loaded, chosen, tasks, limit, shown, stop)
+            ended = run_evaluation(loaded, policy, tasks, limit, shown, stop, chosen)
     except Interrupted:
         sys.exit(130)
-    result = ended.result
-    if result.reward is None:
-        console.print("no session counted; see the logs of agents and gateway in", ended.out)
+    for line in lines(ended):
+        console.print(line)
+    if any(result.reward is None for result in ended.results.values()):
         raise typer.Exit(1)
-    error = f" ± {result.error:.4f}" if result.error is not None else ""
-    console.print(f"mean reward {result.reward:.4f}{error} over {result.sessions} sessions")
-    console.print(f"version {chosen.version}, {result.failed} failed, {result.missing} missing")
-    console.print(f"data, logs and figures are in {ended.out}")

@@ -26,7 +26,7 @@ from seamlessflow.processes.usage import peak_rss_mb
 from seamlessflow.reports import reward_chart
 from seamlessflow.reports.lengths import bias
 from seamlessflow.reports.lengths_chart import plot_lengths
-from seamlessflow.reports.reward_curve import session_facts, step_facts
+from seamlessflow.reports.reward_curve import evaluation_curves, session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, of_policy, summary
 from seamlessflow.reports.timeline import chart
 from trainer.metrics.reasons import reasons_for_little_learning
@@ -97,7 +97,8 @@ def write_report(
     )
     text = json.dumps(figures, indent=2, ensure_ascii=False)
     (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")
-    reward_chart.plot(steps, facts.eval_before, facts.eval_after, config.out / "reward.png")
+    held_back = facts.eval_before, facts.eval_after
+    reward_chart.plot(steps, held_back, evaluation_curves(control), config.out / "reward.png")
     plot_lengths(sessions, steps, config.out / "lengths.png")
     chart.plot(timeline(control), config.out / "timeline.png")
     for one in each_policy(config):

@@ -1,6 +1,6 @@
 """View of a run's outcome for the terminal. Pure; makes `rich` objects."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -59,6 +59,8 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             "held-back tasks",
             _change(values["eval_before"], values["eval_after"], "before and after"),
         ),
+        *((f"evaluated on {name}", _rounds(of)) for name, of in _of(values, "evaluations")),
+        *((f"reward of {name}", _source(of)) for name, of in _of(values, "sources")),
         (
             "trained",
             f"{_steps(values)} in {_number(values['train_wall_s'], 0)} s, "
@@ -85,6 +87,26 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("staleness", f"at most {values['max_staleness']} optimizer steps"),
     ]
     return [(name, text) for name, text in rows if text]
+
+
+def _of(values: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
+    """Return the members of a part of the figures that a report of an earlier release lacks."""
+    return (values.get(name) or {}).items()
+
+
+def _rounds(rounds: Sequence[Mapping[str, Any]]) -> str:
+    """Return the figures of the first and the last round of an evaluation set."""
+    first, last = rounds[0], rounds[-1]
+    error = "" if last["reward_error"] is None else f" ± {last['reward_error']:.3f}"
+    change = f"{_number(first['reward_mean'])} → " if len(rounds) > 1 else ""
+    counted = f"first and last of {len(rounds)} rounds" if len(rounds) > 1 else "one round"
+    chances = "".join(f", pass@{k} {of:.3f}" for k, of in last["pass_at"].items() if k != "1")
+    return f"{change}{_number(last['reward_mean'])}{error} ({counted}){chances}"
+
+
+def _source(of: Mapping[str, Any]) -> str:
+    edges = of["reward_first10"], of["reward_last10"]
+    return f"{_change(*edges, 'first and last ten steps')}, {of['groups']:,} groups"
 
 
 def _policy(of: Mapping[str, Any]) -> str:

@@ -3,18 +3,23 @@
 Only this module and the other charts import matplotlib (extra `charts`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from schemas.records import EvaluationCompleted
 from seamlessflow.reports.reward_curve import StepFacts, mean_reward
 
 REWARD, EVALUATION, STALENESS = "#3b7dd8", "#f28e2b", "#5f6368"
+SETS = EVALUATION, "#59a14f", "#b07aa1", "#e15759", "#9c755f", "#76b7b2"
+"""Colours of evaluation sets, in the order of their names; further ones begin anew."""
 FAINT, EDGE = "#5f6368", "#c4c7cc"
 WINDOW = 10
 """Steps that a point of the bold line is the mean of; it is drawn in their middle."""
@@ -25,11 +30,15 @@ WIDTH_IN, HEIGHT_IN, LEFT, WIDE = 10.0, 5.5, 0.062, 0.913
 
 @style.context("seamlessflow.reports.style")
 def plot(
-    steps: Sequence[StepFacts], eval_before: float | None, eval_after: float | None, path: Path
+    steps: Sequence[StepFacts],
+    held_back: tuple[float | None, float | None],
+    evaluations: Mapping[str, Sequence[EvaluationCompleted]],
+    path: Path,
 ) -> None:
     """Write the chart as PNG, also for a run that ended early. Raises `OSError`.
 
-    `eval_before`, `eval_after`: mean reward on held-back tasks of the first and the last weights.
+    `held_back`: mean reward on held-back tasks of the first and the last weights. `evaluations`:
+    rounds of each set, oldest first.
     """
     # A figure without pyplot: no global state, no display.
     figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), dpi=180)
@@ -39,11 +48,13 @@ def plot(
     above = figure.add_axes((LEFT, 0.36, WIDE, 0.42))
     below = figure.add_axes((LEFT, 0.115, WIDE, 0.14), sharex=above)
     _rewards(above, steps)
-    _evaluations(above, _end(steps), eval_before, eval_after)
+    _held_back(above, _end(steps), *held_back)
+    _evaluations(above, evaluations)
     _staleness(below, steps)
     _frame(above, "mean reward")
     _frame(below, "staleness of trained tokens, in steps")
-    _limits(above, below, steps, [eval_before, eval_after])
+    rounds = [one.reward_mean for of in evaluations.values() for one in of]
+    _limits(above, below, steps, [*held_back, *rounds])
     figure.savefig(path)
 
 
@@ -73,7 +84,37 @@ def _rewards(axes: Axes, steps: Sequence[StepFacts]) -> None:
         )
 
 
-def _evaluations(axes: Axes, end: int, before: float | None, after: float | None) -> None:
+def _evaluations(axes: Axes, evaluations: Mapping[str, Sequence[EvaluationCompleted]]) -> None:
+    """Draw a curve of each set, with the standard error of each round; name it beside the title."""
+    curves: list[Line2D] = []
+    for rounds, color in zip(evaluations.values(), cycle(SETS), strict=False):
+        numbers, means = [one.step for one in rounds], [one.reward_mean or 0.0 for one in rounds]
+        errors = [one.reward_error or 0.0 for one in rounds]
+        axes.errorbar(numbers, means, errors, fmt="none", ecolor=color, elinewidth=1.2, zorder=4)
+        curves += axes.plot(
+            numbers,
+            means,
+            color=color,
+            linewidth=1.5,
+            marker="D",
+            markersize=6,
+            markeredgecolor="white",
+            markeredgewidth=1.0,
+            clip_on=False,
+            zorder=5,
+        )
+    labels = [
+        f"{name}{_change('first', rounds[0].reward_mean, 'last', rounds[-1].reward_mean)}"
+        for name, rounds in evaluations.items()
+    ]
+    anchor = LEFT + WIDE + 0.006, 0.99
+    if isinstance(figure := axes.figure, Figure) and curves:
+        figure.legend(
+            curves, labels, loc="upper right", bbox_to_anchor=anchor, ncols=2, fontsize=10
+        )
+
+
+def _held_back(axes: Axes, end: int, before: float | None, after: float | None) -> None:
     known = [(step, value) for step, value in ((0, before), (end, after)) if value is not None]
     if known:
         axes.plot(

@@ -1,4 +1,4 @@
-"""Rewards of each optimizer step, from `control` and `trajectories`. Pure.
+"""Rewards of each optimizer step, task set and evaluation, from `control` and `trajectories`. Pure.
 
 The steps are those that led to the newest weights; a step that was executed again counts once. A
 step's rewards are the returns of all sessions of its groups (`StepCommitted`), also of
@@ -9,6 +9,7 @@ made (`GroupDropped`). Called by `summary.py`, drawn by `reward_chart.py`.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import Any
 
 from schemas import records as r
 from schemas.records import Record, Trajectory
@@ -18,6 +19,7 @@ from trainer.data.lengths import PRUNED
 from trainer.recovery.resume import surviving
 
 NO_WEIGHTS: Mapping[str, Weights] = {}
+_FROM, _GROUPS_FROM = "reward_from/", "groups_from/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +96,71 @@ def step_facts(control: Iterable[Record], sessions: Mapping[str, SessionFacts]) 
     return [fold.step(one, sessions) for one in surviving(fold.commits)]
 
 
+def evaluation_curves(control: Iterable[Record]) -> dict[str, list[r.EvaluationCompleted]]:
+    """Return the rounds of each evaluation set that a session of counted, by the steps behind them.
+
+    Of several rounds after as many steps the newest counts: those before are of weights that were
+    lost.
+    """
+    found: dict[str, dict[int, r.EvaluationCompleted]] = {}
+    for one in control:
+        if isinstance(one, r.EvaluationCompleted) and one.reward_mean is not None:
+            found.setdefault(one.split, {})[one.step] = one
+    return {
+        split: [rounds[step] for step in sorted(rounds)] for split, rounds in sorted(found.items())
+    }
+
+
+def task_set_figures(
+    control: Iterable[Record], steps: Sequence[StepFacts], edge: int
+) -> dict[str, dict[str, Any]]:
+    """Return `evaluations` and `sources` of the summary; its first and last `edge` steps count."""
+    curves = evaluation_curves(control)
+    rounds = {split: [_round_figures(one) for one in of] for split, of in curves.items()}
+    return {"evaluations": rounds, "sources": _source_figures(steps, edge)}
+
+
+def _source_figures(steps: Sequence[StepFacts], edge: int) -> dict[str, dict[str, Any]]:
+    """Return groups and mean reward of each task set, in the first and the last `edge` steps.
+
+    Nothing if all groups are of one set.
+    """
+    names = {name for step in steps for name in step.metrics if name.startswith(_FROM)}
+    found: dict[str, dict[str, Any]] = {}
+    for name in sorted(one.removeprefix(_FROM) for one in names):
+        groups = sum(step.metrics.get(_GROUPS_FROM + name, 0.0) for step in steps)
+        first, last = (_mean_from(name, part) for part in (steps[:edge], steps[-edge:]))
+        found[name] = {"groups": round(groups), "reward_first10": first, "reward_last10": last}
+    return found if len(found) > 1 else {}
+
+
 def mean_reward(steps: Sequence[StepFacts]) -> float | None:
     """Return the mean over all sessions of these steps; None unless every session has a reward."""
     rewards = [reward for step in steps for reward in step.rewards]
     known = [reward for reward in rewards if reward is not None]
     return fmean(known) if known and len(known) == len(rewards) else None
+
+
+def _round_figures(one: r.EvaluationCompleted) -> dict[str, Any]:
+    figures = {"reward_mean": one.reward_mean, "reward_error": one.reward_error}
+    return {
+        "step": one.step,
+        "version": one.version,
+        **{name: None if of is None else round(of, 6) for name, of in figures.items()},
+        "sessions": one.sessions,
+        "pass_at": {k: round(chance, 6) for k, chance in one.pass_at.items()},
+    }
+
+
+def _mean_from(source: str, steps: Sequence[StepFacts]) -> float | None:
+    """Return the mean reward of a task set in these steps, each by its groups of it."""
+    known = [
+        (step.metrics[_FROM + source], step.metrics[_GROUPS_FROM + source])
+        for step in steps
+        if _FROM + source in step.metrics
+    ]
+    groups = sum(count for _, count in known)
+    return round(sum(mean * count for mean, count in known) / groups, 6) if groups else None
 
 
 def _session(one: Trajectory, weights: Weights) -> SessionFacts:

@@ -6,6 +6,11 @@ An unknown figure is null. The sources of the figures:
 - `rewards`: the mean of each named reward in the same steps, `first10` and `last10`, where there
   are several (`StepCompleted`).
 - `eval_before`, `eval_after`: mean reward on held-back tasks, from the launcher.
+- `evaluations`: by set, the rounds of the run's evaluations with the steps and the version behind
+  them, the mean reward with its standard error, sessions, and chances to pass
+  (`EvaluationCompleted`).
+- `sources`: if the steps' groups are of several task sets, for each its groups and its mean reward
+  in the first and last ten steps (`StepCommitted`, `StepCompleted`).
 - `steps`: optimizer steps behind the newest weights (`StepCommitted`).
 - `trajectories`, `turns`, `ended_at` (shares of sessions that a limit ended), `tokens_sampled`,
   `interrupted_turns_continued`: all finalized training sessions, in a step or not (`Trajectory`),
@@ -59,6 +64,7 @@ from seamlessflow.reports.reward_curve import (
     for_policy,
     mean_reward,
     step_facts,
+    task_set_figures,
 )
 from trainer.metrics.phases import mean_phases
 from trainer.metrics.reasons import masked_tokens
@@ -111,6 +117,7 @@ def summary(
         "rewards": _named_rewards(first),
         "eval_before": facts.eval_before,
         "eval_after": facts.eval_after,
+        **task_set_figures(control, first, EDGE_STEPS),
         "steps": len(steps),
         "trajectories": len(training),
         "turns": sum(one.turns for one in training),

@@ -5,9 +5,8 @@ session that the environment or the infrastructure spoilt is tried again. `Evalu
 `evaluate` connects it to Kafka.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, stdev
 
 from infra.kafka.outage import Stopping
 from infra.kafka.producer import Producer
@@ -19,6 +18,7 @@ from schemas.identity import session_id
 from schemas.records import SampleFailed, Task, Trajectory
 from schemas.topics import TASKS, TRAJECTORIES
 from trainer.data.credit.returns import Weights, session_return, unjudged
+from trainer.data.figures.evaluation import EvaluatedGroup, figures
 
 MOST_ATTEMPTS = 3
 _POLL_S = 0.05
@@ -32,13 +32,24 @@ class EvaluationResult:
     reward: float | None
     """Mean terminal reward; None if no session counted."""
     error: float | None
-    """Standard error of the mean; None for fewer than two sessions."""
+    """Standard error of the mean over tasks drawn at random; None for fewer than two tasks."""
     sessions: int
     """Sessions that counted."""
     failed: int
     """Sessions that did not count, tried again or not."""
     missing: int
     """Samples without a session that counted."""
+    pass_at: Mapping[int, float] = field(default_factory=dict)
+    """Estimated chance that one of k sessions of a task has a return of 1 or more, by k."""
+
+    def __str__(self) -> str:
+        lost = f"{self.failed} failed, {self.missing} missing"
+        if self.reward is None:
+            return f"no session counted, {lost}; see the logs of agents and gateway"
+        error = f" ± {self.error:.4f}" if self.error is not None else ""
+        chances = "".join(f", pass@{k} {chance:.3f}" for k, chance in self.pass_at.items())
+        sessions = f"{self.sessions} sessions ({lost})"
+        return f"mean reward {self.reward:.4f}{error} over {sessions}{chances}"
 
 
 @dataclass(frozen=True)
@@ -110,14 +121,17 @@ class Evaluation:
 
     def result(self) -> EvaluationResult:
         """Return the figures of the sessions so far."""
-        rewards = list(self.rewards.values())
-        several = len(rewards) > 1
+        by_task: dict[int, list[float]] = {}
+        for (number, _), reward in self.rewards.items():
+            by_task.setdefault(number, []).append(reward)
+        found = figures([EvaluatedGroup.of(rewards) for rewards in by_task.values()])
         return EvaluationResult(
-            reward=fmean(rewards) if rewards else None,
-            error=stdev(rewards) / len(rewards) ** 0.5 if several else None,
-            sessions=len(rewards),
+            reward=found.reward,
+            error=found.error,
+            sessions=found.sessions,
             failed=len(self.failures),
-            missing=len(self.plan.rows) * self.plan.samples - len(rewards),
+            missing=len(self.plan.rows) * self.plan.samples - found.sessions,
+            pass_at=found.pass_at,
         )
 
     def _task(self, number: int, sample: int, attempt: int, now_ms: int) -> Task:

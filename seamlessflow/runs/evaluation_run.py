@@ -5,7 +5,7 @@ It changes nothing of the run that it takes the weights from; its data lie below
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
@@ -39,7 +39,7 @@ class NoTasks(SeamlessFlowError):
     """Neither the command line nor the configuration names tasks to evaluate on."""
 
     def __init__(self) -> None:
-        super().__init__("name tasks: --tasks FILE, or evaluation.tasks in the configuration")
+        super().__init__("name tasks: --tasks FILE, or in the section evaluation")
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,13 @@ class EvaluationRun:
 
     out: Path
     weights: ChosenWeights
-    result: EvaluationResult
+    results: Mapping[str, EvaluationResult]
+    """By set; of a single one by its split."""
 
 
-def evaluation_check(version: int | None, weights: Path | None, tasks: Path | None) -> Check:
+def evaluation_check(
+    version: int | None, weights: Path | None, tasks: Path | None, chosen: str | None = None
+) -> Check:
     """Return the check of an evaluation of the weights and tasks that a user chose."""
 
     def check(config: RunConfig) -> Iterator[Fault]:
@@ -60,7 +63,7 @@ def evaluation_check(version: int | None, weights: Path | None, tasks: Path | No
             directory = choose_weights(config, version, weights).directory
         except NoSuchVersion as error:
             yield Fault(("out",), str(error))
-        yield from before_evaluation(config, directory, tasks)
+        yield from before_evaluation(config, directory, tasks, chosen)
 
     return check
 
@@ -72,12 +75,20 @@ def run_evaluation(
     limit: int | None,
     display: Display,
     stop: Stop,
+    chosen: str | None = None,
 ) -> EvaluationRun:
-    """Evaluate and write `evaluation.json`. Raises `NoTasks` and what `training.train` raises."""
-    file = tasks or config.evaluation.tasks
-    if file is None:
+    """Evaluate, one set after the other, and write `evaluation.json`.
+
+    `chosen`: one of several sets; None: all. Raises `NoTasks` and what `training.train` raises.
+    """
+    files = config.evaluation.files if tasks is None else {config.evaluation.split: tasks}
+    plans = [
+        _plan(config, split, place, read_tasks(file).rows[:limit])
+        for place, (split, file) in enumerate(files.items())
+        if chosen in (None, split)
+    ]
+    if not plans:
         raise NoTasks
-    rows = read_tasks(file).rows[:limit]
     own = _separate(config)
     own.out.mkdir(parents=True)
     supervisor = Supervisor(own.restarts, display.notice)
@@ -91,14 +102,36 @@ def run_evaluation(
             announce_weights(own, kafka, weights)
             system.restart_scheduler(training=False)
             system.wait_until_ready()
-            display.phase(f"evaluating {len(rows)} tasks")
-            plan = _plan(own, rows)
-            show = system.progress.apply
-            result = evaluate(kafka, plan, system.wait_for, now_ms, show, launcher.stopping)
+            show, results = system.progress.apply, dict[str, EvaluationResult]()
+            for plan in plans:
+                display.phase(f"evaluating {len(plan.rows)} tasks ({plan.split})")
+                results[plan.split] = evaluate(
+                    kafka, plan, system.wait_for, now_ms, show, launcher.stopping
+                )
             display.phase("stopping all processes in order")
-    written = {"weights": str(weights.directory), "version": weights.version, **asdict(result)}
-    (own.out / RESULT).write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
-    return EvaluationRun(own.out, weights, result)
+    ended = EvaluationRun(own.out, weights, results)
+    several = tasks is None and bool(config.evaluation.sets)
+    text = json.dumps(_written(ended, several), indent=2)
+    (own.out / RESULT).write_text(text + "\n", encoding="utf-8")
+    return ended
+
+
+def lines(ended: EvaluationRun) -> list[str]:
+    """Return what the terminal shows of an evaluation."""
+    several = len(ended.results) > 1
+    results = [f"{split}: {of}" if several else f"{of}" for split, of in ended.results.items()]
+    version = f"version {ended.weights.version}"
+    return [version, *results, f"data, logs and figures are in {ended.out}"]
+
+
+def _written(ended: EvaluationRun, several: bool) -> dict[str, object]:
+    """Return the figures for the file: of a single set beside the weights, else by set."""
+    weights = {"weights": str(ended.weights.directory), "version": ended.weights.version}
+    figures = {split: asdict(result) for split, result in ended.results.items()}
+    if several:
+        return {**weights, "sets": figures}
+    (only,) = figures.values()
+    return {**weights, **only}
 
 
 def _separate(config: RunConfig) -> RunConfig:
@@ -115,13 +148,13 @@ def _separate(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"out": out, "workers": workers, "kafka": kafka})
 
 
-def _plan(config: RunConfig, rows: Sequence[TaskRow]) -> EvaluationPlan:
+def _plan(config: RunConfig, split: str, place: int, rows: Sequence[TaskRow]) -> EvaluationPlan:
     return EvaluationPlan(
-        label=f"{config.run.id}-eval-{now_ms()}",
+        label=f"{config.run.id}-eval-{now_ms()}-{place}",
         policy=config.run.policy,
-        split=config.evaluation.split,
+        split=split,
         rows=rows,
-        samples=config.evaluation.samples,
+        samples=config.evaluation.terms(split).samples,
         time_limit_s=config.pacing.task_timeout_s,
         weights=config.trainer.reward_weights,
     )

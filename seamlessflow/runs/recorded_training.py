@@ -71,8 +71,10 @@ def configured(config: RunConfig, recording: Recording) -> RunConfig:
             # Others want workers that also roll out, and would never let one train.
             "scheduler": config.scheduler.model_copy(update={"policy": "multiplexed"}),
             "trainer": config.trainer.model_copy(update={**places, **reads}),
-            "pacing": config.pacing.model_copy(update={"tasks": None, "forks": None}),
-            "evaluation": config.evaluation.model_copy(update={"tasks": None}),
+            "pacing": config.pacing.model_copy(
+                update={"tasks": None, "sources": {}, "forks": None}
+            ),
+            "evaluation": config.evaluation.model_copy(update={"tasks": None, "sets": {}}),
         }
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 import openai
 import pytest
 
-from scheduler.tasks.forks import read_forks
+from scheduler.tasks.forks import fork_file
 from schemas import records as r
 from schemas.forks import history, of_session
 from schemas.json_form import to_json
@@ -62,7 +62,7 @@ def forked(system: AgentSystem, directory: Path, rule: ForkRule) -> r.ForkedPref
     tasks.write_text('{"id": "t"}')
     job = ForkJob(path, rule, samples=2, task_file=tasks)
     fork_sessions(system.running.kafka, job, lambda *_: None)
-    found = {row.fork.origin.session_id: row.fork for row in read_forks(path).rows if row.fork}
+    found = {row.fork.origin.session_id: row.fork for row in fork_file(path) if row.fork}
     return found["recorded"]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from infra.errors import SeamlessFlowError
 from schemas.records import GroupDropped, GroupReady, Record, SampleFailed
+from trainer.data.figures.passing import passed
 from trainer.data.sessions import FailedSession, SessionSource, ValidSession
 
 
@@ -229,6 +230,7 @@ class Grouping:
                 reward_std=float(returns.std()),
                 version_min=group.version_min(),
                 trainable_tokens=sum(session.trained() for session in group.sessions),
+                passed=passed(group.returns()),
             )
         ]
 

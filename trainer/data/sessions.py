@@ -41,6 +41,8 @@ class SessionSource:
     offset: int
     trace: Trace = ()
     length: SessionLength = NO_LENGTH
+    split: str = ""
+    """Name of the task set that its task is of; empty if it was opened without one."""
     foreign: bool = False
     """True if another system sampled some of its tokens."""
     limit: str = ""
@@ -149,6 +151,7 @@ def _source(trajectory: Trajectory, partition: int, offset: int, trace: Trace) -
         group_size=trajectory.group_size,
         min_group_size=trajectory.min_group_size,
         purpose=trajectory.purpose,
+        split=trajectory.split,
         partition=partition,
         offset=offset,
         trace=trace,

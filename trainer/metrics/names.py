@@ -3,7 +3,8 @@
 They are used in `StepCompleted.metrics`, the CSV file and the other sinks. Names with a slash are
 families: `ended_at/<limit>`, `masked/<reason>`, `filtered/<rule>`, `dropped/<reason>`,
 `matched/<rule>`, `begun_tokens/<quantile>` and its like, `pass_at/<sessions>`, `return/<quantile>`,
-`reward/<name>` and `reward/<name>/<quantile>`, `reward_of/<source>`.
+`reward/<name>` and `reward/<name>/<quantile>`, `reward_of/<source>`, `reward_from/<split>`. Metrics
+of one of several evaluation sets are families of the same names: `eval_reward_mean/<set>`.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ METRICS: Mapping[str, str] = {
     "that have it; and behind a slash p10, p50, p90 and p99",
     "reward_of/*": "Mean part of their returns that rewards of each source make (agent, verifier, "
     "human, model)",
+    "reward_from/*": "Mean return of the sessions of a task set, by its name",
+    "groups_from/*": "Groups of the batch whose tasks are of that set",
     "groups": "Groups of the batch",
     "sessions": "Sessions of the batch",
     "dropped/*": "Groups dropped since the step before, by reason",
@@ -81,8 +84,15 @@ METRICS: Mapping[str, str] = {
     "filtered/*": "Share of the batch's groups that a rule kept out of the loss",
     "masked/*": "Masked tokens of the batch and of groups dropped since the step before, by rule",
     "eval_reward_mean": "Mean return of an evaluation, which is a row of its own",
+    "eval_reward_error": "Standard error of that mean, as if the tasks were drawn at random",
+    "eval_pass_at/*": "Estimated chance that one of so many sessions of a task, 1, 2, 4 and so on, "  # nosec B105
+    "has a return of 1 or more",
     "eval_sessions": "Its sessions",
     "eval_version": "Version that was evaluated",
+    "eval_reward_mean/*": "Mean return of one of several evaluation sets, by its name",
+    "eval_reward_error/*": "Its standard error",
+    "eval_sessions/*": "Its sessions",
+    "eval_version/*": "Version that was evaluated on it",
     "batch_s": "From the end of the step before, or the trainer's start, to the batch being ready, "
     "in seconds",
     "wait_s": "From the batch being ready to the step's start, in seconds",

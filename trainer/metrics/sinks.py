@@ -118,7 +118,7 @@ class Gauges:
         self._metrics = metrics
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
-        if "eval_version" not in metrics:
+        if not any(name.partition("/")[0] == "eval_version" for name in metrics):
             self._metrics.gauge("seamlessflow_trainer_steps").set(step + 1)
         for name, value in metrics.items():
             self._metrics.gauge("seamlessflow_trainer_metric", metric=name).set(value)

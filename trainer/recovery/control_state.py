@@ -11,11 +11,16 @@ from typing import Any
 
 from schemas import records as r
 from schemas.records import Record
+from trainer.data.figures.evaluation import EvaluatedGroup
 from trainer.data.staleness import GroupAdmission
 from trainer.recovery.commit import Commit, Sessions
-
-Round = tuple[int, str]
-"""Version and split of an evaluation."""
+from trainer.recovery.rounds import (
+    EvaluationRound,
+    Round,
+    evaluated_from,
+    rounds_from,
+    rounds_json,
+)
 
 _OfTrainer = (
     r.GroupReady
@@ -28,9 +33,6 @@ _OfTrainer = (
 )
 """Records that the trainer of the policy that they name writes; earlier releases named none."""
 
-_UNKNOWN: Round = (-1, "")
-"""The round of groups from a checkpoint that did not keep it; it is not reported."""
-
 
 @dataclass(frozen=True, slots=True)
 class Published:
@@ -40,18 +42,6 @@ class Published:
     step: int
     directory: str
     manifest_sha256: str
-
-
-@dataclass(slots=True)
-class EvaluationRound:
-    """The groups that evaluate one version on one split."""
-
-    open: dict[str, int] = field(default_factory=dict)
-    """Deadlines of those that are admitted and not over, in milliseconds, by group."""
-    groups: int = 0
-    sessions: int = 0
-    rewards: float = 0.0
-    """Sum of the sessions' terminal rewards."""
 
 
 @dataclass(slots=True)
@@ -73,8 +63,8 @@ class ControlState:
     """Groups for training that are admitted and neither ready nor over."""
     rounds: dict[Round, EvaluationRound] = field(default_factory=dict)
     """Evaluations that are not reported yet, by version and split."""
-    evaluated: int = -1
-    """Newest version with an `EvaluationCompleted`."""
+    evaluated: dict[str, int] = field(default_factory=dict)
+    """Newest version with an `EvaluationCompleted`, by split."""
     expired: set[str] = field(default_factory=set)
     """Groups past their deadline that are neither ready nor over."""
     over: set[str] = field(default_factory=set)
@@ -108,12 +98,13 @@ class ControlState:
                 if self._own(record.policy) or record.group_id in self.under_way:
                     self.expired.add(record.group_id)
             case r.GroupReady() if (found := self._round_of(record.group_id)) is not None:
-                found.sessions += len(record.sessions)
-                found.rewards += record.reward_mean * len(record.sessions)
+                count = len(record.sessions)
+                found.ended.append(EvaluatedGroup(count, record.reward_mean, record.passed))
                 self._end(record.group_id)
             case r.EvaluationCompleted():
                 self.rounds.pop((record.version, record.split), None)
-                self.evaluated = max(self.evaluated, record.version)
+                newest = max(self.evaluated.get(record.split, -1), record.version)
+                self.evaluated[record.split] = newest
             case r.GroupReady() if record.group_id not in self.over:
                 self._end_wait(record.group_id)
                 self.ready[record.group_id] = record.sessions
@@ -144,10 +135,7 @@ class ControlState:
             },
             **{name: sorted(getattr(self, name)) for name in _SETS},
             "steps_of": list(self.steps_of.items()),
-            "rounds": [
-                [*key, one.open, one.groups, one.sessions, one.rewards]
-                for key, one in self.rounds.items()
-            ],
+            "rounds": rounds_json(self.rounds),
             "evaluated": self.evaluated,
             "published": self.published and [getattr(self.published, n) for n in _PUBLISHED],
             "finished": self.finished,
@@ -167,8 +155,8 @@ class ControlState:
             ready={name: tuple(of) for name, of in values["ready"].items()},
             under_way={name: GroupAdmission(*of) for name, of in values["under_way"].items()},
             **{name: set(values[name]) for name in _SETS},
-            rounds=_rounds(values),
-            evaluated=values.get("evaluated", -1),
+            rounds=rounds_from(values),
+            evaluated=evaluated_from(values),
             steps_of=dict(values["steps_of"]),
             published=published and Published(*published),
             finished=values["finished"],
@@ -247,17 +235,6 @@ class ControlState:
     def _end_wait(self, group_id: str) -> None:
         self.under_way.pop(group_id, None)
         self.expired.discard(group_id)
-
-
-def _rounds(values: Mapping[str, Any]) -> dict[Round, EvaluationRound]:
-    if "rounds" in values:
-        return {
-            (version, split): EvaluationRound(dict(open_), *rest)
-            for version, split, open_, *rest in values["rounds"]
-        }
-    # A checkpoint of an earlier release knows only the groups.
-    older = dict.fromkeys(values["evaluating"], 0)
-    return {_UNKNOWN: EvaluationRound(older, len(older))} if older else {}
 
 
 _SETS = ("skipped", "expired", "over", "consumed")

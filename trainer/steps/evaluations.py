@@ -5,10 +5,13 @@ a trainer that resumes reports what ended while it was away. Called by the seque
 """
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from schemas.records import EvaluationCompleted
-from trainer.recovery.control_state import ControlState, Round
+from trainer.data.figures.evaluation import figures
+from trainer.recovery.control_state import ControlState
+from trainer.recovery.rounds import ANY_SPLIT, Round
 
 BEGIN_MS = 120_000
 """Longest wait, after the last step, for the scheduler to begin the last evaluation."""
@@ -21,10 +24,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Evaluations:
-    """The rounds of a run; `_expected` is true if the scheduler has tasks for them."""
+    """The rounds of a run; `_splits` are the names of the sets that the scheduler has."""
 
     _control_state: ControlState
-    _expected: bool
+    _splits: Collection[str]
     _sent: set[Round] = field(default_factory=set)
     """Rounds whose report is on its way to the log."""
     _ended_ms: int | None = None
@@ -36,7 +39,7 @@ class Evaluations:
         found = []
         for version, split in sorted(key for key in over if key[0] >= 0):
             one = rounds[version, split]
-            mean = one.rewards / one.sessions if one.sessions else None
+            of = figures(one.ended)
             step = self._control_state.steps_of.get(version, version)
             self._sent.add((version, split))
             found.append(
@@ -46,27 +49,37 @@ class Evaluations:
                     step=step,
                     split=split,
                     groups=one.groups,
-                    sessions=one.sessions,
-                    reward_mean=mean,
+                    sessions=of.sessions,
+                    reward_mean=of.reward,
+                    reward_error=of.error,
+                    pass_at={str(k): chance for k, chance in of.pass_at.items()},
                 )
             )
-            shown = "none" if mean is None else f"{mean:.4g}"
+            shown = "none" if of.reward is None else f"{of.reward:.4g}"
             _log.info("evaluation of version %d (%s): mean reward %s", version, split, shown)
         return found
 
     def under_way(self, version: int, now_ms: int) -> bool:
         """Return whether to wait for rounds after the last step, which made `version`."""
-        if not self._expected:
+        if not self._splits:
             return False
         if self._ended_ms is None:
             self._ended_ms = now_ms
         rounds = self._control_state.rounds
         deadlines = [at for one in rounds.values() for at in one.open.values()]
-        begun = version <= self._control_state.evaluated or any(key[0] == version for key in rounds)
+        begun = all(self._begun(version, split) for split in self._splits)
         if begun and not deadlines:
             return any(key[0] >= 0 and key not in self._sent for key in rounds)
-        limit_ms = self._ended_ms + BEGIN_MS if not begun else max(deadlines) + GRACE_MS
+        # Rounds of one set may be under way while that of another has not begun.
+        limits = [at + GRACE_MS for at in deadlines]
+        limit_ms = max(limits if begun else [*limits, self._ended_ms + BEGIN_MS])
         if now_ms < limit_ms:
             return True
         _log.error("version %d is not evaluated: no end of it by %d", version, limit_ms)
         return False
+
+    def _begun(self, version: int, split: str) -> bool:
+        """Return whether the round of a version on a set began, or was reported before."""
+        state = self._control_state
+        reported = max(state.evaluated.get(name, -1) for name in (split, ANY_SPLIT))
+        return version <= reported or (version, split) in state.rounds

@@ -34,15 +34,23 @@ class Reports:
         _log.info("step %d: %s", order.batch.step, _line(metrics))
         return [*self._mismatch(done), *self.nothing_learned(metrics, done.at_ms)]
 
-    def report_evaluation(self, told: EvaluationCompleted) -> None:
-        """Write a row for a round of an evaluation to all sinks, unless no session counted."""
+    def report_evaluation(self, told: EvaluationCompleted, named: bool = False) -> None:
+        """Write a row for a round of an evaluation to all sinks, unless no session counted.
+
+        `named`: of one of several sets, whose name is then a part of each metric's.
+        """
         if told.reward_mean is None:
             return
         metrics = {
             "eval_reward_mean": told.reward_mean,
             "eval_sessions": float(told.sessions),
             "eval_version": float(told.version),
+            **{f"eval_pass_at/{k}": chance for k, chance in told.pass_at.items()},
         }
+        if told.reward_error is not None:
+            metrics["eval_reward_error"] = told.reward_error
+        if named:
+            metrics = {f"{name}/{told.split}": value for name, value in metrics.items()}
         for sink in self._sinks:
             sink.write(told.step, told.version, told.at_ms, metrics)
 

@@ -61,8 +61,8 @@ class StepSequence:
         self._barren = BarrenSteps()
         settings = self._process.settings
         leads = settings.run.policy == settings.run.all_policies[0]
-        expected = leads and settings.evaluation.tasks is not None
-        self._evaluations = Evaluations(self._control_state, expected)
+        splits = settings.evaluation.splits if leads else ()
+        self._evaluations = Evaluations(self._control_state, splits)
         self._saved = self.origin
         self._free_ms = self._process.now_ms()
         """End of the step before, or this trainer's start."""
@@ -100,7 +100,8 @@ class StepSequence:
         """Announce the next batch if it is complete; begin its step if the scheduler started it."""
         self._writing.collect()
         for told in self._evaluations.completed(self._process.now_ms()):
-            self._reports.report_evaluation(told)
+            named = bool(self._process.settings.evaluation.sets)
+            self._reports.report_evaluation(told, named)
             self._process.send(told)
         if self._announced is None and not self.all_done:
             self._offer()

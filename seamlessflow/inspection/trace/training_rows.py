@@ -94,12 +94,20 @@ def _group(of_group: Sequence[Received]) -> list[Row]:
     record = (admitted or ended).record  # type: ignore[union-attr]
     if isinstance(record, r.GroupAdmitted) and record.group_size:
         detail += f"; asked for {record.group_size}, at least {record.min_group_size}"
+        detail += f", drawn from {_drawn_from(record)}" if record.split else ""
         detail += f", tags {', '.join(record.tags)}" if record.tags else ""
         detail += f", at most {record.turn_limit} turns" if record.turn_limit else ""
         if record.parent_session:
             detail += f", from turn {record.parent_turn} of session {record.parent_session}"
     name = f"group {getattr(record, 'group_id', '')}"
     return [row(name, admitted, ended, detail=detail, under_way=ended is None)]
+
+
+def _drawn_from(record: r.GroupAdmitted) -> str:
+    """Return the task set of a group, with the figures by which its task was chosen."""
+    figures = ", ".join(f"{name} {of:g}" for name, of in sorted(record.sampler_figures.items()))
+    chosen = ", ".join(filter(None, [record.sampler, figures]))
+    return f"{record.split} ({chosen})" if chosen else record.split
 
 
 def _batch(batch: r.BatchReady, item: Received) -> Row:

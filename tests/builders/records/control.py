@@ -117,3 +117,9 @@ def published(version: int = 0, **changes: Any) -> r.WeightsPublished:
 def completed(step: int = 0, **changes: Any) -> r.StepCompleted:
     own: dict[str, Any] = {"at_ms": 0, "lineage": "a", "version": step + 1, "took_ms": 100}
     return r.StepCompleted(step=step, **{**own, **changes})
+
+
+def evaluated(step: int, split: str, reward: float | None, **changes: Any) -> r.EvaluationCompleted:
+    """Return the report of a round of two sessions."""
+    own: dict[str, Any] = {"at_ms": 0, "version": step, "groups": 1, "sessions": 2, **changes}
+    return r.EvaluationCompleted(step=step, split=split, reward_mean=reward, **own)

@@ -16,6 +16,7 @@ from scheduler.state import state
 from scheduler.state.fleet import Fleet
 from scheduler.state.fleet import apply as fleet_apply
 from scheduler.state.state import State
+from scheduler.tasks.mixture import TaskSets
 from scheduler.tasks.source import TaskRow, TaskSource, listed
 from schemas import records as r
 from schemas.records import Record
@@ -71,4 +72,4 @@ def task_source(count: int = 4) -> TaskSource:
 def rules_for(chosen: SchedulerSettings | None = None) -> Rules:
     """Return rules over made-up tasks."""
     chosen = chosen or scheduler_settings()
-    return Rules(chosen, named(chosen.scheduler.policy), {"train": task_source()})
+    return Rules(chosen, named(chosen.scheduler.policy), TaskSets(task_source()))

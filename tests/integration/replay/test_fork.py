@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 from infra.kafka.producer import Producer
 from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
-from scheduler.tasks.forks import read_forks
+from scheduler.tasks.file import source_of
+from scheduler.tasks.forks import fork_file
 from schemas.forks import history
 from schemas.topics import TASKS
 from seamlessflow.__main__ import app
@@ -48,7 +49,7 @@ def test_recorded_sessions_become_tasks_that_begin_behind_each_tool_result(
     assert "opened without a task" in answer.output
     assert "of an evaluation (forks-by-ids)" in answer.output
 
-    source = read_forks(path)
+    source = source_of(fork_file(path))
     places = {(row.fork.origin.session_id, row.task_id) for row in source.rows if row.fork}
     assert {session_id for session_id, _ in places} == {
         "chat-plain",
@@ -63,7 +64,7 @@ def test_recorded_sessions_become_tasks_that_begin_behind_each_tool_result(
 
     answer = run(path, "chat-plain", "--turn", "last", "--behind", "answer", "--append", "check it")
     assert answer.exit_code == 0, answer.output
-    (row,) = read_forks(path).rows
+    (row,) = fork_file(path)
     assert row.fork is not None
     assert orjson.loads(history(row.fork)[-1]) == {"role": "user", "content": "check it"}
 
@@ -74,7 +75,7 @@ def test_a_playback_says_that_tools_run_again(log: KafkaSettings, tmp_path: Path
     assert answer.exit_code == 0, answer.output
     assert "get 1 recorded answers" in answer.output
     assert "their tools really run again" in answer.output
-    (row,) = read_forks(path).rows
+    (row,) = fork_file(path)
     assert row.fork is not None and row.fork.mode == "playback"
 
 

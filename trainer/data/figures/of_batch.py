@@ -4,6 +4,7 @@ Called by `steps/sequence.py`.
 """
 
 from collections import Counter
+from statistics import fmean
 
 import numpy as np
 
@@ -11,8 +12,9 @@ from trainer.credit import ONE_REWARD
 from trainer.data.batch import Batch
 from trainer.data.credit.overlong import overlong_facts
 from trainer.data.credit.returns import Weights
+from trainer.data.figures.passing import pass_at_k, passed
 from trainer.data.figures.rewards import reward_figures
-from trainer.data.figures.variety import PASSED, pass_at_k, variety
+from trainer.data.figures.variety import variety
 from trainer.data.lengths import length_metrics
 from trainer.data.staleness import StepClock
 
@@ -46,9 +48,26 @@ def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict
         **variety(groups),
         **reward_figures([session for one in groups for session in one.group.sessions], weights),
         **overlong_facts([one.group for one in groups]),
-        **pass_at_k([[value >= PASSED for value in one.group.returns()] for one in groups]),
+        **{f"pass_at/{k}": chance for k, chance in _passing(batch).items()},
+        **_by_source(batch),
     }
     return {name: float(value) for name, value in found.items()}
+
+
+def _passing(batch: Batch) -> dict[int, float]:
+    returns = [one.group.returns() for one in batch.own]
+    return pass_at_k([(len(values), passed(values)) for values in returns])
+
+
+def _by_source(batch: Batch) -> dict[str, float]:
+    """Return groups and mean reward of each task set that the batch's tasks are of."""
+    found, rewards = dict[str, float](), dict[str, list[float]]()
+    for one in batch.own:
+        split = one.group.sessions[0].source.split
+        if split:
+            rewards.setdefault(split, []).extend(one.group.returns())
+            found[f"groups_from/{split}"] = found.get(f"groups_from/{split}", 0) + 1
+    return found | {f"reward_from/{split}": fmean(of) for split, of in rewards.items()}
 
 
 def _foreign(batch: Batch) -> dict[str, float]:

@@ -1,29 +1,10 @@
-"""Variety of a batch: equal and divided sessions, those that pass, and what dominates. Pure."""
+"""Variety of a batch: equal and divided sessions, and what dominates. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
-from math import comb
-from statistics import fmean
 
 from trainer.data.batch import Prepared
 from trainer.data.sessions import ValidSession
-
-PASSED = 1.0
-"""Least return of a session that passes."""
-
-
-def pass_at_k(passed: Sequence[Sequence[bool]]) -> dict[str, float]:
-    """Return the chance that one of k sessions of a group passes, for k of 1, 2, 4 and so on.
-
-    `passed`: of each session of each group. Without bias, 1 - C(n - c, k) / C(n, k) for c of n
-    sessions that pass (arXiv 2107.03374, equation 1), up to the size of the smallest group.
-    """
-    counts = [(len(group), sum(group)) for group in passed if group]
-    found, k = {}, 1
-    while counts and k <= min(size for size, _ in counts):
-        found[f"pass_at/{k}"] = fmean(1 - comb(n - c, k) / comb(n, k) for n, c in counts)
-        k *= 2
-    return found
 
 
 def variety(groups: Sequence[Prepared]) -> dict[str, float]:

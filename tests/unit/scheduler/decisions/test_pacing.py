@@ -4,9 +4,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from scheduler.decisions import pacing
-from scheduler.settings import EvaluationSection, PacingSection, RunSection
-from scheduler.tasks.source import TaskRow, listed, with_forks
-from schemas.records import GroupAdmitted, Record
+from scheduler.settings import PacingSection, RunSection
+from scheduler.tasks.mixture import TaskSets, with_forks
+from scheduler.tasks.source import TaskRow, listed
+from schemas.records import Record
 from tests.builders.records import control
 from tests.builders.records.forks import forked
 from tests.builders.scheduler.inputs import fold, holds, scheduler_settings, task_source
@@ -21,13 +22,14 @@ PACING = PacingSection(
     refill=1,
 )
 SETTINGS = scheduler_settings(RUN, pacing=PACING)
-SOURCES = {"train": task_source()}
+SOURCE = task_source()
+SETS = TaskSets(SOURCE)
 STARTED: list[Record] = [control.claimed(), control.published(0), control.joined("w"), *holds("w")]
 
 
 def groups(*records: Record, now_ms: int = 0) -> list[str]:
     state = fold(*STARTED, *records)
-    found = pacing.admissions(state, SETTINGS, SOURCES["train"], now_ms)
+    found = pacing.admissions(state, SETTINGS, SOURCE, now_ms)
     return [group.group_id for group in found]
 
 
@@ -35,12 +37,12 @@ def attempts(
     *records: Record, now_ms: int = 0, issued: dict[str, dict[int, int]] | None = None
 ) -> list[tuple[str, int, int]]:
     ledger = fold(*STARTED, *records).ledger
-    found = pacing.tasks(ledger, issued or {}, SETTINGS, SOURCES, now_ms)
+    found = pacing.tasks(ledger, issued or {}, SETTINGS, SETS, now_ms)
     return [(task.group_id, task.sample, task.attempt) for task in found]
 
 
 def test_nothing_is_admitted_before_a_worker_rolled_out() -> None:
-    assert not pacing.admissions(fold(control.claimed()), SETTINGS, SOURCES["train"], 0)
+    assert not pacing.admissions(fold(control.claimed()), SETTINGS, SOURCE, 0)
 
 
 def test_as_many_groups_are_admitted_as_the_lag_allows() -> None:
@@ -97,9 +99,9 @@ def test_without_lag_nothing_is_admitted_until_the_new_weights_are_out() -> None
         control.consumed("run-1"),
     ]
 
-    assert not pacing.admissions(fold(*before), synchronous, SOURCES["train"], 0)
+    assert not pacing.admissions(fold(*before), synchronous, SOURCE, 0)
     after = fold(*before, control.published(1))
-    assert len(pacing.admissions(after, synchronous, SOURCES["train"], 0)) == 2
+    assert len(pacing.admissions(after, synchronous, SOURCE, 0)) == 2
 
 
 def test_extra_groups_have_credits_of_their_own_that_return_with_their_own_step() -> None:
@@ -108,7 +110,7 @@ def test_extra_groups_have_credits_of_their_own_that_return_with_their_own_step(
     settings = scheduler_settings(synchronous, pacing=pacing_section)
 
     def due(*records: Record) -> int:
-        return len(pacing.admissions(fold(*STARTED, *records), settings, SOURCES["train"], 0))
+        return len(pacing.admissions(fold(*STARTED, *records), settings, SOURCE, 0))
 
     assert due() == 3
     begun = [control.admitted(f"run-{number}") for number in range(3)]
@@ -145,7 +147,7 @@ def test_dropped_groups_are_replaced_up_to_the_refill_of_a_step() -> None:
 
 def test_a_task_that_failed_outside_the_policy_comes_first() -> None:
     state = fold(*STARTED, control.admitted("run-0", "task-3"), control.dropped("run-0", "failed"))
-    found = pacing.admissions(state, SETTINGS, SOURCES["train"], 0)
+    found = pacing.admissions(state, SETTINGS, SOURCE, 0)
 
     assert [group.task_id for group in found] == ["task-3", "task-1", "task-2", "task-3"]
 
@@ -175,7 +177,7 @@ def test_an_issued_task_is_not_issued_again() -> None:
 def test_a_task_is_the_same_record_whenever_it_is_issued() -> None:
     ledger = fold(*STARTED, control.admitted("run-0", at_ms=5)).ledger
 
-    now, later = (pacing.tasks(ledger, {}, SETTINGS, SOURCES, at) for at in (5, 5_000))
+    now, later = (pacing.tasks(ledger, {}, SETTINGS, SETS, at) for at in (5, 5_000))
     assert now == later
 
 
@@ -213,72 +215,18 @@ def test_a_sample_is_tried_so_often_and_no_more() -> None:
 def test_an_agent_may_not_run_past_its_groups_deadline() -> None:
     ledger = fold(*STARTED, control.admitted("run-0", deadline_ms=400)).ledger
 
-    assert {t.deadline_ms for t in pacing.tasks(ledger, {}, SETTINGS, SOURCES, 0)} == {400}
-
-
-def evaluated(*records: Record, every: int = 2) -> list[str]:
-    """Return the groups of the evaluation that is due after these records."""
-    section = EvaluationSection(every=every)
-    settings = scheduler_settings(RUN, pacing=PACING, evaluation=section)
-    due = pacing.evaluations(fold(*STARTED, *records), settings, task_source(1), 0)
-    return [group.group_id for group in due]
-
-
-def evaluation_begun(version: int) -> GroupAdmitted:
-    return control.admitted(f"run-eval{version}-0", version=version, purpose="eval")
-
-
-def test_evaluations_count_trained_steps_and_not_versions() -> None:
-    first = [control.published(0, step=0), evaluation_begun(0)]
-    assert evaluated(control.published(0, step=0)) == ["run-eval0-0"]
-    assert evaluated(*first) == []
-    assert evaluated(*first, control.published(1, step=1)) == []
-    assert evaluated(*first, control.published(2, step=2)) == ["run-eval2-0"]
-    assert evaluated(*first, control.published(3, step=3)) == ["run-eval3-0"], "2 was overtaken"
-    assert evaluated(*first, control.skipped(0), control.published(2, step=2)) == []
-
-
-def test_a_resume_that_repeats_steps_under_new_versions_evaluates_them_once() -> None:
-    before = [control.published(0, step=0), evaluation_begun(0)]
-    before += [control.published(2, step=2), evaluation_begun(2), control.published(3, step=3)]
-    assert evaluated(*before, control.published(4, step=2)) == []
-    assert evaluated(*before, control.published(5, step=3)) == []
-    assert evaluated(*before, control.published(6, step=4)) == ["run-eval6-0"]
-
-
-def test_the_weights_of_the_last_step_are_evaluated() -> None:
-    before = [control.published(0, step=0), evaluation_begun(0)]
-    last = control.published(RUN.steps, step=RUN.steps)
-    assert evaluated(*before, last, every=1000) == [f"run-eval{RUN.steps}-0"]
-    assert evaluated(*before, last, evaluation_begun(RUN.steps), every=1000) == []
-
-
-def test_a_round_that_was_cut_short_goes_on_and_takes_no_credit() -> None:
-    settings = scheduler_settings(
-        RUN, pacing=PACING, evaluation=EvaluationSection(every=2, samples=3, pinned=True)
-    )
-    source = task_source(2)
-
-    due = pacing.evaluations(fold(*STARTED, control.published(2)), settings, source, 0)
-    assert [group.group_id for group in due] == ["run-eval2-0", "run-eval2-1"]
-    half = fold(*STARTED, control.published(2), due[0])
-    assert pacing.evaluations(half, settings, source, 0) == due[1:]
-    assert pacing.free_credits(half, settings, 0) == 4
-    issued = pacing.tasks(half.ledger, {}, settings, {"eval": source}, 0)
-    assert [(t.purpose, t.sample, t.pinned_version) for t in issued] == [
-        ("eval", sample, 2) for sample in range(3)
-    ]
+    assert {t.deadline_ms for t in pacing.tasks(ledger, {}, SETTINGS, SETS, 0)} == {400}
 
 
 def test_a_fork_has_its_own_group_size_and_its_tasks_carry_its_beginning() -> None:
     fork = TaskRow("f", b'{"id":"a"}', {}, samples=3, fork=forked())
-    source = with_forks(task_source(), listed([fork]), Fraction(1, 2))
+    source = with_forks([(task_source(), Fraction(1))], listed([fork]), Fraction(1, 2))
     state = fold(*STARTED)
 
     due = pacing.admissions(state, SETTINGS, source, 0)
     assert [group.task_id for group in due] == ["task-0", "f", "task-1", "f"]
     ledger = fold(*STARTED, *due[1:3]).ledger
-    issued = pacing.tasks(ledger, {}, SETTINGS, {"train": source}, 0)
+    issued = pacing.tasks(ledger, {}, SETTINGS, TaskSets(source), 0)
     assert [(t.task_id, t.sample, t.group_size) for t in issued] == [
         *(("f", sample, 3) for sample in range(3)),
         *(("task-1", sample, 2) for sample in range(2)),
@@ -291,5 +239,5 @@ def test_a_group_of_one_fork_asks_for_no_more_than_one_sample() -> None:
     source = listed([TaskRow("f", b"{}", {}, samples=1, fork=forked())])
     (first, *_) = pacing.admissions(fold(*STARTED), SETTINGS, source, 0)
 
-    (task,) = pacing.tasks(fold(*STARTED, first).ledger, {}, SETTINGS, {"train": source}, 0)
+    (task,) = pacing.tasks(fold(*STARTED, first).ledger, {}, SETTINGS, TaskSets(source), 0)
     assert (task.group_size, task.min_group_size) == (1, 1)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from scheduler.decisions import pacing
 from scheduler.settings import EvaluationSection, PacingSection, RunSection
+from scheduler.tasks.mixture import TaskSets
 from schemas.records import Record, Task
 from tests.builders.records import control
 from tests.builders.scheduler.inputs import fold, scheduler_settings, task_source
@@ -14,11 +15,11 @@ PACING = PacingSection(
 SETTINGS = scheduler_settings(
     RunSection(group_size=2), pacing=PACING, evaluation=EvaluationSection(samples=3)
 )
-SOURCES = {"train": task_source(), "eval": task_source()}
+SETS = TaskSets(task_source(), {"test": task_source()})
 
 
 def issued(*records: Record, now_ms: int = 0) -> list[Task]:
-    return pacing.tasks(fold(*records).ledger, {}, SETTINGS, SOURCES, now_ms)
+    return pacing.tasks(fold(*records).ledger, {}, SETTINGS, SETS, now_ms)
 
 
 def test_a_group_for_training_begins_more_samples_than_it_asks_for() -> None:

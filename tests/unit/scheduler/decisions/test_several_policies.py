@@ -144,7 +144,7 @@ def test_an_expired_group_is_told_once_for_all_policies() -> None:
 def test_tasks_and_evaluations_follow_the_first_policy() -> None:
     known = fold(*ROLLING, control.published(3, policy="b"))
     source = task_source()
-    (first, *_) = pacing.evaluations(known, SETTINGS, source, 0)
+    (first, *_) = pacing.evaluations(known, SETTINGS, "test", source, 0)
     assert (first.version, first.policy) == (0, "a")
 
     evaluated = state.apply(known, first)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.tasks.file import TasksRejected, read
+from scheduler.tasks.file import TaskFile, TasksRejected, read, source_of
 
 
 def write(folder: Path, *lines: str) -> Path:
@@ -30,13 +30,15 @@ def test_a_pass_draws_every_task_once_in_an_order_of_its_own(tmp_path: Path) -> 
 def test_the_same_seed_draws_the_same(tmp_path: Path) -> None:
     path = write(tmp_path, *rows(20))
 
-    one, same, other = ([read(path, s).draw(n) for n in range(20)] for s in (1, 1, 2))
+    one, same, other = (
+        [source_of(TaskFile(path), s).draw(n) for n in range(20)] for s in (1, 1, 2)
+    )
     assert one == same
     assert one != other
 
 
 def test_unshuffled_tasks_come_in_the_order_of_the_file(tmp_path: Path) -> None:
-    source = read(write(tmp_path, *rows(3)), shuffled=False)
+    source = source_of(TaskFile(write(tmp_path, *rows(3))), shuffled=False)
 
     assert [source.draw(number).task_id for number in range(4)] == ["t0", "t1", "t2", "t0"]
 

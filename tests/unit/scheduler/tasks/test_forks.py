@@ -7,9 +7,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from scheduler.tasks.file import TasksRejected
-from scheduler.tasks.forks import fork_line, read_forks, refuse_ids_of_tasks
-from scheduler.tasks.source import TaskRow, TaskSource, listed, with_forks
+from scheduler.tasks.file import TaskFile, TasksRejected, source_of
+from scheduler.tasks.forks import fork_file, fork_line
+from scheduler.tasks.mixture import with_forks
+from scheduler.tasks.source import TaskRow, TaskSource, listed
 from tests.builders.records.forks import forked
 
 TASK = {"key": [1.50, "ä"], "id": 7, "metadata": {"level": 2}}
@@ -26,7 +27,7 @@ def rows(*names: str) -> TaskSource:
 
 
 def test_a_fork_comes_back_with_its_task_and_its_beginning(tmp_path: Path) -> None:
-    source = read_forks(write(tmp_path, fork_line("7~s~b", TASK, 4, forked())))
+    source = source_of(fork_file(write(tmp_path, fork_line("7~s~b", TASK, 4, forked()))))
 
     (row,) = source.rows
     assert row == source.find("7~s~b") == source.draw(5)
@@ -64,7 +65,7 @@ def test_a_line_of_another_form_is_named_with_its_fault(
 ) -> None:
     path = write(tmp_path, fork_line("first", TASK, 4, forked()), line)
     with pytest.raises(TasksRejected) as caught:
-        read_forks(path)
+        fork_file(path)
     assert caught.value.line == 2
     assert caught.value.reason.startswith(reason)
 
@@ -74,16 +75,19 @@ def test_a_fork_is_no_larger_than_the_gateway_takes(tmp_path: Path) -> None:
     path = write(tmp_path, fork_line("f", TASK, 4, forked(turns=(large,))))
 
     with pytest.raises(TasksRejected, match="line 1: the fork has 1"):
-        read_forks(path)
+        fork_file(path)
 
 
 def test_an_id_is_of_a_fork_or_of_a_task(tmp_path: Path) -> None:
     path = write(tmp_path, fork_line("a", TASK, 4, forked()))
-    forks = read_forks(path)
+    forks = fork_file(path)
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"id": "b"}\n')
 
-    refuse_ids_of_tasks(path, forks, rows("b"))
-    with pytest.raises(TasksRejected, match="a task has the id 'a', too"):
-        refuse_ids_of_tasks(path, forks, rows("a"))
+    forks.refuse_ids_of(TaskFile(tasks))
+    tasks.write_text('{"id": "b"}\n{"id": "a"}\n')
+    with pytest.raises(TasksRejected, match="line 2 has the id 'a', too"):
+        forks.refuse_ids_of(TaskFile(tasks))
 
 
 @pytest.mark.parametrize(
@@ -99,13 +103,13 @@ def test_an_id_is_of_a_fork_or_of_a_task(tmp_path: Path) -> None:
 def test_draws_are_forks_in_their_share_by_the_number_of_the_draw_alone(
     share: str, drawn: str
 ) -> None:
-    source = with_forks(rows("a", "b", "c"), rows("F", "G"), Fraction(share))
+    source = with_forks([(rows("a", "b", "c"), Fraction(1))], rows("F", "G"), Fraction(share))
 
     assert "".join(source.draw(number).task_id for number in range(10)) == drawn
     assert source.draw(9) == source.draw(9)
 
 
 def test_tasks_and_forks_are_found_by_their_ids() -> None:
-    source = with_forks(rows("a"), rows("F"), Fraction(1, 2))
+    source = with_forks([(rows("a"), Fraction(1))], rows("F"), Fraction(1, 2))
 
     assert [row and row.task_id for row in map(source.find, ("a", "F", "x"))] == ["a", "F", None]

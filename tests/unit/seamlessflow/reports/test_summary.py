@@ -20,6 +20,8 @@ FIELDS = [
     "rewards",
     "eval_before",
     "eval_after",
+    "evaluations",
+    "sources",
     "steps",
     "trajectories",
     "turns",
@@ -57,6 +59,7 @@ MEASURED = LauncherFacts(
 )
 WITHOUT_WORKERS: dict[str, object] = {"idle_share": {}, "device_time": {}, "ideal_step_s": {}}
 WITHOUT_WORKERS |= {"step_s": None, "phases": {}, "tokens_per_s": None, "rewards": {}}
+WITHOUT_WORKERS |= {"evaluations": {}, "sources": {}}
 FIRST_STEP: dict[str, float] = {"tokens_trained": 20, "tokens_over_age": 3, "staleness_max": 0}
 FIRST_STEP |= {"masked/stale": 3, "masked/eval": 1, "filtered/zero_variance": 0.5}
 

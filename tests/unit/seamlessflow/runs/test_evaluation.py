@@ -56,6 +56,22 @@ def test_the_result_is_the_mean_over_all_sessions() -> None:
     assert (result.reward, result.error, result.sessions, result.missing) == (0.5, 0.5, 2, 0)
 
 
+def test_several_sessions_of_a_task_are_one_cluster_and_have_a_chance_to_pass() -> None:
+    current = evaluation(samples=2)
+    current.first_tasks(0)
+    for number, sample, reward in ((0, 0, 1.0), (0, 1, 0.0), (1, 0, 0.0)):
+        current.apply(finalized(f"run-held-{number}.{sample}.0", reward), 1)
+    assert current.result().pass_at == {1: 0.25}, "one task has one session so far"
+    current.apply(finalized("run-held-1.1.0", 0.0), 1)
+    result = current.result()
+    assert result.pass_at == {1: 0.25, 2: 0.5}
+    assert str(result) == (
+        "mean reward 0.2500 ± 0.2500 over 4 sessions (0 failed, 0 missing), "
+        "pass@1 0.250, pass@2 0.500"
+    )
+    assert str(evaluation().result()).startswith("no session counted, 0 failed, 2 missing")
+
+
 def test_sessions_of_others_and_repeated_ones_do_not_count() -> None:
     current = evaluation()
     current.first_tasks(0)

@@ -50,6 +50,7 @@ def test_a_group_is_ready_with_its_last_session() -> None:
         reward_std=0.5,
         version_min=0,
         trainable_tokens=6,
+        passed=1,
     )
     assert list(grouping.ready) == ["g-0"]
 

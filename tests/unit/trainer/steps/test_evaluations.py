@@ -1,5 +1,9 @@
 """Evaluations: a round is one version on one split, reported once, also after a resume."""
 
+import json
+
+import pytest
+
 from schemas import records as r
 from schemas.records import Record
 from tests.builders.records import control
@@ -11,7 +15,7 @@ def admitted(group: str, version: int, split: str = "test") -> r.GroupAdmitted:
     return control.admitted(group, version=version, split=split, purpose="eval", deadline_ms=9)
 
 
-def ready(group: str, reward: float, sessions: int = 1) -> r.GroupReady:
+def ready(group: str, reward: float, sessions: int = 1, passed: int | None = None) -> r.GroupReady:
     return r.GroupReady(
         at_ms=0,
         group_id=group,
@@ -19,6 +23,7 @@ def ready(group: str, reward: float, sessions: int = 1) -> r.GroupReady:
         reward_mean=reward,
         reward_std=0,
         trainable_tokens=0,
+        passed=passed,
     )
 
 
@@ -40,7 +45,7 @@ ROUND = (
 def test_all_sessions_of_a_round_are_one_result() -> None:
     results = [ready("e-0", 1.0, 3), ready("e-1", 0.0), control.dropped("e-2")]
     state = folded(*ROUND, *results[:2])
-    evaluations = Evaluations(state, True)
+    evaluations = Evaluations(state, ["test"])
     assert evaluations.completed(7) == [], "a group is still under way"
     state.apply(results[2], 9)
     (told,) = evaluations.completed(7)
@@ -54,7 +59,7 @@ def test_versions_and_splits_are_rounds_of_their_own() -> None:
         *(admitted("a", 4), admitted("b", 4, "hard"), admitted("c", 5)),
         *(ready("a", 1.0), ready("b", 0.25), ready("c", 0.5)),
     )
-    told = Evaluations(state, True).completed(7)
+    told = Evaluations(state, ["test"]).completed(7)
     assert [(one.version, one.split, one.reward_mean) for one in told] == [
         (4, "hard", 0.25),
         (4, "test", 1.0),
@@ -67,15 +72,15 @@ def test_a_trainer_that_resumes_reports_what_ended_while_it_was_away_and_nothing
     resumed = ControlState.from_json(state.to_json())
     for offset, record in enumerate([ready("e-1", 0.0), ready("e-2", 0.5)]):
         resumed.apply(record, offset)
-    (told,) = Evaluations(resumed, True).completed(7)
+    (told,) = Evaluations(resumed, ["test"]).completed(7)
     assert told.reward_mean == 0.5
     resumed.apply(told, 9)
-    assert Evaluations(resumed, True).completed(8) == []
+    assert Evaluations(resumed, ["test"]).completed(8) == []
 
 
 def test_the_run_waits_for_the_evaluation_of_its_last_version() -> None:
     state = folded(control.published(4, step=3))
-    evaluations = Evaluations(state, True)
+    evaluations = Evaluations(state, ["test"])
     assert evaluations.under_way(4, 100)
     for offset, record in enumerate([admitted("e", 4), ready("e", 1.0)]):
         assert evaluations.under_way(4, 100)
@@ -83,13 +88,55 @@ def test_the_run_waits_for_the_evaluation_of_its_last_version() -> None:
     assert evaluations.under_way(4, 100), "it is over, but not reported"
     evaluations.completed(100)
     assert not evaluations.under_way(4, 100)
-    assert not Evaluations(state, False).under_way(5, 100)
+    assert not Evaluations(state, []).under_way(5, 100)
 
 
 def test_no_evaluation_is_waited_for_without_end() -> None:
-    evaluations = Evaluations(folded(), True)
+    evaluations = Evaluations(folded(), ["test"])
     assert evaluations.under_way(4, 100)
     assert not evaluations.under_way(4, 100 + BEGIN_MS)
-    begun = Evaluations(folded(admitted("e", 4)), True)
+    begun = Evaluations(folded(admitted("e", 4)), ["test"])
     assert begun.under_way(4, 0)
     assert not begun.under_way(4, 9 + GRACE_MS)
+
+
+def test_a_round_has_its_error_and_its_chances_to_pass_also_after_a_resume() -> None:
+    state = folded(*ROUND, ready("e-0", 0.5, 4, passed=2))
+    resumed = ControlState.from_json(json.loads(json.dumps(state.to_json())))
+    for offset, record in enumerate([ready("e-1", 0.0, 4, passed=0), ready("e-2", 1.0, 4, 4)]):
+        resumed.apply(record, offset)
+    (told,) = Evaluations(resumed, ["test"]).completed(7)
+    assert (told.sessions, told.reward_mean) == (12, 0.5)
+    # The error of the mean of three tasks' means, 0.5, 0 and 1.
+    assert told.reward_error == pytest.approx(0.5 / 3**0.5)
+    assert told.pass_at == pytest.approx({"1": 0.5, "2": (5 / 6 + 0 + 1) / 3, "4": 2 / 3})
+
+
+def test_groups_without_a_count_have_no_chance_to_pass() -> None:
+    state = folded(*ROUND, ready("e-0", 0.5, 4, passed=2), ready("e-1", 0.0), ready("e-2", 1.0))
+    (told,) = Evaluations(state, ["test"]).completed(7)
+    assert told.pass_at == {}
+    assert told.reward_error is not None
+
+
+def test_a_round_in_a_checkpoint_of_an_earlier_release_goes_on() -> None:
+    older = folded(*ROUND).to_json()
+    older["rounds"] = [[4, "test", {"e-2": 9}, 3, 2, 1.0]]
+    older["evaluated"] = 3
+    state = ControlState.from_json(older)
+    state.apply(ready("e-2", 0.5, passed=0), 9)
+    (told,) = Evaluations(state, ["test"]).completed(7)
+    assert (told.groups, told.sessions, told.reward_mean) == (3, 3, 0.5)
+    assert not Evaluations(ControlState.from_json({**older, "rounds": []}), ["a"]).under_way(3, 0)
+
+
+def test_the_run_waits_for_the_last_evaluation_of_every_set() -> None:
+    state = folded(control.published(4, step=3), admitted("e", 4, "easy"), ready("e", 1.0))
+    evaluations = Evaluations(state, ["easy", "hard"])
+    evaluations.completed(0)
+    assert evaluations.under_way(4, 100), "hard has not begun"
+    for offset, record in enumerate([admitted("h", 4, "hard"), ready("h", 1.0)]):
+        state.apply(record, offset)
+        assert evaluations.under_way(4, 100)
+    evaluations.completed(100)
+    assert not evaluations.under_way(4, 100)

@@ -1,6 +1,7 @@
 """Reports: metrics in files, reasons for a lack of learning, alarms of a mismatch."""
 
 from csv import DictReader
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from infra.telemetry.metrics import Metrics
 from schemas.records import EvaluationCompleted, ProgressStalled
 from trainer.data.batch import Batch
 from trainer.metrics.names import known
-from trainer.metrics.sinks import CsvFile, SinkUnavailable, open_sinks
+from trainer.metrics.sinks import CsvFile, Gauges, SinkUnavailable, open_sinks
 from trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
 from trainer.steps.learning_rate import learning_rate
 from trainer.steps.one_step import StepDone, StepOrder
@@ -92,6 +93,30 @@ def test_each_round_of_an_evaluation_is_a_row(tmp_path: Path) -> None:
     with file.open() as rows:
         found = [(one["step"], one["version"], one["eval_reward_mean"]) for one in DictReader(rows)]
     assert found == [("7", "8", ""), ("6", "6", "0.5"), ("7", "7", "0.75")]
+
+
+def test_rows_of_several_sets_have_their_names_in_every_sink(tmp_path: Path) -> None:
+    file, metrics = tmp_path / "metrics.csv", Metrics()
+    of = Reports(TrainerSection(), [CsvFile(file), Gauges(metrics)])
+    of.report_step(done(7, {"loss": 0.25}))
+    told = replace(evaluated(7, 0.75, "hard"), reward_error=0.125, pass_at={"1": 0.5, "2": 0.75})
+    of.report_evaluation(evaluated(7, 0.5, "easy"), named=True)
+    of.report_evaluation(told, named=True)
+    of.close()
+    with file.open() as rows:
+        (_, easy, hard) = DictReader(rows)
+    assert easy["more"].split() == [
+        "eval_reward_mean/easy=0.5",
+        "eval_sessions/easy=2",
+        "eval_version/easy=7",
+    ]
+    names = [one.partition("=")[0] for one in hard["more"].split()]
+    assert {"eval_reward_error/hard", "eval_pass_at/2/hard"} <= {*names}
+    assert all(known(name) for name in names)
+    shown = metrics.text().decode()
+    assert 'metric="eval_reward_mean/easy"} 0.5' in shown
+    assert 'metric="eval_reward_mean/hard"} 0.75' in shown
+    assert "seamlessflow_trainer_steps 8.0" in shown
 
 
 def test_a_sink_without_its_library_names_what_to_install(tmp_path: Path) -> None:

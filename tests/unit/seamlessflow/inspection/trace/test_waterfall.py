@@ -205,3 +205,23 @@ def test_the_json_has_the_trace_ids_and_the_place_of_each_record() -> None:
         "offset": 3,
         "timestamp_ms": 1_030,
     }
+
+
+def test_a_group_says_which_task_set_it_was_drawn_from_and_by_which_figures() -> None:
+    figures = {"draw": 20.0, "source_draw": 6.0, "share": 0.25}
+    drawn = control.admitted(
+        "g",
+        group_size=2,
+        min_group_size=1,
+        split="math",
+        sampler="shuffled",
+        sampler_figures=figures,
+    )
+    (row, *_) = made([(CONTROL.name, drawn), *OPENED[1:], history.READY]).whole
+    assert row.detail == (
+        "ready with 1 sessions, mean reward 0.5; asked for 2, at least 1, "
+        "drawn from math (shuffled, draw 20, share 0.25, source_draw 6)"
+    )
+    evaluated = control.admitted("g", group_size=2, min_group_size=1, purpose="eval", split="hard")
+    (row, *_) = made([(CONTROL.name, evaluated), *OPENED[1:], history.READY]).whole
+    assert row.detail.endswith("at least 1, drawn from hard")

@@ -1,4 +1,4 @@
-"""Variety of a batch: equal and divided sessions, sessions that pass, a group that dominates."""
+"""Variety of a batch: equal and divided sessions, a group that dominates."""
 
 from dataclasses import replace
 
@@ -6,19 +6,7 @@ import pytest
 
 from tests.builders.trainer.groups import group, two_groups
 from trainer.data.batch import Prepared
-from trainer.data.figures.variety import pass_at_k, variety
-
-
-def test_pass_at_k_is_the_share_of_choices_of_k_sessions_of_which_one_passes() -> None:
-    # Of the six pairs of four sessions of which one passes, three have it.
-    assert pass_at_k([[True, False, False, False]]) == {
-        "pass_at/1": 0.25,
-        "pass_at/2": 0.5,
-        "pass_at/4": 1.0,
-    }
-    found = pass_at_k([[True, True], [False, False, False]])
-    assert found == {"pass_at/1": 0.5, "pass_at/2": 0.5}
-    assert pass_at_k([]) == pass_at_k([[]]) == {}
+from trainer.data.figures.variety import variety
 
 
 def test_sessions_with_the_same_tokens_are_equal() -> None:

@@ -1,0 +1,100 @@
+"""Mixture of task sources: which of them each draw is from, by their weights. Pure.
+
+A source with the share p of the draws has the n-th if the whole part of n p grows behind it, so its
+draws are as far apart as they can be. The draws that it leaves are numbered anew for the source
+behind it, which has its share of those, and so on to the last source, which has all that are left.
+So source and place of a draw follow from its number and the weights alone, in time and memory
+proportional to the number of sources: a scheduler that takes over goes on where the last one
+stopped. Shares are exact in the long run: of the first n draws a source of k has n times its share,
+but for less than 2 + ln k draws.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import floor
+from typing import NamedTuple
+
+from scheduler.tasks.source import SamplingRule, TaskRow, TaskSource
+
+Weighted = Sequence[tuple[TaskSource, Fraction]]
+
+
+class Part(NamedTuple):
+    """A source of a mixture."""
+
+    source: TaskSource
+    share: Fraction
+    """Its part of all draws."""
+    share_left: Fraction
+    """Its part of the draws that the sources before it leave; 1 for the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Several sources, each with a share of the draws. No two have a task of the same id."""
+
+    parts: Sequence[Part]
+
+    def draw(self, number: int) -> TaskRow:
+        """Return the task of the `number`-th draw."""
+        part, own = self._part_of(number)
+        return part.source.draw(own)
+
+    def rule(self, number: int) -> SamplingRule:
+        """Return the rule of the `number`-th draw; `source_draw` is its number in its source."""
+        part, own = self._part_of(number)
+        rule = part.source.rule(own)
+        chosen = {"draw": number, "source_draw": own, "share": float(part.share)}
+        return replace(rule, figures={**rule.figures, **chosen})
+
+    def find(self, task_id: str) -> TaskRow | None:
+        """Return the task with an id, or None if no source has it."""
+        found = (part.source.find(task_id) for part in self.parts)
+        return next((row for row in found if row is not None), None)
+
+    def _part_of(self, number: int) -> tuple[Part, int]:
+        """Return the source of a draw, and the number of its draws before."""
+        for part in self.parts:
+            before = floor(number * part.share_left)
+            if floor((number + 1) * part.share_left) > before:
+                return part, before
+            number -= before
+        raise ValueError("no source has a weight")
+
+
+Draws = TaskSource | Mixture
+"""Tasks by the number of their draw: one source, or several."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSets:
+    """All tasks of a run."""
+
+    training: Draws | None = None
+    evaluations: Mapping[str, TaskSource] = field(default_factory=dict)
+    """By split, in the order in which they are evaluated."""
+
+
+def mixed(weighted: Weighted) -> Draws:
+    """Return the sources as one, with shares of the draws in proportion to their weights.
+
+    Raises `ValueError` without a weight above 0.
+    """
+    total = sum((weight for _, weight in weighted), Fraction(0))
+    if total <= 0:
+        raise ValueError("no source has a weight")
+    if len(weighted) == 1:
+        return weighted[0][0]
+    parts, left = [], total
+    for source, weight in weighted:
+        # Behind a source that has all draws no share matters.
+        parts.append(Part(source, weight / total, weight / left if left else Fraction(1)))
+        left -= weight
+    return Mixture(tuple(parts))
+
+
+def with_forks(weighted: Weighted, forks: TaskSource, share: Fraction) -> Draws:
+    """Return forks in this share of the draws, and the sources in what they leave."""
+    total = sum((weight for _, weight in weighted), Fraction(0))
+    return mixed([(forks, share), *((of, weight / total * (1 - share)) for of, weight in weighted)])

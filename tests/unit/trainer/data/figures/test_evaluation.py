@@ -1,0 +1,35 @@
+"""Figures of an evaluation: the mean is over sessions, its error over tasks."""
+
+from statistics import stdev
+
+import pytest
+
+from trainer.data.figures.evaluation import EvaluatedGroup, EvaluationFigures, figures
+
+
+def of(*groups: tuple[int, float]) -> EvaluationFigures:
+    return figures([EvaluatedGroup(*group, 0) for group in groups])
+
+
+def test_with_one_session_a_task_the_error_is_that_of_independent_samples() -> None:
+    rewards = [0.0, 1.0, 0.25, 0.5, 1.0]
+    found = of(*((1, reward) for reward in rewards))
+    assert found.reward == pytest.approx(0.55)
+    assert found.error == pytest.approx(stdev(rewards) / 5**0.5)
+
+
+def test_more_sessions_of_tasks_that_agree_are_no_more_certain() -> None:
+    once, eight_times = of((1, 0.0), (1, 1.0), (1, 1.0)), of((8, 0.0), (8, 1.0), (8, 1.0))
+    assert once.error == pytest.approx(eight_times.error)
+
+
+def test_a_task_with_more_sessions_counts_more_in_the_mean() -> None:
+    assert of((3, 1.0), (1, 0.0)).reward == 0.75
+    # sqrt(2 / 1 * ((3 * 0.25)^2 + (1 * -0.75)^2)) / 4
+    assert of((3, 1.0), (1, 0.0)).error == pytest.approx((2 * 2 * 0.75**2) ** 0.5 / 4)
+
+
+def test_less_than_two_groups_have_no_error_and_none_no_mean() -> None:
+    assert of((4, 0.5)).error is None
+    assert of() == EvaluationFigures() == of((0, 0.0))
+    assert of((1, 1.0)).pass_at == {1: 0.0}
