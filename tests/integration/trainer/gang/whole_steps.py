@@ -1,7 +1,7 @@
 """Cases of a gang of two ranks on the CPU, and a further rank that follows through all of them.
 
-python -m tests.integration.trainer.gang_cases MODEL, with the settings of a case as JSON in each
-line of standard input.
+python -m tests.integration.trainer.gang.whole_steps MODEL, with the settings of a case as JSON in
+each line of standard input.
 """
 
 import sys
@@ -30,6 +30,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     },
     "turns in trees": {
         "layout": "tree",
+        "micro_batch_tokens": 16,
         "advantage": "turn",
         "loss": {
             "surrogate": "gspo",
@@ -42,6 +43,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     },
     "critic in trees": {
         "layout": "tree",
+        "micro_batch_tokens": 16,
         "advantage": "gae",
         "kl_penalty": 0.1,
         "loss": {"correction": "tis", "aggregation": "constant", "constant_length": 9},
