@@ -15,7 +15,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.builders.trainer.losses import combinations, loss_tokens, named, with_regularisers
+from tests.builders.trainer.losses import (
+    BOUNDS,
+    combinations,
+    loss_tokens,
+    named,
+    with_regularisers,
+)
 from tests.properties.training import loss_formulas
 from tests.properties.training.loss_formulas import (
     FormulaToken,
@@ -34,6 +40,8 @@ from trainer.loss import AggregationName, CorrectionName, LossSection, Surrogate
 TOKENS, VOCABULARY = 32, 5
 TURNS = [place % 8 for place in range(TOKENS)]
 SESSIONS = [turn // 2 for turn in TURNS]
+BY_TOKEN = ("ppo_clip", "cispo", "policy_gradient")
+"""Surrogates whose ratio is one of tokens, and which see an advantage."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -185,6 +193,52 @@ def test_the_tokens_are_on_both_sides_of_every_bound_with_both_signs() -> None:
         assert reached(means, low, high) == everything
         products = [one.sum().exp().item() for one in of_units]
         assert {("within", False), ("above", False)} <= reached(products, 0, settings.cap)
+
+
+def gradient(**loss: object) -> Tensor:
+    """Return the gradient of a loss by logits at one update a batch."""
+    of, settings = given(), LossSection.model_validate({**BOUNDS, **loss})
+    logprobs_N, _ = scored(of)
+    tokens = loss_tokens(logprobs_N, of.engine_N, of.advantages_N, settings, TURNS, SESSIONS)
+    (found,) = torch.autograd.grad(token_losses(tokens, settings).loss_N.mean(), of.logits_NV)
+    return found
+
+
+def classes(gradients: dict[str, Tensor]) -> set[frozenset[str]]:
+    """Return the names whose gradients are equal, together."""
+    return {
+        frozenset(other for other, near in gradients.items() if torch.allclose(one, near, 1e-9))
+        for one in gradients.values()
+    }
+
+
+def test_at_one_update_these_combinations_and_no_others_have_one_gradient() -> None:
+    """The section of docs/algorithms.md on losses says which."""
+    found = {
+        named(one): gradient(**one.model_dump(exclude_unset=True, exclude={*BOUNDS, "entropy"}))
+        for one in combinations()
+        if one.aggregation == "token_mean"
+    }
+    with_correction = [
+        ("tis", "token_mean-{}token", "cispo-none-token_mean-token"),
+        ("tis", "token_mean-{}turn", ""),
+        ("tis", "token_mean-{}session", ""),
+        ("icepop", "token_mean-{}token", ""),
+    ]
+    wanted = {
+        frozenset(
+            {
+                *(f"{name}-{correction}-{rest.format('')}" for name in BY_TOKEN),
+                f"ppo_clip-{correction}-{rest.format('')}-2.0",
+                *(f"gspo-{correction}-{rest.format(level + '-')}" for level in ("turn", "session")),
+                *([other] if other else []),
+            }
+        )
+        for correction, rest, other in with_correction
+    }
+    joined = {name for names in wanted for name in names}
+    wanted |= {frozenset({name}) for name in found if name not in joined}
+    assert classes(found) == wanted
 
 
 @pytest.mark.parametrize("settings", combinations(), ids=named)
