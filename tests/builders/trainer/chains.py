@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from schemas.records import Trajectory
 from tests.builders.trainer.models import VOCABULARY, logprobs, open_tiny, sample
 from tests.builders.trainer.trajectories import Run, trajectory
 from trainer.data.chains import Chain, chains, credited
@@ -34,13 +35,20 @@ def one_chain(random: np.random.Generator) -> Chain:
 
 def forked_chains(seed: int = 0, groups: int = 2, sessions: int = 3) -> list[Chain]:
     """Return chains of groups with one prompt each, whose sessions fork at several depths."""
+    made = forked_sessions(seed, groups, sessions)
+    return [chain for group in made for one in group for chain in chains(one, "tiny").chains]
+
+
+def forked_sessions(seed: int = 0, groups: int = 2, sessions: int = 3) -> list[list[Trajectory]]:
+    """Return the sessions of each group that these chains are of; each has another reward."""
     random = np.random.default_rng(seed)
-    found: list[Chain] = []
+    found = []
     for group in range(groups):
         prompt = _ids(random, 5)
-        for number in range(sessions):
-            made = trajectory(_forks(random, prompt), f"g-{group}.{number}.0")
-            found.extend(chains(made, "tiny").chains)
+        names = [f"g-{group}.{number}.0" for number in range(sessions)]
+        found.append(
+            [trajectory(_forks(random, prompt), name, n / 2) for n, name in enumerate(names)]
+        )
     return found
 
 

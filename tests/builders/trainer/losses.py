@@ -15,7 +15,7 @@ from trainer.backends.losses.tokens import LossTokens
 from trainer.data.units.aggregations import AGGREGATIONS
 from trainer.loss import LossSection
 
-BOUNDS = {"clip_low": 0.2, "clip_high": 0.3, "cap": 1.5}
+BOUNDS = {"clip_low": 0.25, "clip_high": 0.3, "cap": 1.5}
 VARIANTS: dict[str, Sequence[dict[str, object]]] = {
     "ppo_clip": ({}, {"dual_clip": 2.0}),
     "gspo": ({"ratio_level": "turn"}, {"ratio_level": "session"}),
@@ -40,6 +40,21 @@ def combinations() -> list[LossSection]:
     return found
 
 
+def with_regularisers(settings: LossSection) -> list[tuple[LossSection, bool]]:
+    """Return a loss with and without each regulariser, for steps of one update and of several.
+
+    Several (True) differ from one only where a correction makes the ratio one to the weights before
+    the step.
+    """
+    found = []
+    corrected = settings.chosen_correction != "none"
+    for entropy, (kl, estimator) in product((0.0, 0.05), ((0, "k3"), (0.3, "k2"), (0.2, "k3"))):
+        changes = {"entropy": entropy, "kl": kl, "kl_estimator": estimator}
+        one = LossSection.model_validate(settings.model_dump(exclude_unset=True) | changes)
+        found += [(one, several) for several in ((False, True) if corrected else (False,))]
+    return found
+
+
 def named(settings: LossSection) -> str:
     """Return a name for a case of a test."""
     levels = (settings.ratio_level, settings.correction_level, settings.dual_clip)
@@ -56,13 +71,14 @@ def loss_tokens(
     sessions: Sequence[int] = (),
     entropies_N: Tensor | None = None,
     reference_N: Tensor | None = None,
+    proximal_N: Tensor | None = None,
 ) -> LossTokens:
     """Return tokens; by default each is a turn and a session of its own, with no entropy."""
     alone = range(len(logprobs_N))
     return LossTokens(
         logprobs_N=logprobs_N,
         engine_N=engine_N,
-        old_N=old_policy(logprobs_N, engine_N, settings),
+        old_N=old_policy(logprobs_N, engine_N, settings, proximal_N),
         advantages_N=advantages_N,
         entropies_N=torch.zeros_like(engine_N) if entropies_N is None else entropies_N,
         reference_N=reference_N,

@@ -1,4 +1,4 @@
-"""The trainer on a real broker: a recorded topic in, steps and weights out, also after kill -9."""
+"""The trainer on a real broker: a recorded topic in, steps and weights out."""
 
 import logging
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infra.clock import now_ms
-from infra.errors import ExitStatus, NewerRelease
+from infra.errors import NewerRelease
 from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from infra.weights.manifest import verify
@@ -22,8 +22,6 @@ from tests.builders.trainer.models import bandit, bandit_return, write_tiny
 from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.running_trainer import RunningTrainer
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
-from tests.builders.trainer.trainer_processes import TrainerProcesses
-from trainer.recovery.resume import surviving
 from trainer.roles.gang_errors import AnotherTrainer, GangMismatch
 from trainer.settings import TrainerSettings
 from trainer.steps.trained import read_trained
@@ -160,43 +158,6 @@ def test_each_step_is_reported_in_the_order_that_survives_a_kill(
     for run in runs:
         ids = by_session[run.session].tokens[4 * (1 + run.offset) :]
         assert b"".join(i.to_bytes(4, "little") for i in run.ids) == ids[: 4 * len(run.ids)]
-
-
-@pytest.mark.slow
-def test_a_killed_trainer_trains_every_group_in_exactly_one_surviving_step(
-    log: KafkaSettings,
-    scheduler: ScriptedScheduler,
-    sessions: list[Trajectory],
-    model: Path,
-    tmp_path: Path,
-) -> None:
-    record_sessions(log, sessions)
-    several = {"TRAINER__MINI_BATCHES": 2, "TRAINER__EPOCHS": 2, "TRAINER__LOSS__CORRECTION": "tis"}
-    env = environment(log, model, tmp_path, TRAINER__CHECKPOINT_EVERY=2, **several)
-    # First the trainer itself, then the process that has the weights: the other one ends too.
-    for number, kill_after in ((0, 4), (1, 7)):
-        with TrainerProcesses(env) as processes:
-            scheduler.wait_for_count(r.StepCommitted, kill_after)
-            assert processes.kill(number) == [ExitStatus.PASSING]
-    with TrainerProcesses(env) as processes:
-        assert processes.wait() == [0, 0]
-    scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
-    commits = scheduler.of(r.StepCommitted)
-    assert len({one.version for one in commits}) == len(commits)
-    final = surviving(commits)
-    assert [one.step for one in final] == list(range(6))
-    groups = [group.group_id for one in final for group in one.groups]
-    assert sorted(groups) == sorted(f"run-{number}" for number in range(24))
-    members = {(one.step, group) for one in commits for group in one.groups}
-    assert len(members) == 24, "a step that is done again trains on the same sessions"
-    assert len({one.lineage for one in commits}) == 3
-    assert scheduler.of(r.RunFinished)[0].steps == 6
-    consumed = [one.group_id for one in scheduler.of(r.GroupConsumed)]
-    assert sorted(set(consumed)) == sorted(groups)
-    for one in final:
-        name = f"step-{one.step:08d}-version-{one.version:08d}.jsonl.gz"
-        header, _ = read_trained(tmp_path / "trained" / name)
-        assert header.lineage == one.lineage
 
 
 def test_the_device_goes_to_rollout_and_comes_back(

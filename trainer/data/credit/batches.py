@@ -122,8 +122,10 @@ def _turn_credit(episode: Episode, rules: ReturnRules) -> Credit:
     rank = np.argsort(order, kind="stable")
     before = episode.previous_N[first[order]]
     previous_K = np.where(before == NOWHERE, NOWHERE, rank[place_N[before]])
-    rewards_K = np.bincount(
-        rank[place_N], weights=token_rewards(episode, rules, episode.reward), minlength=len(turns)
+    # The end of a completion that another turn leaves earlier is no end of the session's turns.
+    outcome_K = np.where(followers(previous_K) == 0, episode.reward, 0.0)
+    rewards_K = outcome_K + np.bincount(
+        rank[place_N], weights=token_rewards(episode, rules, 0.0), minlength=len(turns)
     )
     values_K = episode.column(Column.VALUE)[first[order]]
     deltas_K = rewards_K + rules.discount * following(previous_K, values_K) - values_K

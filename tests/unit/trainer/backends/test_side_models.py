@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.builders.trainer.chains import some_chains
+from tests.builders.trainer.chains import forked_chains, some_chains
 from tests.builders.trainer.models import open_tiny, write_tiny
 from trainer.backends.backend import ModelUnusable, StepInput
 from trainer.backends.torch_backend import TorchBackend
@@ -68,22 +68,22 @@ def test_a_frozen_model_tells_its_own_log_probs(
         Column.REFERENCE: {"advantage": "gae", "kl_penalty": 0.1, "reference": other},
         Column.TEACHER: {"advantage": "distill", "teacher": other},
     }[column]
-    chains = some_chains(3)
+    chains = forked_chains(3)
     found = annotated(opened(policy, **settings), chains, column, layout)
     for chain, values in zip(chains, found, strict=True):
-        assert values == pytest.approx(directly(other, chain), abs=1e-5)
+        assert values == pytest.approx(directly(other, chain), rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("layout", get_args(Layout))
 def test_entropies_are_those_of_the_policy_before_the_step(policy: Path, layout: Layout) -> None:
-    chains = some_chains(3)
+    chains = forked_chains(3)
     backend = opened(policy, returns={"entropy_scale": 1.0})
     found = annotated(backend, chains, Column.ENTROPY, layout)
     for chain, values in zip(chains, found, strict=True):
         ids = torch.from_numpy(chain.tokens.ids_T.astype(np.int64))
         table = open_tiny(policy)(ids[None]).logits[0].detach().log_softmax(-1)
         entropies = -(table.exp() * table).sum(-1)[np.flatnonzero(chain.tokens.trained_T) - 1]
-        assert values == pytest.approx(entropies.tolist(), abs=1e-5)
+        assert values == pytest.approx(entropies.tolist(), rel=1e-6, abs=1e-6)
 
 
 def test_the_reference_is_the_first_policy_by_default(policy: Path) -> None:
@@ -91,7 +91,7 @@ def test_the_reference_is_the_first_policy_by_default(policy: Path) -> None:
     backend = opened(policy, advantage="reinforce_pp", kl_penalty=0.1)
     backend.train(learning(chains, [0.0] * 6, 1.0))
     (values, *_) = annotated(backend, chains, Column.REFERENCE, "padded")
-    assert values == pytest.approx(directly(policy, chains[0]), abs=1e-5)
+    assert values == pytest.approx(directly(policy, chains[0]), rel=1e-6, abs=1e-6)
 
 
 def test_a_teacher_with_another_vocabulary_is_refused(policy: Path, tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_a_value_that_is_beyond_the_clip_on_its_way_has_no_gradient(policy: Path
 
 @pytest.mark.parametrize("layout", get_args(Layout))
 def test_values_do_not_depend_on_packing(policy: Path, layout: Layout) -> None:
-    chains = some_chains(2)
+    chains = forked_chains(2)
     backend = opened(policy, advantage="gae", critic={"lr": 0.01})
-    backend.train(learning(chains, [0.0] * 6, 1.0))
+    backend.train(learning(chains, [0.0] * len(chains), 1.0))
     alone = [annotated(backend, [chain], Column.VALUE, "padded")[0] for chain in chains]
     together = annotated(backend, chains, Column.VALUE, layout, budget=1000)
     for one, other in zip(alone, together, strict=True):

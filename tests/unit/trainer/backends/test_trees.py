@@ -95,7 +95,7 @@ def test_gradients_of_a_step_are_those_of_the_other_layouts(
     whole = gradient(backend, step("padded", 1000, seed))
     found = gradient(backend, step("tree", budget, seed))
     for name in whole:
-        torch.testing.assert_close(found[name], whole[name], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(found[name], whole[name], atol=1e-6, rtol=1e-6)
 
 
 def test_two_ranks_have_the_gradient_of_one(model: Path) -> None:
@@ -105,7 +105,7 @@ def test_two_ranks_have_the_gradient_of_one(model: Path) -> None:
     assert all(len(share.micro_batches) > 1 for share in sent)
     one, other = (gradient(backend, share) for share in sent)
     for name in whole:
-        torch.testing.assert_close(one[name] + other[name], whole[name], atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(one[name] + other[name], whole[name], atol=1e-6, rtol=1e-6)
 
 
 def test_a_step_that_is_executed_again_has_equal_tensors(model: Path) -> None:
@@ -121,7 +121,7 @@ def test_recomputed_activations_give_the_same_gradient(model: Path) -> None:
     kept = gradient(TorchBackend(model, SETTINGS), step("tree", 60))
     again = gradient(TorchBackend(model, recomputing), step("tree", 60))
     for name in kept:
-        torch.testing.assert_close(again[name], kept[name], atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(again[name], kept[name], atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("compute", ["bfloat16", "float16"])

@@ -132,7 +132,7 @@ def test_a_step_of_several_updates_is_the_same_again_and_in_each_layout(
     for layout in ("packed", "tree"):
         found, _ = trained(model, loss=loss, layout=layout, **TWICE)
         for name, value in wanted.items():
-            np.testing.assert_allclose(found[name], value, atol=1e-5)
+            np.testing.assert_allclose(found[name], value, rtol=1e-6, atol=1e-6)
 
 
 def test_two_epochs_without_a_correction_are_the_same_update_twice(model: Path) -> None:

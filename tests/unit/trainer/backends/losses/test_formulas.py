@@ -1,125 +1,244 @@
-"""Every surrogate with every correction: values and gradients against formulas in plain numbers.
+"""Every loss that settings accept: values and gradients by logits against a formula in float64.
 
-The formulas know no tensors and no autograd: the derivative of each case is written out by hand, so
-a gradient that is stopped in the wrong place, or not stopped, shows although values are right.
+The formula has numbers where a gradient is stopped, so one that is stopped in the wrong place, or
+not stopped, shows although values are right. Its slopes are found in three ways.
 """
 
-from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp
+from functools import cache, cached_property
+from itertools import product
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from tests.builders.trainer.losses import combinations, loss_tokens, named
-from tests.seed import seed
+from tests.builders.trainer.losses import (
+    BOUNDS,
+    combinations,
+    loss_tokens,
+    named,
+    with_regularisers,
+)
+from tests.properties.training import loss_formulas
+from tests.properties.training.loss_formulas import (
+    FormulaToken,
+    Frozen,
+    by_autograd,
+    by_differences,
+    objective,
+    slopes,
+)
+from trainer.backends.losses.corrections import CORRECTIONS
 from trainer.backends.losses.loss import token_losses
-from trainer.loss import LossSection
+from trainer.backends.losses.surrogates import SURROGATES
+from trainer.data.units.aggregations import AGGREGATIONS
+from trainer.loss import AggregationName, CorrectionName, LossSection, SurrogateName
 
-TOKENS = 60
+TOKENS, VOCABULARY = 32, 5
+TURNS = [place % 8 for place in range(TOKENS)]
+SESSIONS = [turn // 2 for turn in TURNS]
+BY_TOKEN = ("ppo_clip", "cispo", "policy_gradient")
+"""Surrogates whose ratio is one of tokens, and which see an advantage."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> None:
+    """Compute in one thread: for such small tensors several only wait for each other."""
+    torch.set_num_threads(1)
 
 
 @dataclass(frozen=True)
-class Case:
-    """Tokens of five sessions with two turns each, in any order."""
+class Given:
+    """Logits and targets of tokens of four sessions with two turns each, and what is known."""
 
-    logprobs: list[float]
-    engine: list[float]
-    advantages: list[float]
-    turns: list[int]
+    logits_NV: Tensor
+    targets_N: Tensor
+    engine_N: Tensor
+    proximal_N: Tensor
+    reference_N: Tensor
+    advantages_N: Tensor
 
+    @cached_property
+    def logprobs_N(self) -> Tensor:
+        return scored(self)[0].detach()
 
-def case() -> Case:
-    random = np.random.default_rng(seed)
-    return Case(
-        random.normal(-2, 0.5, TOKENS).tolist(),
-        random.normal(-2, 0.5, TOKENS).tolist(),
-        random.normal(0, 1, TOKENS).tolist(),
-        random.integers(0, 10, TOKENS).tolist(),
-    )
-
-
-def by_unit(case: Case, level: str) -> list[list[float]]:
-    """Of each token the log ratios of all tokens of its unit."""
-    of = [turn if level == "turn" else turn // 2 for turn in case.turns]
-    found = defaultdict(list)
-    for unit, own, engine in zip(of, case.logprobs, case.engine, strict=True):
-        found[unit].append(own - engine)
-    return [found[unit] for unit in of]
+    def formula_tokens(self, several: bool) -> list[FormulaToken]:
+        columns = (self.engine_N, self.advantages_N, self.reference_N, self.proximal_N)
+        return [
+            FormulaToken(session, turn, engine, advantage, reference, before if several else None)
+            for session, turn, (engine, advantage, reference, before) in zip(
+                SESSIONS, TURNS, torch.stack(columns, 1).tolist(), strict=True
+            )
+        ]
 
 
-def weight(case: Case, place: int, settings: LossSection) -> tuple[float, bool]:
-    """The correction's weight, and whether it is bounded."""
-    log_ratio = case.logprobs[place] - case.engine[place]
-    match settings.correction:
-        case "tis":
-            if settings.correction_level != "token":
-                log_ratio = sum(by_unit(case, settings.correction_level)[place])
-            return min(exp(log_ratio), settings.cap), exp(log_ratio) > settings.cap
-        case "icepop":
-            inside = 1 / settings.cap <= exp(log_ratio) <= settings.cap
-            return exp(log_ratio) if inside else 0.0, not inside
-        case _:
-            return 1.0, False
+@cache
+def given() -> Given:
+    random = np.random.default_rng(5)
+    logits_NV = torch.from_numpy(random.normal(0, 1, (TOKENS, VOCABULARY))).requires_grad_()
+    targets_N = torch.from_numpy(random.integers(0, VOCABULARY, TOKENS))
+    own_N = logits_NV.detach().log_softmax(-1).gather(-1, targets_N[:, None])[:, 0]
+    near = [own_N + torch.from_numpy(random.normal(0, far, TOKENS)) for far in (0.6, 0.4, 0.5)]
+    # A session far above the engine's policy, and one far below, so that their units are bounded.
+    engine_N = near[0] + torch.tensor([(-0.4, 0.4, 0, 0)[session] for session in SESSIONS])
+    advantages_N = torch.from_numpy(random.normal(0, 1, TOKENS))
+    return Given(logits_NV, targets_N, engine_N, near[1], near[2], advantages_N)
 
 
-def clipped(ratio: float, advantage: float, settings: LossSection) -> tuple[float, float, bool]:
-    """Value, derivative by the log-prob, and whether it is clipped."""
+def scored(of: Given) -> tuple[Tensor, Tensor]:
+    """Return log-probs and entropies of the tokens, with gradient."""
+    table_NV = of.logits_NV.log_softmax(-1)
+    entropies_N = -(table_NV.exp() * table_NV).sum(-1)
+    return table_NV.gather(-1, of.targets_N[:, None])[:, 0], entropies_N
+
+
+def test_every_name_has_a_formula() -> None:
+    for kind, registry, names in (
+        ("SURROGATES", SURROGATES, SurrogateName),
+        ("CORRECTIONS", CORRECTIONS, CorrectionName),
+        ("AGGREGATIONS", AGGREGATIONS, AggregationName),
+    ):
+        formulas = getattr(loss_formulas, kind)
+        assert set(formulas) == set(registry) == set(get_args(names)), kind
+    estimators = LossSection.model_fields["kl_estimator"].annotation
+    assert set(loss_formulas.ESTIMATORS) == set(get_args(estimators))
+
+
+def test_every_setting_of_a_loss_is_varied() -> None:
+    default = LossSection()
+    varied = {
+        name
+        for loss in combinations()
+        for settings, _ in with_regularisers(loss)
+        for name in LossSection.model_fields
+        if getattr(settings, name) != getattr(default, name)
+    }
+    # A name only stands for a surrogate and a correction.
+    assert varied == set(LossSection.model_fields) - {"name"}
+
+
+@pytest.mark.parametrize("loss", combinations(), ids=named)
+def test_values_and_gradients_are_those_of_the_formula(loss: LossSection) -> None:
+    of = given()
+    for settings, several in with_regularisers(loss):
+        logprobs_N, entropies_N = scored(of)
+        tokens = loss_tokens(
+            logprobs_N,
+            of.engine_N,
+            of.advantages_N,
+            settings,
+            TURNS,
+            SESSIONS,
+            entropies_N,
+            of.reference_N,
+            of.proximal_N if several else None,
+        )
+        found = token_losses(tokens, settings)
+        ones = np.ones(TOKENS, np.int64)
+        weights_N = AGGREGATIONS[settings.aggregation](np.array(SESSIONS), ones, settings)
+        value = (found.loss_N * torch.from_numpy(weights_N)).sum()
+        (gradient_NV,) = torch.autograd.grad(value, of.logits_NV)
+
+        frozen = Frozen(of.formula_tokens(several), of.logprobs_N.tolist(), settings)
+        by = slopes(frozen, entropies_N.tolist())
+        (exact_NV,) = torch.autograd.grad(scored(of), of.logits_NV, by)
+        torch.testing.assert_close(gradient_NV, exact_NV, rtol=1e-10, atol=1e-12)
+        pairs = zip(of.logprobs_N.tolist(), entropies_N.tolist(), strict=True)
+        terms = [loss_formulas.token_loss(frozen, n, *pair) for n, pair in enumerate(pairs)]
+        wanted = objective(frozen, frozen.frozen, entropies_N.tolist())
+        assert value.item() == pytest.approx(wanted, rel=1e-12)
+        assert found.loss_N.tolist() == pytest.approx([term for term, _ in terms], abs=1e-12)
+        assert found.clipped_N.tolist() == [bounded for _, bounded in terms]
+
+
+@pytest.mark.parametrize("loss", [one for one in combinations() if one.aggregation == "token_mean"])
+@pytest.mark.parametrize("several", [False, True])
+def test_three_ways_to_the_slopes_of_the_formula_agree(loss: LossSection, several: bool) -> None:
+    of = given()
+    settings = loss.model_copy(update={"kl": 0.3, "kl_estimator": "k2" if several else "k3"})
+    frozen = Frozen(of.formula_tokens(several), of.logprobs_N.tolist(), settings)
+    entropies = scored(of)[1].tolist()
+    exact = slopes(frozen, entropies)
+    for one, other in zip(exact, by_autograd(frozen, entropies), strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-12, atol=1e-14)
+    for one, other in zip(exact, by_differences(frozen, entropies), strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-9)
+
+
+def reached(ratios: Sequence[float], low: float, high: float) -> set[tuple[str, bool]]:
+    """Return the sides of bounds that ratios are on, each with whether an advantage is positive."""
+    signs = [value > 0 for value in given().advantages_N.tolist()]
+    sides = ["below" if one < low else "above" if one > high else "within" for one in ratios]
+    return set(zip(sides, signs, strict=True))
+
+
+def test_the_tokens_are_on_both_sides_of_every_bound_with_both_signs() -> None:
+    of, everything = given(), set(product(("below", "within", "above"), (False, True)))
+    to_engine_N = of.logprobs_N - of.engine_N
+    before_to_engine_N = of.proximal_N - of.engine_N
+    settings = combinations()[0]
     low, high = 1 - settings.clip_low, 1 + settings.clip_high
-    if advantage > 0 and ratio > high:
-        return -high * advantage, 0.0, True
-    if advantage < 0 and ratio < low:
-        return -low * advantage, 0.0, True
-    if advantage < 0 and settings.dual_clip and ratio > settings.dual_clip:
-        return -settings.dual_clip * advantage, 0.0, True
-    return -ratio * advantage, -ratio * advantage, False
+    for log_ratios_N in (to_engine_N, of.logprobs_N - of.proximal_N):
+        ratios = log_ratios_N.exp().tolist()
+        assert reached(ratios, low, high) == everything
+        assert ("above", False) in reached(ratios, 0, 2.0), "dual_clip"
+    for log_ratios_N in (to_engine_N, before_to_engine_N):
+        assert reached(log_ratios_N.exp().tolist(), 1 / settings.cap, settings.cap) == everything
+    for units in (TURNS, SESSIONS):
+        of_units = [to_engine_N[torch.tensor(units) == unit] for unit in units]
+        means = [one.mean().exp().item() for one in of_units]
+        assert reached(means, low, high) == everything
+        products = [one.sum().exp().item() for one in of_units]
+        assert {("within", False), ("above", False)} <= reached(products, 0, settings.cap)
 
 
-def unweighted(case: Case, place: int, settings: LossSection) -> tuple[float, float, bool]:
-    """Value, derivative and clipping of a surrogate without its correction."""
-    logprob, advantage = case.logprobs[place], case.advantages[place]
-    log_ratio = logprob - case.engine[place] if settings.correction == "none" else 0.0
-    match settings.surrogate:
-        case "ppo_clip":
-            return clipped(exp(log_ratio), advantage, settings)
-        case "gspo":
-            log_ratios = by_unit(case, settings.ratio_level or "session")[place]
-            mean = sum(log_ratios) / len(log_ratios) if settings.correction == "none" else 0.0
-            return clipped(exp(mean), advantage, settings)
-        case "cispo":
-            cut = min(exp(log_ratio), settings.cap)
-            beyond = exp(log_ratio) > settings.cap
-            return -cut * advantage * log_ratio, -cut * advantage, beyond
-        case "policy_gradient":
-            return -advantage, -advantage, False
-        case _:
-            return -logprob, -1.0, False
+def gradient(**loss: object) -> Tensor:
+    """Return the gradient of a loss by logits at one update a batch."""
+    of, settings = given(), LossSection.model_validate({**BOUNDS, **loss})
+    logprobs_N, _ = scored(of)
+    tokens = loss_tokens(logprobs_N, of.engine_N, of.advantages_N, settings, TURNS, SESSIONS)
+    (found,) = torch.autograd.grad(token_losses(tokens, settings).loss_N.mean(), of.logits_NV)
+    return found
 
 
-@pytest.mark.parametrize("settings", combinations(), ids=named)
-def test_values_and_gradients_are_those_of_the_formula(settings: LossSection) -> None:
-    made = case()
-    logprobs_N = torch.tensor(made.logprobs, dtype=torch.float64, requires_grad=True)
-    tokens = loss_tokens(
-        logprobs_N,
-        torch.tensor(made.engine, dtype=torch.float64),
-        torch.tensor(made.advantages, dtype=torch.float64),
-        settings,
-        made.turns,
-        [turn // 2 for turn in made.turns],
-    )
-    found = token_losses(tokens, settings)
-    torch.autograd.backward(found.loss_N.sum())
-    weights = [weight(made, place, settings) for place in range(TOKENS)]
-    terms = [unweighted(made, place, settings) for place in range(TOKENS)]
-    values = [w * value for (w, _), (value, _, _) in zip(weights, terms, strict=True)]
-    slopes = [w * slope for (w, _), (_, slope, _) in zip(weights, terms, strict=True)]
-    bounded = [one or other for (_, one), (_, _, other) in zip(weights, terms, strict=True)]
-    assert found.loss_N.tolist() == pytest.approx(values, abs=1e-12)
-    assert logprobs_N.grad is not None
-    assert logprobs_N.grad.tolist() == pytest.approx(slopes, abs=1e-12)
-    assert found.clipped_N.tolist() == bounded
+def classes(gradients: dict[str, Tensor]) -> set[frozenset[str]]:
+    """Return the names whose gradients are equal, together."""
+    return {
+        frozenset(other for other, near in gradients.items() if torch.allclose(one, near, 1e-9))
+        for one in gradients.values()
+    }
+
+
+def test_at_one_update_these_combinations_and_no_others_have_one_gradient() -> None:
+    """The section of docs/algorithms.md on losses says which."""
+    found = {
+        named(one): gradient(**one.model_dump(exclude_unset=True, exclude={*BOUNDS, "entropy"}))
+        for one in combinations()
+        if one.aggregation == "token_mean"
+    }
+    with_correction = [
+        ("tis", "token_mean-{}token", "cispo-none-token_mean-token"),
+        ("tis", "token_mean-{}turn", ""),
+        ("tis", "token_mean-{}session", ""),
+        ("icepop", "token_mean-{}token", ""),
+    ]
+    wanted = {
+        frozenset(
+            {
+                *(f"{name}-{correction}-{rest.format('')}" for name in BY_TOKEN),
+                f"ppo_clip-{correction}-{rest.format('')}-2.0",
+                *(f"gspo-{correction}-{rest.format(level + '-')}" for level in ("turn", "session")),
+                *([other] if other else []),
+            }
+        )
+        for correction, rest, other in with_correction
+    }
+    joined = {name for names in wanted for name in names}
+    wanted |= {frozenset({name}) for name in found if name not in joined}
+    assert classes(found) == wanted
 
 
 @pytest.mark.parametrize("settings", combinations(), ids=named)

@@ -1,7 +1,6 @@
 """Losses of two or three tokens, computed by hand: surrogates, corrections and what names mean."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +8,7 @@ from torch import Tensor
 
 from tests.builders.trainer.losses import loss_tokens
 from tests.seed import seed
-from trainer.backends.losses.loss import old_policy, token_losses
+from trainer.backends.losses.loss import token_losses
 from trainer.loss import LossName, LossSection
 
 
@@ -216,10 +215,7 @@ def test_the_decoupled_objective_has_its_ratio_to_the_weights_before_the_step() 
     )
     logprobs_N.requires_grad_()
     chosen = LossSection(surrogate="ppo_clip", correction="tis", clip_high=1.0, cap=5.0)
-    tokens = replace(
-        loss_tokens(logprobs_N, engine_N, torch.ones(1), chosen),
-        old_N=old_policy(logprobs_N, engine_N, chosen, proximal_N),
-    )
+    tokens = loss_tokens(logprobs_N, engine_N, torch.ones(1), chosen, proximal_N=proximal_N)
     found = token_losses(tokens, chosen).loss_N
     torch.autograd.backward(found.sum())
     assert found.item() == pytest.approx(-2 * 1.5)

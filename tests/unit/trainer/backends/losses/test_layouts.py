@@ -1,119 +1,178 @@
-"""Every loss through the model: the same gradient padded, packed, on one rank and on two."""
+"""Every loss through a model: value and gradient are those of the formula in each layout.
+
+Once in float64, where nothing but rounding is left, and by the back end in float32. Sessions fork,
+those of a group have one prompt, and half of them have another temperature.
+"""
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+from transformers import PreTrainedModel
 
-from tests.builders.trainer.chains import some_chains
-from tests.builders.trainer.losses import combinations, named
-from tests.builders.trainer.models import open_tiny, write_tiny
+from tests.builders.trainer.chains import forked_chains
+from tests.builders.trainer.losses import combinations, named, with_regularisers
+from tests.builders.trainer.models import exact_model, open_tiny
+from tests.properties.training.exact_step import ExactStep, Gradient, distance
 from trainer.backends.backend import StepInput
+from trainer.backends.forward import model_inputs
+from trainer.backends.losses.loss import old_policy, token_losses
+from trainer.backends.losses.tokens import LossTokens
 from trainer.backends.step_message import shares
 from trainer.backends.torch_backend import TorchBackend
-from trainer.data.chains import Chain, credited
+from trainer.data.chains import Chain, Tokens, credited
 from trainer.data.credit.columns import Column
-from trainer.data.packing import Layout, pack
+from trainer.data.packing import Layout, MicroBatch, pack
 from trainer.data.units.aggregations import chain_weights
 from trainer.data.units.membership import units
 from trainer.loss import LossSection
 from trainer.settings import TrainerSection
 
-Gradient = dict[str, Tensor]
-ANNOTATED = [
-    *(LossSection(kl=0.5, kl_estimator=one) for one in ("k2", "k3")),
-    *(LossSection(surrogate=one, correction="tis") for one in ("ppo_clip", "gspo", "cispo")),
-    LossSection(surrogate="policy_gradient", correction="icepop"),
-]
-"""Losses of tokens that were annotated first: with a reference, or of several updates."""
+SMALL = 40
+"""Most tokens of a micro-batch; a loss of sessions has some larger ones."""
+Scored = tuple[MicroBatch, Tensor, Tensor]
+"""A micro-batch with the log-probs and entropies of its tokens, in float64 with gradient."""
+
+
+class Made:
+    """A model, a step of chains, and what the formula makes of it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.network: PreTrainedModel = open_tiny(directory).double()
+        random = np.random.default_rng(3)
+        self.chains = [
+            self._told(replace(chain, tokens=_warmer(chain, place)), random)
+            for place, chain in enumerate(forked_chains(sessions=2))
+        ]
+        self.exact = ExactStep(self.network, self.chains)
+        self._scored: dict[tuple[str, Layout, int], list[Scored]] = {}
+
+    def _told(self, chain: Chain, random: np.random.Generator) -> Chain:
+        """Return a chain whose tokens the engine, the reference and the policy before the step find
+        more or less likely than the policy does."""
+        own = ExactStep(self.network, [chain]).logprobs_N.detach().numpy()
+        engine_N, reference_N, before_N = (
+            (own + random.normal(0, far, len(own))).astype(np.float32) for far in (0.5, 0.4, 0.5)
+        )
+        chain.tokens.logprobs_T[chain.tokens.trained_T] = engine_N
+        columns = {Column.REFERENCE: reference_N, Column.PROXIMAL: before_N}
+        return credited(replace(chain, columns=columns), random.normal(0, 1, len(own)))
+
+    def packed(
+        self, settings: LossSection, layout: Layout, budget: int, several: bool = True
+    ) -> list[MicroBatch]:
+        """Return micro-batches; log-probs before the step are annotated for several updates."""
+        chains = self.chains if several else [_of_one_update(one) for one in self.chains]
+        groups = [int(one.session_id.split(".")[0][-1]) for one in chains]
+        units_C = units(settings.unit, chains, groups)
+        weights_C = chain_weights(chains, settings)
+        return pack(chains, budget, layout, units_C=units_C, weights_C=weights_C)
+
+    def scored(self, settings: LossSection, layout: Layout, budget: int) -> list[Scored]:
+        """Return micro-batches with what the model says of their tokens, computed once."""
+        name = settings.unit, layout, budget
+        if name not in self._scored:
+            batches = self.packed(settings, layout, budget)
+            self._scored[name] = [(one, *_said(self.network, one)) for one in batches]
+        return self._scored[name]
+
+
+def _warmer(chain: Chain, place: int) -> Tokens:
+    warm_T = np.full(len(chain), (1.0, 0.8)[place % 2], np.float32)
+    return replace(chain.tokens, temperatures_T=warm_T)
+
+
+def _of_one_update(chain: Chain) -> Chain:
+    return replace(chain, columns={Column.REFERENCE: chain.columns[Column.REFERENCE]})
+
+
+def _said(network: PreTrainedModel, batch: MicroBatch) -> tuple[Tensor, Tensor]:
+    logits_BTV = network(**model_inputs(network, batch)).logits
+    logits_NV = logits_BTV[batch.rows_N, batch.columns_N]
+    temperatures_N = torch.from_numpy(batch.temperatures_N).double()
+    table_NV = (logits_NV / temperatures_N[:, None]).log_softmax(-1)
+    targets_N = torch.from_numpy(batch.targets_N)
+    return table_NV.gather(-1, targets_N[:, None])[:, 0], -(table_NV.exp() * table_NV).sum(-1)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny(tmp_path_factory.mktemp("tiny"))
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Return a step for a model of which no part computes in less than its own type."""
+    directory = tmp_path_factory.mktemp("exact")
+    exact_model().to(torch.float32).save_pretrained(directory)  # type: ignore[arg-type]
+    torch.set_num_threads(1)
+    return Made(directory)
 
 
-@cache
-def made() -> tuple[Chain, ...]:
-    """Return eight chains of three sessions with an advantage of their own for each token."""
-    random = np.random.default_rng(3)
-    return tuple(
-        credited(replace(chain, session_id="abc"[place % 3]), random.normal(0, 1, chain.trained()))
-        for place, chain in enumerate(some_chains(1, 8))
-    )
+def in_float64(made: Made, settings: LossSection, several: bool, of: list[Scored]) -> Tensor:
+    """Return the loss of the step by the trainer's losses, in float64."""
+    weights_C, total = torch.from_numpy(chain_weights(made.chains, settings)), torch.zeros(())
+    for batch, logprobs_N, entropies_N in of:
+        engine_N = torch.from_numpy(batch.logprobs_N).double()
+        columns = {name: torch.from_numpy(one).double() for name, one in batch.columns.items()}
+        before_N = columns[Column.PROXIMAL] if several else None
+        tokens = LossTokens(
+            logprobs_N=logprobs_N,
+            engine_N=engine_N,
+            old_N=old_policy(logprobs_N, engine_N, settings, before_N),
+            advantages_N=torch.from_numpy(batch.advantages_N).double(),
+            entropies_N=entropies_N,
+            reference_N=columns[Column.REFERENCE],
+            turns_N=batch.turns_N,
+            sessions_N=batch.sessions_N,
+        )
+        weights_N = weights_C[torch.from_numpy(batch.chains_N).long()]
+        total = total + (token_losses(tokens, settings).loss_N * weights_N).sum()
+    return total
 
 
-def step(settings: LossSection, layout: Layout, budget: int) -> StepInput:
-    with_columns = settings in ANNOTATED
-    chains = [replace(one, columns=annotated(one)) if with_columns else one for one in made()]
-    units_C = units(settings.unit, chains, [0] * len(chains))
-    weights_C = chain_weights(chains, settings)
-    batches = pack(chains, budget, layout, units_C=units_C, weights_C=weights_C)
-    return StepInput(batches, [], 0, 0.05)
+def cases() -> list[tuple[LossSection, bool]]:
+    """Return every loss with regularisers in turn, corrected ones for several updates in turn."""
+    losses = [with_regularisers(one) for one in combinations()]
+    return [of[(place // 3 + 2 * place) % len(of)] for place, of in enumerate(losses)]
 
 
-def annotated(chain: Chain) -> dict[Column, NDArray[np.float32]]:
-    """Return columns of models which know each token a little less well, or better."""
-    distances = np.linspace(0, 0.5, chain.trained(), dtype=np.float32)
-    engine_N = chain.tokens.logprobs_T[chain.tokens.trained_T]
-    return {Column.REFERENCE: engine_N - distances, Column.PROXIMAL: engine_N + distances}
+def called(case: object) -> str:
+    return named(case) if isinstance(case, LossSection) else f"several-{case}"
 
 
-def gradient(backend: TorchBackend, given: StepInput) -> Gradient:
+@pytest.mark.parametrize(("settings", "several"), cases(), ids=called)
+def test_in_float64_every_layout_has_the_loss_and_gradient_of_the_formula(
+    made: Made, settings: LossSection, several: bool
+) -> None:
+    wanted, gradient = made.exact.loss(settings, several)
+    names, parameters = zip(*made.network.named_parameters(), strict=True)
+    for layout in get_args(Layout):
+        for budget in (SMALL, 1000):
+            loss = in_float64(made, settings, several, made.scored(settings, layout, budget))
+            found = torch.autograd.grad(loss, parameters, retain_graph=True)
+            assert loss.item() == pytest.approx(wanted, rel=1e-10)
+            assert distance(dict(zip(names, found, strict=True)), gradient) < 1e-10
+
+
+@pytest.mark.parametrize(("settings", "several"), cases(), ids=called)
+def test_the_back_end_has_them_in_every_layout_and_on_every_number_of_ranks(
+    made: Made, settings: LossSection, several: bool
+) -> None:
+    wanted, gradient = made.exact.loss(settings, several)
+    section = TrainerSection(device="cpu", threads=1, loss=settings)
+    backend = TorchBackend(made.directory, section)
+    for layout in get_args(Layout):
+        whole = StepInput(made.packed(settings, layout, SMALL, several), [], 0, 0.0)
+        assert len(whole.micro_batches) > 1
+        assert distance(in_float32(backend, whole), gradient) < 1e-6
+    parts = [in_float32(backend, share) for share in shares(whole, 2)]
+    summed = {name: parts[0][name] + parts[1][name] for name in gradient}
+    assert distance(summed, gradient) < 1e-6
+    # At a rate of 0 the weights stay as they are.
+    assert backend.train(whole)["loss"] == pytest.approx(wanted, rel=1e-6, abs=1e-6)
+
+
+def in_float32(backend: TorchBackend, given: StepInput) -> Gradient:
     *_, found = backend.gradients(given)
     return {name: value.clone() for name, value in found.items()}
-
-
-def assert_equal(one: Gradient, other: Gradient) -> None:
-    assert one.keys() == other.keys()
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], atol=1e-6, rtol=1e-5)
-
-
-@pytest.mark.parametrize("settings", [*combinations(), *ANNOTATED], ids=named)
-def test_the_gradient_depends_neither_on_packing_nor_on_ranks(
-    settings: LossSection, model: Path
-) -> None:
-    backend = TorchBackend(model, TrainerSection(device="cpu", threads=1, loss=settings))
-    whole = gradient(backend, step(settings, "padded", 1000))
-    for layout in get_args(Layout):
-        for budget in (20, 1000):
-            assert_equal(gradient(backend, step(settings, layout, budget)), whole)
-    parts = [gradient(backend, one) for one in shares(step(settings, "packed", 20), 2)]
-    assert_equal({name: parts[0][name] + parts[1][name] for name in whole}, whole)
-
-
-def test_the_gradient_of_the_entropy_is_exact(model: Path) -> None:
-    """A bonus alone, against entropies that are written down as sums over the vocabulary."""
-    network = open_tiny(model)
-    total = sum(chain.trained() for chain in made())
-    for chain in made():
-        ids = torch.from_numpy(chain.tokens.ids_T.astype(np.int64))
-        table = network(input_ids=ids[None], use_cache=False).logits[0].log_softmax(-1)
-        places = np.flatnonzero(chain.tokens.trained_T) - 1
-        entropies = -(table[places].exp() * table[places]).sum(-1)
-        torch.autograd.backward(-0.5 * entropies.sum() / total)
-    wanted = {name: one.grad for name, one in network.named_parameters() if one.grad is not None}
-    settings = LossSection(surrogate="policy_gradient", entropy=0.5)
-    backend = TorchBackend(model, TrainerSection(device="cpu", threads=1, loss=settings))
-    without = [credited(chain, 0.0) for chain in made()]
-    assert_equal(gradient(backend, StepInput(pack(without, 64, "packed"), [], 0, 0.05)), wanted)
-
-
-def test_the_reported_loss_is_that_of_the_step_however_it_is_packed(model: Path) -> None:
-    layouts: tuple[tuple[Layout, int], ...] = (("padded", 1000), ("packed", 20))
-    for settings in combinations():
-        found = [
-            TorchBackend(model, TrainerSection(device="cpu", threads=1, loss=settings)).train(
-                step(settings, layout, budget)
-            )
-            for layout, budget in layouts
-        ]
-        for name in ("loss", "clip_fraction", "entropy", "grad_norm"):
-            assert found[0][name] == pytest.approx(found[1][name], abs=1e-5), named(settings)

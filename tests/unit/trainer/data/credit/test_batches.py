@@ -83,6 +83,13 @@ def test_advantages_over_turns_are_equal_within_a_turn_and_learned_at_its_first_
     )
 
 
+def test_a_turn_that_another_leaves_within_its_completion_does_not_get_the_return_twice() -> None:
+    """The second turn follows the first token of the first, whose second token ends its branch."""
+    one = episode(1.0, [0, 0, 1], previous=[-1, 0, 0], value=[0.0, 0.0, 0.0])
+    (found,) = of("turn_gae", [one])
+    assert found.targets_N == pytest.approx([1.0, np.nan, 1.0], nan_ok=True)
+
+
 def test_reinforce_compares_each_return_with_the_whole_batch() -> None:
     first, second = episode(1.0, [0, 0]), episode(0.0, [0])
     assert joined(of("reinforce_pp", [first], [second])) == pytest.approx(whitened([1, 1, 0]))

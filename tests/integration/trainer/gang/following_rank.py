@@ -1,6 +1,6 @@
 """A rank that follows the leader until it has rested three times.
 
-python -m tests.integration.trainer.gang_rank MODEL RENDEZVOUS DTYPE [SETTINGS as JSON]
+python -m tests.integration.trainer.gang.following_rank MODEL RENDEZVOUS DTYPE [SETTINGS as JSON]
 """
 
 import json

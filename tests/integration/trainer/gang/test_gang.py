@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from infra.ports import free_port
 from tests.builders.trainer.chains import forked_chains, sampled, some_chains, with_advantages
 from tests.builders.trainer.models import open_tiny, write_tiny
-from tests.integration.trainer.gang_rank import settings
+from tests.integration.trainer.gang.following_rank import settings
 from trainer.backends.backend import Backend, StepInput
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.torch_backend import TorchBackend
@@ -61,7 +61,7 @@ def more(loss: LossSection) -> str:
 @pytest.fixture
 def leader(model: Path, dtype: str, more: str) -> Iterator[FsdpBackend]:
     rendezvous = f"127.0.0.1:{free_port()}"
-    module = "tests.integration.trainer.gang_rank"
+    module = "tests.integration.trainer.gang.following_rank"
     command = [sys.executable, "-m", module, str(model), rendezvous, dtype, more]
     with subprocess.Popen(command) as other:
         backend = FsdpBackend(model, settings(0, rendezvous, dtype, more))

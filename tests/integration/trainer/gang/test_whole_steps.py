@@ -1,0 +1,129 @@
+"""A whole step on two ranks is that on one: metrics, gradients, weights, the critic also."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from infra.ports import free_port
+from tests.builders.trainer.chains import forked_sessions
+from tests.builders.trainer.models import write_tiny
+from tests.integration.trainer.gang.whole_steps import CASES, section
+from trainer.backends.backend import Backend
+from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.backends.losses.corrections import CORRECTIONS
+from trainer.backends.losses.surrogates import SURROGATES
+from trainer.backends.torch_backend import TorchBackend
+from trainer.data.batch import Batch, prepare
+from trainer.data.credit.columns import Column
+from trainer.data.grouping import Group
+from trainer.data.packing import Layout
+from trainer.data.sessions import ValidSession, read
+from trainer.data.staleness import StepClock
+from trainer.data.units.aggregations import AGGREGATIONS
+from trainer.loss import LossSection
+from trainer.settings import TrainerSettings
+from trainer.steps.annotation import annotated, needed
+from trainer.steps.inputs import batch_rules, of_step, step_updates
+
+TIMEOUT_S = 120
+FILES = ("weights", "optimizer", "critic-weights", "critic-optimizer")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("other"), seed=1)
+
+
+@pytest.fixture(scope="module")
+def further(model: Path) -> Iterator[subprocess.Popen[str]]:
+    """Yield a process that is the second rank of one case after the other."""
+    command = [sys.executable, "-m", "tests.integration.trainer.gang.whole_steps", str(model)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(TIMEOUT_S) == 0
+
+
+def batch(settings: TrainerSettings) -> Batch:
+    """Return three groups of two sessions that fork, with a return for each."""
+    groups = []
+    for number, made in enumerate(forked_sessions(seed=2, groups=3, sessions=2)):
+        sessions = [read(one, "tiny", 0, place) for place, one in enumerate(made)]
+        valid = tuple(one for one in sessions if isinstance(one, ValidSession))
+        groups.append(prepare(Group(f"g{number}", valid), StepClock({}, 0), batch_rules(settings)))
+    return Batch(0, tuple(groups))
+
+
+def executed(backend: Backend, settings: TrainerSettings, out: Path) -> dict[str, float]:
+    """Execute a step with all its updates and save what it made; return its metrics."""
+    backend.load(None, 0)
+    ready = annotated(settings.trainer, batch(settings), backend)
+    updates = step_updates(settings, ready, 0, 0, ())
+    assert all(len(one.input.micro_batches) > 1 for one in updates)
+    metrics = of_step([backend.train(one.input) for one in updates])
+    backend.snapshot()
+    out.mkdir()
+    backend.save(out)
+    backend.rest()
+    return metrics
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_on_two_ranks_is_that_on_one(
+    name: str, model: Path, other: Path, further: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    case = {**CASES[name], "reference": other, "teacher": other}
+    alone = section(case)
+    wanted = executed(TorchBackend(model, alone), TrainerSettings(trainer=alone), tmp_path / "one")
+
+    gang = {"backend": "fsdp2", "ranks": 2, "rendezvous": f"127.0.0.1:{free_port()}"}
+    assert further.stdin is not None
+    further.stdin.write(section(case, **gang, rank=1).model_dump_json() + "\n")
+    further.stdin.flush()
+    first = section(case, **gang, rank=0)
+    leader = FsdpBackend(model, first)
+    found = executed(leader, TrainerSettings(trainer=first), tmp_path / "two")
+    leader.close()
+
+    assert found == pytest.approx(wanted, rel=1e-6, abs=1e-6)
+    assert wanted["grad_norm"] > 0
+    kept = [file for file in FILES if (tmp_path / "one" / f"{file}.safetensors").exists()]
+    assert len(kept) == (4 if alone.critic_used else 2)
+    for file in kept:
+        whole, sharded = (load_file(tmp_path / of / f"{file}.safetensors") for of in ("one", "two"))
+        assert whole.keys() == sharded.keys()
+        for key, value in whole.items():
+            torch.testing.assert_close(
+                sharded[key], value, atol=1e-6, rtol=1e-6, msg=f"{file} {key}"
+            )
+
+
+def test_the_cases_have_every_name_unit_layout_and_column() -> None:
+    sections = [section({**case, "teacher": "t"}) for case in CASES.values()]
+    losses = [one.loss for one in sections]
+    assert {one.chosen_surrogate for one in losses} == set(SURROGATES)
+    assert {one.chosen_correction for one in losses} == set(CORRECTIONS)
+    assert {one.aggregation for one in losses} == set(AGGREGATIONS)
+    assert {one.unit for one in losses} == {"token", "turn", "session"}
+    assert {one.kl_estimator for one in losses if one.kl} == estimators()
+    assert {one.layout for one in sections} == set(get_args(Layout))
+    assert any(one.loss.entropy for one in sections)
+    computed = {column for one in sections for column in needed(one)}
+    assert computed == set(Column) - {Column.TARGET, Column.TARGET_WEIGHT}
+
+
+def estimators() -> set[Any]:
+    return set(get_args(LossSection.model_fields["kl_estimator"].annotation))

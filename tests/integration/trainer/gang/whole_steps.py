@@ -1,0 +1,92 @@
+"""Cases of a gang of two ranks on the CPU, and a further rank that follows through all of them.
+
+python -m tests.integration.trainer.gang.whole_steps MODEL, with the settings of a case as JSON in
+each line of standard input.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.settings import TrainerSection
+
+BASE: Mapping[str, Any] = {
+    "device": "cpu",
+    "threads": 1,
+    "micro_batch_tokens": 40,
+    "filters": {},
+    # With so large an epsilon weights move in proportion to their gradient, not by its sign.
+    "optimizer": {"lr": 0.05, "eps": 1.0},
+    "critic": {"lr": 0.05},
+}
+CASES: Mapping[str, Mapping[str, Any]] = {
+    "plain": {"loss": {"entropy": 0.05}},
+    "sessions": {
+        "layout": "packed",
+        "loss": {"surrogate": "gspo", "aggregation": "sequence_mean", "kl": 0.2},
+        "returns": {"entropy_scale": 0.5},
+    },
+    "turns in trees": {
+        "layout": "tree",
+        "micro_batch_tokens": 16,
+        "advantage": "turn",
+        "loss": {
+            "surrogate": "gspo",
+            "ratio_level": "turn",
+            "correction": "tis",
+            "correction_level": "turn",
+        },
+        "mini_batches": 2,
+        "epochs": 2,
+    },
+    "critic in trees": {
+        "layout": "tree",
+        "micro_batch_tokens": 16,
+        "advantage": "gae",
+        "kl_penalty": 0.1,
+        "loss": {"correction": "tis", "aggregation": "constant", "constant_length": 9},
+        "mini_batches": 2,
+        "epochs": 2,
+    },
+    "critic of turns": {
+        "advantage": "turn_gae",
+        "loss": {"surrogate": "cispo", "kl": 0.2, "kl_estimator": "k2", "entropy": 0.05},
+        "mini_batches": 2,
+    },
+    "whole sessions corrected": {
+        "layout": "packed",
+        "advantage": "reinforce_pp",
+        "loss": {
+            "surrogate": "policy_gradient",
+            "correction": "tis",
+            "correction_level": "session",
+            "aggregation": "sequence_mean",
+        },
+        "epochs": 2,
+    },
+    "student": {
+        "advantage": "distill",
+        "loss": {"surrogate": "policy_gradient", "correction": "icepop"},
+        "mini_batches": 2,
+    },
+    "imitation": {"loss": {"surrogate": "cloning"}},
+}
+"""Settings of the trainer by the name of a case."""
+
+
+def section(case: Mapping[str, Any], **more: Any) -> TrainerSection:
+    """Return the settings of a case."""
+    return TrainerSection.model_validate({**BASE, **case, **more})
+
+
+def main() -> None:
+    for line in sys.stdin:
+        backend = FsdpBackend(Path(sys.argv[1]), TrainerSection.model_validate_json(line))
+        backend.follow()
+        backend.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""A trainer that is killed with -9: it trains each group once, and steps repeat to the bit."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from infra.errors import ExitStatus
+from infra.kafka.topics.creation import create_topics
+from infra.settings import KafkaSettings
+from schemas import records as r
+from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from seamlessflow.__main__ import app
+from tests.builders.own_topics import small
+from tests.builders.trainer.models import bandit, write_tiny
+from tests.builders.trainer.recorded_sessions import record_sessions
+from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
+from tests.builders.trainer.trainer_processes import TrainerProcesses
+from trainer.recovery.resume import surviving
+from trainer.steps.trained import read_trained
+
+SEVERAL = {
+    "TRAINER__CHECKPOINT_EVERY": 2,
+    "TRAINER__MINI_BATCHES": 2,
+    "TRAINER__EPOCHS": 2,
+    "TRAINER__ADVANTAGE": "gae",
+    "TRAINER__CRITIC__LR": 0.01,
+    "TRAINER__LOSS__SURROGATE": "ppo_clip",
+    "TRAINER__LOSS__CORRECTION": "tis",
+    "TRAINER__LOSS__KL": 0.1,
+    # So many micro-batches that a step is not over before its process can be killed.
+    "TRAINER__MICRO_BATCH_TOKENS": 6,
+}
+"""Several updates of a step by the decoupled objective, with a critic and a reference."""
+
+
+@pytest.mark.slow
+def test_a_killed_trainer_trains_every_group_in_exactly_one_surviving_step(
+    kafka: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topics(kafka, small(CONTROL, FLEET, TRAJECTORIES))
+    model = write_tiny(tmp_path / "model")
+    record_sessions(kafka, bandit(model, 24, 6))
+    env = environment(kafka, model, tmp_path, **SEVERAL)
+    scheduler = ScriptedScheduler(kafka)
+    try:
+        killed_twice(env, scheduler)
+    finally:
+        scheduler.close()
+    commits = scheduler.of(r.StepCommitted)
+    assert_each_group_once(commits)
+    assert_equal_weights(scheduler.of(r.WeightsPublished))
+    assert scheduler.of(r.RunFinished)[0].steps == 6
+    consumed = {one.group_id for one in scheduler.of(r.GroupConsumed)}
+    assert consumed == {f"run-{number}" for number in range(24)}
+    for one in surviving(commits):
+        name = f"step-{one.step:08d}-version-{one.version:08d}.jsonl.gz"
+        header, _ = read_trained(tmp_path / "trained" / name)
+        assert header.lineage == one.lineage
+    for name, value in env.items():
+        if "KAFKA" in name:
+            monkeypatch.setenv(name, value)
+    answer = CliRunner().invoke(app, ["replay", "train", "--json"])
+    assert answer.exit_code == 0, answer.output
+    assert [one["equal"] for one in orjson.loads(answer.stdout)] == [True] * 6
+
+
+def killed_twice(env: Mapping[str, str], scheduler: ScriptedScheduler) -> None:
+    """Let a run reach its end although first its trainer and then its device is killed."""
+    # The trainer itself, behind a step without a checkpoint.
+    with TrainerProcesses(env) as processes:
+        scheduler.wait_for_count(r.WeightsPublished, 4)
+        assert processes.kill(0) == [ExitStatus.PASSING]
+    # The process that has the weights, within a step: the trainer ends too.
+    with TrainerProcesses(env) as processes:
+        scheduler.wait_for(lambda: any(one.step == 5 for one in scheduler.of(r.StepStarted)))
+        assert processes.kill(1) == [ExitStatus.PASSING]
+    with TrainerProcesses(env) as processes:
+        assert processes.wait() == [0, 0]
+    scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
+
+
+def assert_each_group_once(commits: Sequence[r.StepCommitted]) -> None:
+    assert len({one.version for one in commits}) == len(commits)
+    lineages = list(dict.fromkeys(one.lineage for one in commits))
+    first, second, third = (
+        [one.step for one in commits if one.lineage == lineage] for lineage in lineages
+    )
+    assert second[0] in first and third[0] in second, "a committed step without a checkpoint"
+    assert second[-1] == 4, "step 5 had begun"
+    final = surviving(commits)
+    assert [one.step for one in final] == list(range(6))
+    groups = [group.group_id for one in final for group in one.groups]
+    assert sorted(groups) == sorted(f"run-{number}" for number in range(24))
+    members = {(one.step, group) for one in commits for group in one.groups}
+    assert len(members) == 24, "a step that is done again trains on the same sessions"
+
+
+def assert_equal_weights(published: Sequence[r.WeightsPublished]) -> None:
+    """Check that steps that were executed again made the same tensors, to the bit."""
+    made: dict[int, list[r.WeightsPublished]] = {}
+    for one in published:
+        made.setdefault(one.step, []).append(one)
+    assert sum(len({one.lineage for one in of}) > 1 for step, of in made.items() if step) > 1
+    for of in made.values():
+        assert len({one.tensors_hash for one in of}) == 1

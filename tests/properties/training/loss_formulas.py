@@ -1,0 +1,246 @@
+"""The loss of a step as docs/algorithms.md defines it, token by token, on numbers or on tensors.
+
+What has no gradient (sg) is computed from `frozen`, the log-probs at which the gradient is asked
+for: they are plain numbers, so that no way to a slope sees through them. Shares nothing with the
+trainer but the names of settings.
+"""
+
+import cmath
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from trainer.loss import LossSection
+
+Number = float | complex | Tensor
+
+
+@dataclass(frozen=True)
+class FormulaToken:
+    """A trained token of a step."""
+
+    session: int
+    turn: int
+    engine: float
+    advantage: float
+    reference: float
+    before: float | None
+    """Log-prob under the weights before the step; None: the step is one update, so they are those
+    that are trained."""
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A step with the log-probs that it has where its gradient is asked for."""
+
+    tokens: Sequence[FormulaToken]
+    frozen: Sequence[float]
+    settings: LossSection
+
+    @cached_property
+    def names(self) -> tuple[str, str]:
+        """Surrogate and correction."""
+        return self.settings.chosen_surrogate, self.settings.chosen_correction
+
+    def old(self, place: int) -> float:
+        """Return the log-prob that the surrogate's ratio is to."""
+        token = self.tokens[place]
+        if self.names[1] == "none":
+            return token.engine
+        return self.frozen[place] if token.before is None else token.before
+
+    def unit(self, place: int, level: str) -> list[int]:
+        """Return the places of all tokens of the token's turn or session; at `token` its own."""
+        if level == "token":
+            return [place]
+        one = self.tokens[place]
+        return [
+            other
+            for other, token in enumerate(self.tokens)
+            if (token.turn == one.turn if level == "turn" else token.session == one.session)
+        ]
+
+
+Term = tuple[Number, bool]
+"""A value, and whether a bound took its gradient or its place."""
+
+
+def exp(value: Number) -> Number:
+    if isinstance(value, Tensor):
+        return value.exp()
+    return cmath.exp(value) if isinstance(value, complex) else math.exp(value)
+
+
+def less(one: Number, other: Number) -> bool:
+    """Return whether a value is less, that of a complex number being its real part."""
+    return bool(one.real < other.real)
+
+
+def clipped(ratio: Number, advantage: float, settings: LossSection) -> Term:
+    low, high = 1 - settings.clip_low, 1 + settings.clip_high
+    bounded = low if less(ratio, low) else high if less(high, ratio) else ratio
+    kept, cut = ratio * advantage, False
+    if less(bounded * advantage, kept):
+        kept, cut = bounded * advantage, True
+    if advantage < 0 and settings.dual_clip and less(kept, settings.dual_clip * advantage):
+        kept, cut = settings.dual_clip * advantage, True
+    return -kept, cut
+
+
+def ppo_clip(of: Frozen, place: int, logprob: Number) -> Term:
+    return clipped(exp(logprob - of.old(place)), of.tokens[place].advantage, of.settings)
+
+
+def gspo(of: Frozen, place: int, logprob: Number) -> Term:
+    unit = of.unit(place, of.settings.ratio_level or "session")
+    mean = sum(of.frozen[one] - of.old(one) for one in unit) / len(unit)
+    ratio = math.exp(mean) * exp(logprob - of.frozen[place])
+    return clipped(ratio, of.tokens[place].advantage, of.settings)
+
+
+def cispo(of: Frozen, place: int, logprob: Number) -> Term:
+    ratio, cap = math.exp(of.frozen[place] - of.old(place)), of.settings.cap
+    factor = min(ratio, cap) * of.tokens[place].advantage
+    return -factor * (logprob - of.old(place)), ratio > cap
+
+
+def policy_gradient(of: Frozen, place: int, logprob: Number) -> Term:
+    return -of.tokens[place].advantage * exp(logprob - of.frozen[place]), False
+
+
+def cloning(of: Frozen, place: int, logprob: Number) -> Term:
+    return -logprob, False
+
+
+SURROGATES: Mapping[str, Callable[[Frozen, int, Number], Term]] = {
+    "ppo_clip": ppo_clip,
+    "gspo": gspo,
+    "cispo": cispo,
+    "policy_gradient": policy_gradient,
+    "cloning": cloning,
+}
+
+
+def tis(of: Frozen, place: int) -> tuple[float, bool]:
+    unit = of.unit(place, of.settings.correction_level)
+    ratio = math.exp(sum(of.old(one) - of.tokens[one].engine for one in unit))
+    return min(ratio, of.settings.cap), ratio > of.settings.cap
+
+
+def icepop(of: Frozen, place: int) -> tuple[float, bool]:
+    ratio, cap = math.exp(of.old(place) - of.tokens[place].engine), of.settings.cap
+    inside = 1 / cap <= ratio <= cap
+    return ratio if inside else 0.0, not inside
+
+
+CORRECTIONS: Mapping[str, Callable[[Frozen, int], tuple[float, bool]]] = {
+    "none": lambda of, place: (1.0, False),
+    "tis": tis,
+    "icepop": icepop,
+}
+
+
+def sequence_mean(of: Frozen, place: int) -> float:
+    return 1 / len(sessions(of)) / len(of.unit(place, "session"))
+
+
+AGGREGATIONS: Mapping[str, Callable[[Frozen, int], float]] = {
+    "token_mean": lambda of, place: 1 / len(of.tokens),
+    "sequence_mean": sequence_mean,
+    "constant": lambda of, place: 1 / len(sessions(of)) / (of.settings.constant_length or 0),
+}
+
+
+def sessions(of: Frozen) -> set[int]:
+    return {token.session for token in of.tokens}
+
+
+ESTIMATORS: Mapping[str, Callable[[Number], Number]] = {
+    "k2": lambda x: x**2 / 2,
+    "k3": lambda x: exp(x) - x - 1,
+}
+"""Of x = log reference - log policy."""
+
+
+def token_loss(of: Frozen, place: int, logprob: Number, entropy: Number) -> Term:
+    """Return the loss of a token, and whether it is bounded."""
+    settings, (surrogate, correction) = of.settings, of.names
+    weight, bounded = CORRECTIONS[correction](of, place)
+    value, cut = SURROGATES[surrogate](of, place, logprob)
+    loss = weight * value
+    if settings.entropy:
+        loss = loss - settings.entropy * entropy
+    if settings.kl:
+        x = of.tokens[place].reference - logprob
+        loss = loss + settings.kl * ESTIMATORS[settings.kl_estimator](x)
+    return loss, bounded or cut
+
+
+def objective(of: Frozen, logprobs: Sequence[Number], entropies: Sequence[Number]) -> Number:
+    """Return the loss of the step."""
+    total: Number = 0.0
+    for place, values in enumerate(zip(logprobs, entropies, strict=True)):
+        weight = AGGREGATIONS[of.settings.aggregation](of, place)
+        total = total + weight * token_loss(of, place, *values)[0]
+    return total
+
+
+Slopes = tuple[Tensor, Tensor]
+"""Of the objective by log-prob and by entropy, in float64."""
+
+
+def slopes(of: Frozen, entropies: Sequence[float], reach: complex = 1e-30j) -> Slopes:
+    """Return the slopes by complex steps, which are exact but for rounding.
+
+    f(x + ih) is f(x) + ih f'(x) without a difference of near numbers; see Squire and Trapp, 1998. A
+    token's own term alone depends on its log-prob, since ratios of units are frozen.
+    """
+
+    def slope(place: int, by_logprob: complex, by_entropy: complex) -> float:
+        entropy = entropies[place] + by_entropy
+        moved, _ = token_loss(of, place, of.frozen[place] + by_logprob, entropy)
+        weight = AGGREGATIONS[of.settings.aggregation](of, place)
+        return weight * float(complex(moved).imag / reach.imag)
+
+    count = range(len(of.tokens))
+    by_logprob = [slope(place, reach, 0j) for place in count]
+    by_entropy = [slope(place, 0j, reach) for place in count]
+    return _tensor(by_logprob), _tensor(by_entropy)
+
+
+def by_autograd(of: Frozen, entropies: Sequence[float]) -> Slopes:
+    """Return the same slopes by torch."""
+    logprobs_N = _tensor(of.frozen).requires_grad_()
+    entropies_N = _tensor(entropies).requires_grad_()
+    # One that takes part in nothing has the slope 0.
+    tied = 0 * (logprobs_N.sum() + entropies_N.sum())
+    value = tied + objective(of, logprobs_N.unbind(), entropies_N.unbind())
+    by_logprob, by_entropy = torch.autograd.grad(value, (logprobs_N, entropies_N))
+    return by_logprob, by_entropy
+
+
+def by_differences(of: Frozen, entropies: Sequence[float], reach: float = 1e-5) -> Slopes:
+    """Return the same slopes by central differences of the whole objective."""
+
+    def moved(values: Sequence[float], place: int, by: float) -> list[float]:
+        return [value + by * (other == place) for other, value in enumerate(values)]
+
+    def by_logprob(place: int, by: float) -> float:
+        return float(objective(of, moved(of.frozen, place, by), entropies).real)
+
+    def by_entropy(place: int, by: float) -> float:
+        return float(objective(of, of.frozen, moved(entropies, place, by)).real)
+
+    found = [
+        [(at(place, reach) - at(place, -reach)) / (2 * reach) for place in range(len(of.tokens))]
+        for at in (by_logprob, by_entropy)
+    ]
+    return _tensor(found[0]), _tensor(found[1])
+
+
+def _tensor(values: Sequence[float]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)

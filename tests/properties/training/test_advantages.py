@@ -1,0 +1,67 @@
+"""Every estimator and every option of returns against formulas that share no code with them."""
+
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.properties.training.advantage_formulas import FORMULAS, by_formula
+from tests.properties.training.estimation import by_trainer, section
+from tests.properties.training.random_sessions import MadeSession, batches
+from tests.properties.training.told_session import Of
+from trainer.credit import TOKEN_REWARDS, EstimatorName, OverlongSection, ReturnsSection
+from trainer.data.advantages import ESTIMATORS
+from trainer.data.credit.batches import BATCH_ESTIMATORS
+
+NAMES = sorted({*ESTIMATORS, *BATCH_ESTIMATORS})
+shares = st.sampled_from([0.0, 0.25, 0.5, 1.0])
+RETURNS: dict[str, st.SearchStrategy[float]] = {
+    "discount": shares,
+    "session_weight": st.sampled_from([0.0, 1.0, 1.5]),
+    "turn_weight": st.sampled_from([0.0, 1.0, 2.5]),
+    "token_discount": shares,
+    "trace": shares,
+    "entropy_scale": shares,
+}
+OVERLONG: dict[str, st.SearchStrategy[Any]] = {
+    "length": st.sampled_from([5, 9]),
+    "cache": st.sampled_from([1, 4]),
+    "weight": st.sampled_from([0.5, 2.0]),
+    "masked": st.sampled_from([(), ("context",)]),
+}
+
+
+def test_every_estimator_and_option_has_a_formula() -> None:
+    assert sorted(FORMULAS) == NAMES == sorted(get_args(EstimatorName))
+    assert set(RETURNS) == set(ReturnsSection.model_fields)
+    assert set(OVERLONG) == set(OverlongSection.model_fields)
+
+
+@st.composite
+def options(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    """Draw settings of an estimator, with each of its options or none."""
+    found: dict[str, Any] = {"returns": draw(st.fixed_dictionaries(RETURNS))}
+    if name in TOKEN_REWARDS:
+        found["kl_penalty"] = draw(st.sampled_from([0.0, 0.5]))
+    rules = dict(OVERLONG) if name != "distill" else {"masked": OVERLONG["masked"]}
+    found["overlong"] = draw(st.just({}) | st.fixed_dictionaries(rules))
+    return found
+
+
+def assert_equal(found: Of, wanted: Of) -> None:
+    assert found.keys() == wanted.keys()
+    assert found == pytest.approx(wanted, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data(), batch=batches())
+@settings(max_examples=50)
+def test_advantages_are_those_of_the_formula(
+    name: str, data: st.DataObject, batch: list[list[MadeSession]]
+) -> None:
+    chosen = section(name, **data.draw(options(name)))
+    advantages, learned = by_trainer(batch, chosen)
+    expected, returns = by_formula(batch, chosen)
+    assert_equal(advantages, expected)
+    assert_equal(learned, returns)

@@ -1,0 +1,158 @@
+"""Every estimator and every option of returns on one small batch, worked out by hand."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Any
+
+import pytest
+
+from schemas.records import Reward
+from tests.builders.trainer.trajectories import Run
+from tests.properties.training.estimation import by_trainer, section
+from tests.properties.training.random_sessions import MadeSession, TokenName
+from tests.properties.training.told_session import Of
+from trainer.credit import OverlongSection, ReturnsSection
+from trainer.data.advantages import ESTIMATORS
+from trainer.data.credit.batches import BATCH_ESTIMATORS
+from trainer.data.credit.columns import Column
+
+PROMPT = Run([1, 2], "prompt", "p")
+FIRST: list[TokenName] = [("a", 0)]
+BOTH: list[TokenName] = [("a", 0), ("a", 1), ("b", 0)]
+
+
+def session(
+    name: str,
+    tokens: list[TokenName],
+    rewards: Sequence[Reward],
+    said: dict[Column | str, list[float]],
+    limit: str = "",
+) -> MadeSession:
+    runs = [PROMPT, Run([3] * min(2, len(tokens)), "policy", "a", 0, 2)]
+    if len(tokens) == 3:
+        runs += [Run([4], "tool", "x", 1, 2), Run([5], "policy", "b", 2, 1)]
+    numbers = {"logprob": [-1.0] * len(tokens), **said}
+    of_tokens = {kind: dict(zip(tokens, of, strict=True)) for kind, of in numbers.items()}
+    return MadeSession(name, tuple(runs), tuple(rewards), limit, of_tokens)
+
+
+def columns(
+    reference: list[float], teacher: list[float], value: list[float], entropy: list[float]
+) -> dict[Column | str, list[float]]:
+    return {
+        Column.REFERENCE: reference,
+        Column.TEACHER: teacher,
+        Column.VALUE: value,
+        Column.ENTROPY: entropy,
+    }
+
+
+A = session(
+    "A",
+    BOTH,
+    [Reward(value=0.5, scope="turn", turn_id="a"), Reward(value=1)],
+    columns([-1.5, -1, -1], [-0.5, -2, -1], [0.5, 0, 0.25], [1, 1, 1]),
+)
+B = session("B", FIRST, [], columns([-2], [-3], [0.5], [3]))
+"""Without a reward: it was truncated, so that its return is 0."""
+D = session("D", FIRST, [Reward(value=0.5)], columns([-1], [-1], [0], [2]), "context")
+C = session("C", FIRST, [Reward(value=2)], columns([-1], [-1], [1], [2]))
+BATCH = [[A, B, D], [C]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Advantages of a0, a1 and b0 of A, then of B, D and C."""
+
+    name: str
+    advantages: Sequence[float | None]
+    """None: the token is not in the loss."""
+    options: dict[str, Any] = field(default_factory=dict)
+    learned: Sequence[float | None] = (None,) * 6
+    """Returns that a critic learns."""
+
+
+def over(root: float, *numbers: float) -> list[float]:
+    return [number / sqrt(root) for number in numbers]
+
+
+CASES = [
+    # Mean 0.5, variance (0.25 + 0.25 + 0) / 3 = 1/6; C is alone.
+    Case("grpo", [sqrt(1.5)] * 3 + [-sqrt(1.5), 0, 0]),
+    Case("grpo_unscaled", [0.5, 0.5, 0.5, -0.5, 0, 0]),
+    Case("rloo", [0.75, 0.75, 0.75, -0.75, 0, 0]),
+    # b: 1; a: 0.5 + 0.5 x 1 = 1, beside 0 and 0.5; b is alone at its depth.
+    Case("turn", [sqrt(1.5), sqrt(1.5), 0, -sqrt(1.5), 0, 0], {"returns": {"discount": 0.5}}),
+    # Turn rewards alone: 0.5 beside 0 and 0, mean 1/6, variance 1/18.
+    Case(
+        "session_and_turn",
+        [2 * sqrt(1.5) + 0.5 * sqrt(2)] * 2
+        + [2 * sqrt(1.5), -2 * sqrt(1.5) - 0.25 * sqrt(2), -0.25 * sqrt(2), 0],
+        {"returns": {"discount": 0.5, "session_weight": 2, "turn_weight": 0.5}},
+    ),
+    # Rewards -0.25, 0.5, 1; -0.5; 0.5; 2. Returns 1/4, 1, 1; -1/2; 1/2; 2 with the mean 17/24.
+    Case(
+        "reinforce_pp",
+        over(341, -11, 7, 7, -29, -5, 31),
+        {"returns": {"token_discount": 0.5}, "kl_penalty": 0.5},
+    ),
+    # Returns 1, 1, 1/2; -1/2; 0; 0 with the mean 1/3.
+    Case("reinforce_pp_baseline", over(11, 4, 4, 1, -5, -2, -2)),
+    # Deltas -0.5, 0.625, 0.75; A -19/64, 52/64, 48/64; -1/2; 1/2; 1.
+    Case(
+        "gae",
+        over(48053, -259, 167, 143, -337, 47, 239),
+        {"returns": {"token_discount": 0.5, "trace": 0.5}},
+        [0.203125, 0.8125, 1, 0, 0.5, 2],
+    ),
+    # a: 0.5 + 0.5 x 0.25 - 0.5 = 1/8, and 1/4 of b's 3/4.
+    Case(
+        "turn_gae",
+        over(506, -4, -4, 17, -43, 5, 29),
+        {"returns": {"discount": 0.5, "trace": 0.5}},
+        [0.8125, None, 1, 0, 0.5, 2],
+    ),
+    Case("distill", [0.5, -1, 0, -2, 0, 0]),
+    # Mean entropy 10/6: h is 0.6, 1.8, 1.2 and 1.2.
+    Case(
+        "grpo",
+        [0.8 * sqrt(1.5)] * 3 + [-1.4 * sqrt(1.5), 0, 0],
+        {"returns": {"entropy_scale": 0.5}},
+    ),
+    # A has 3 tokens: half of the way from 2 to 4, so 0.5 less.
+    Case(
+        "grpo_unscaled",
+        [1 / 6, 1 / 6, 1 / 6, -1 / 3, 1 / 6, 0],
+        {"overlong": {"length": 4, "cache": 2}},
+    ),
+    # A is at the length, so 3 less; D is masked and counts in the mean, which is -0.5.
+    Case(
+        "grpo_unscaled",
+        [-1.5, -1.5, -1.5, 0.5, None, 0],
+        {"overlong": {"length": 3, "cache": 2, "weight": 3, "masked": ["context"]}},
+    ),
+]
+
+
+def test_every_estimator_and_option_has_a_case_by_hand() -> None:
+    assert {case.name for case in CASES} == {*ESTIMATORS, *BATCH_ESTIMATORS}
+    for part, fields in (
+        ("returns", ReturnsSection.model_fields),
+        ("overlong", OverlongSection.model_fields),
+    ):
+        assert {name for case in CASES for name in case.options.get(part, {})} == set(fields), part
+    assert any("kl_penalty" in case.options for case in CASES)
+
+
+def of_batch(values: Sequence[float | None]) -> Of:
+    tokens = [(one.name, token) for one in (A, B, D, C) for token in (BOTH if one is A else FIRST)]
+    pairs = zip(tokens, values, strict=True)
+    return {token: value for token, value in pairs if value is not None}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_advantages_are_those_worked_out_by_hand(case: Case) -> None:
+    found, learned = by_trainer(BATCH, section(case.name, **case.options))
+    assert found == pytest.approx(of_batch(case.advantages), rel=1e-6, abs=1e-7)
+    assert learned == pytest.approx(of_batch(case.learned), rel=1e-6, abs=1e-7)

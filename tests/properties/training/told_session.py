@@ -1,0 +1,93 @@
+"""A session as an estimator of advantages is told of it: its trained tokens, turns and returns.
+
+Found by walking over the nodes as they were made, not by the trainer's chains.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from tests.properties.training.random_sessions import MadeSession, TokenName
+from trainer.data.credit.columns import Column
+from trainer.settings import TrainerSection
+
+Of = dict[tuple[str, TokenName], float]
+"""A number for each trained token of each session."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A session as estimators are told of it."""
+
+    made: MadeSession
+    settings: TrainerSection
+
+    @cached_property
+    def previous(self) -> dict[TokenName, TokenName | None]:
+        """The trained token before each trained one on its branch."""
+        runs, found = self.made.runs, dict[TokenName, TokenName | None]()
+        for number, run in enumerate(runs):
+            for place in range(len(run.ids)):
+                if not (run.sampled and run.trained):
+                    continue
+                node, before = number, place - 1
+                while node >= 0 and (before < 0 or not (runs[node].sampled and runs[node].trained)):
+                    node, before = runs[node].parent, runs[node].parent_end - 1
+                name = self.made.places[number][place]
+                found[name] = self.made.places[node][before] if node >= 0 else None
+        return found
+
+    @cached_property
+    def r(self) -> float:
+        """The session's last reward, or 0; less the punishment for its length."""
+        given = [
+            one.value
+            for one in self.made.rewards
+            if one.name == "reward" and one.scope == "session"
+        ]
+        own, length = (given or [0.0])[-1], self.settings.overlong.length
+        cache, weight = self.settings.overlong.cache, self.settings.overlong.weight
+        if length is None or cache is None:
+            return own
+        sampled = sum(len(run.ids) for run in self.made.runs if run.sampled)
+        if sampled <= length - cache:
+            return own
+        return own - (weight if sampled >= length else weight * (sampled - length + cache) / cache)
+
+    @property
+    def left_out(self) -> bool:
+        return self.made.limit in self.settings.overlong.masked
+
+    def turn_reward(self, turn: str) -> float:
+        given = [
+            one.value
+            for one in self.made.rewards
+            if one.name == "reward" and one.scope == "turn" and one.turn_id == turn
+        ]
+        return (given or [0.0])[-1]
+
+    def after(self, token: TokenName) -> list[TokenName]:
+        return [one for one, before in self.previous.items() if before == token]
+
+    @cached_property
+    def first(self) -> dict[str, TokenName]:
+        """The first trained token of each turn."""
+        turns = {turn for turn, _ in self.previous}
+        return {turn: min(one for one in self.previous if one[0] == turn) for turn in turns}
+
+    def turn_before(self, turn: str) -> str | None:
+        before = self.previous[self.first[turn]]
+        return None if before is None else before[0]
+
+    def turns_after(self, turn: str) -> list[str]:
+        return [one for one in self.first if self.turn_before(one) == turn]
+
+    def depth(self, turn: str) -> int:
+        before = self.turn_before(turn)
+        return 0 if before is None else 1 + self.depth(before)
+
+    def column(self, kind: Column | str, token: TokenName) -> float:
+        return self.made.value(kind, token)
+
+    def all_tokens(self, value: Callable[[TokenName], float]) -> Of:
+        return {(self.made.name, one): value(one) for one in self.previous}
