@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainer.backends.backend import UpdateFailed
 from trainer.backends.losses.tokens import Losses
 from trainer.data.methods import MethodFailed, ResultMalformed, method
 from trainer.settings import TrainerSection
@@ -74,6 +75,11 @@ class PassFailures:
             found.reason = found.reason or one.reason
             found._add(one.wrong, one.chains)
         return found
+
+    def check(self, norms: GradientNorms, tokens: int, settings: TrainerSection) -> None:
+        """Raise `UpdateFailed` if the update of so many trained tokens cannot be applied."""
+        if reason := self.why(norms, tokens, settings):
+            raise UpdateFailed(reason, self.chains)
 
     def why(self, norms: GradientNorms, tokens: int, settings: TrainerSection) -> str:
         """Return why the update of so many trained tokens cannot be applied, and what to change;

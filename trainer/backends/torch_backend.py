@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infra.worker.device import device_named, free_host_bytes
-from trainer.backends.backend import Computing, Machine, StepInput, UpdateFailed, unmeasured
+from trainer.backends.backend import Computing, Machine, StepInput, unmeasured
 from trainer.backends.failures import GradientNorms, PassFailures
 from trainer.backends.forward import Forward, check_layout
 from trainer.backends.losses.loss import loss_tokens, token_losses
@@ -108,12 +108,13 @@ class TorchBackend:
     def gradients(self, step: StepInput) -> Iterator[Mapping[str, Tensor]]:
         """Yield the gradient so far, by parameter, after each micro-batch of a step.
 
-        Before clipping, and without an update.
+        Before clipping, and without an update. Raise `UpdateFailed` for a loss that raises.
         """
-        scale = self._first_scale
+        scale, failures = self._first_scale, PassFailures()
         try:
             for batch in step.micro_batches:
-                self._backward(batch, step.version, TokenSums(), PassFailures(), scale)
+                self._backward(batch, step.version, TokenSums(), failures, scale)
+                failures.check(GradientNorms(0.0), len(batch), self._settings)
                 yield {
                     name: parameter.grad / scale
                     for name, parameter in self._parameters.items()
@@ -227,9 +228,7 @@ class TorchBackend:
                 self._backward(batch, step.version, sums, failures, scale)
             norms = self._clipped(scale) if total else GradientNorms(0.0)
             if norms.finite or scale == 1:
-                found = self._shared(failures, norms)
-                if reason := found.why(norms, total, self._settings):
-                    raise UpdateFailed(reason, found.chains)
+                self._shared(failures, norms).check(norms, total, self._settings)
                 return sums, norms.policy
             _log.warning("gradients overflow at loss scale %g: again with a smaller one", scale)
             self._discard()

@@ -90,8 +90,11 @@ def test_a_failed_update_leaves_the_weights_as_they_were(model: Path, tmp_path: 
 def test_a_loss_that_raises_an_error_is_named_with_the_error_and_its_place(model: Path) -> None:
     loss = {"surrogate": "gspo", "ratio_level": "turn"}
     place = r"loss gspo failed: \w+Error: .* \(\w+, line \d+\); .*choose another trainer\.loss"
+    backend = opened(model, loss=loss)
     with pytest.raises(UpdateFailed, match=place):
-        opened(model, loss=loss).train(step(change=without_a_turn))
+        backend.train(step(change=without_a_turn))
+    with pytest.raises(UpdateFailed, match=place):
+        list(backend.gradients(step(change=without_a_turn)))
 
 
 @pytest.mark.parametrize("kind", ["model", "head"])
