@@ -64,13 +64,41 @@ class ReturnsSection(Section):
 
 
 class CriticSection(Section):
-    """The critic, for the advantages `gae` and `turn_gae`: a model of its own with one output."""
+    """The critic, for the advantages `gae` and `turn_gae`."""
 
-    model: Path | None = Field(None, description="Model directory it begins with; none: the policy")
-    lr: float = Field(1e-5, gt=0, description="Learning rate, constant")
+    kind: Literal["model", "head"] = Field(
+        "model",
+        description="model: one of its own, with an output for values; head: such an output on the "
+        "last hidden states of the policy, computed in the same pass",
+    )
+    model: Path | None = Field(
+        None, description="kind model: directory it begins with; none: the policy"
+    )
+    coefficient: float = Field(
+        0.0,
+        ge=0,
+        description="kind head: weight of the loss of values in the gradient of the policy; 0: it "
+        "trains the head alone",
+    )
+    lr: float = Field(
+        1e-5, gt=0, description="Learning rate, constant; of a head alone, not of the policy"
+    )
     clip: float = Field(
         0.2, gt=0, description="How far a value moves in a step before its gradient ends"
     )
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if self.kind == "head" and self.model is not None:
+            raise ValueError(
+                "critic.model is a directory for kind model; kind head reads the policy's states"
+            )
+        if self.kind == "model" and self.coefficient:
+            raise ValueError(
+                "critic.coefficient passes the loss of values on to the policy, of which a critic "
+                "of kind model has no part: set critic.kind head, or coefficient 0"
+            )
+        return self
 
 
 Limit = Literal["context", "max_tokens", "turns", "time"]

@@ -81,6 +81,8 @@ class Loop:
         """Collect finished work and begin what is due."""
         self.process.gang.check(self.process.settings.trainer.ranks)
         if self.gang.lost:
+            # A rank that ended after a failed call has said why: the call's own error is the news.
+            self.process.work.finish()
             raise GangBroken(self.gang.worker, self.gang.lost)
         self.process.send(*self.dataloader.expirations(self.process.now_ms()))
         if self.process.work.collect():

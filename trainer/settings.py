@@ -20,6 +20,7 @@ from trainer.credit import CreditSettings
 from trainer.loss import LossSection
 from trainer.policy import PolicySection
 from trainer.reuse import ReuseSection
+from trainer.sinks import SinkSettings
 
 Action = Literal["count", "drop"]
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -44,7 +45,7 @@ class OptimizerSection(Section):
     clip_norm: float = Field(1.0, gt=0, description="Largest norm of the gradient")
 
 
-class TrainerSection(CreditSettings):
+class TrainerSection(CreditSettings, SinkSettings):
     """The settings of training, of the trainer and of training processes."""
 
     worker: str = Field(
@@ -182,11 +183,6 @@ class TrainerSection(CreditSettings):
     checkpoints_dir: Path | None = Field(
         None, description="Full checkpoints; none: DATA_DIR/checkpoints"
     )
-    metrics_csv: Path | None = Field(
-        None, description="Metrics, a row for each step and evaluation; none: DATA_DIR/metrics.csv"
-    )
-    tensorboard_dir: Path | None = Field(None, description="TensorBoard events; none: not written")
-    wandb_project: str | None = Field(None, description="Weights & Biases project; none: not sent")
     heartbeat_s: float = Field(1, gt=0, description="Seconds between two heartbeats")
     usage_s: float = Field(3, gt=0, description="Seconds between two records of activity")
 
@@ -278,6 +274,11 @@ class TrainerSettings(ProcessSettings):
     @property
     def metrics_csv(self) -> Path:
         return self.trainer.metrics_csv or self.data_dir / "metrics.csv"
+
+    @property
+    def mlflow_run(self) -> Path:
+        """Return the file with the id of MLflow's run."""
+        return self.metrics_csv.with_suffix(".mlflow")
 
     @property
     def hardware(self) -> Mapping[str, float]:

@@ -1,4 +1,5 @@
-"""Training steps by layout, of groups that share a long prompt: tokens computed, and time.
+"""Training steps by layout, of groups that share a long prompt: tokens computed, and time; and the
+same with a critic of each kind.
 
 A prompt for each group, and for each of its sessions two answers with a tool's result of the same
 length between them. The model has two layers of width 256.
@@ -18,12 +19,14 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from trainer.backends.backend import StepInput
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.chains import Chain, Int32s, Tokens
+from trainer.data.credit.columns import Column
 from trainer.data.packing import Layout, pack
 from trainer.settings import TrainerSection
 
 _REPEATS = 2
 _VOCABULARY = 4096
 _BUDGET = 4096
+CRITICS = ("model", "head")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,9 @@ class Workload:
 
 
 def steps(load: Workload) -> dict[str, dict[str, float]]:
-    """Return by layout what a step computes and the CPU time that it takes, the best of a few."""
+    """Return by layout what a step computes and the CPU time that it takes, the best of a few; with
+    one of them also by the kind of a critic.
+    """
     random = np.random.default_rng(0)
     chains = [
         chain(random, prompt, f"g-{group}.{number}.0", load.answer)
@@ -47,7 +52,8 @@ def steps(load: Workload) -> dict[str, dict[str, float]]:
     ]
     with tempfile.TemporaryDirectory() as directory:
         model = write_model(Path(directory))
-        return {layout: figures(model, chains, layout) for layout in get_args(Layout)}
+        found = {layout: figures(model, chains, layout) for layout in get_args(Layout)}
+        return {**found, **{f"critic {kind}": of_critic(model, chains, kind) for kind in CRITICS}}
 
 
 def chain(random: np.random.Generator, prompt: Int32s, session: str, answer: int) -> Chain:
@@ -87,8 +93,22 @@ def figures(model: Path, chains: Sequence[Chain], layout: Layout) -> dict[str, f
     return {"tokens": tokens, "micro_batches": len(batches), "seconds": round(best, 2)}
 
 
-def seconds(backend: TorchBackend, step: StepInput) -> float:
-    """Return the CPU time of a step."""
+def of_critic(model: Path, chains: Sequence[Chain], kind: str) -> dict[str, float]:
+    """Return the same for a step with a critic, values before it included, with `padded`."""
+    own = {"device": "cpu", "advantage": "gae", "critic": {"kind": kind, "coefficient": 0.0}}
+    backend = TorchBackend(model, TrainerSection.model_validate(own))
+    backend.load(None, 0)
+    step = StepInput(pack(chains, _BUDGET, "padded"), [], 0, 1e-9)
+    best = min(seconds(backend, step, [Column.VALUE]) for _ in range(_REPEATS))
+    passes = {"model": 3, "head": 2}[kind]
+    tokens = passes * sum(batch.ids_BT.size for batch in step.micro_batches)
+    return {"tokens": tokens, "micro_batches": len(step.micro_batches), "seconds": round(best, 2)}
+
+
+def seconds(backend: TorchBackend, step: StepInput, columns: Sequence[Column] = ()) -> float:
+    """Return the CPU time of a step, with that of the columns before it."""
     began = time.process_time()
+    if columns:
+        backend.annotate(step.micro_batches, columns)
     backend.train(step)
     return time.process_time() - began

@@ -36,6 +36,8 @@ def training_faults(config: RunConfig) -> Iterator[Fault]:
         yield from _lacking(("trainer", "tensorboard_dir"), "tensorboard")
     if trainer.wandb_project is not None:
         yield from _lacking(("trainer", "wandb_project"), "wandb")
+    if trainer.mlflow_uri is not None:
+        yield from _lacking(("trainer", "mlflow_uri"), "mlflow-skinny", "mlflow")
     yield from _of_extra("train", _TRAIN if computes(config) else _LINK)
     yield from _of_extra("charts", ("matplotlib",))
     yield from _vllm(config)
@@ -64,8 +66,9 @@ def _vllm(config: RunConfig) -> Iterator[Fault]:
         yield Fault(("rollout", "vllm", "python"), reason)
 
 
-def _lacking(setting: SettingPath, package: str) -> Iterator[Fault]:
-    if find_spec(package) is None:
+def _lacking(setting: SettingPath, package: str, module: str = "") -> Iterator[Fault]:
+    """Yield a fault if the package of a setting lacks; its module has its name if none is given."""
+    if find_spec(module or package) is None:
         yield Fault(setting, f"{package} is not installed: pip install {package}")
 
 

@@ -33,6 +33,21 @@ class ModelUnusable(SeamlessFlowError):
         super().__init__(f"{directory}: {reason}")
 
 
+class UpdateFailed(SeamlessFlowError):
+    """An update that must not be applied: a loss failed, or a gradient is not finite.
+
+    Another start would compute the same. What is in memory now belongs to no run.
+    """
+
+    lasting = True
+
+    def __init__(self, reason: str, chains: Sequence[int] = ()) -> None:
+        self.reason = reason
+        self.chains = tuple(chains)
+        """Chains that the failure shows in, by their number in the update, as far as known."""
+        super().__init__(reason)
+
+
 @dataclass(frozen=True, slots=True)
 class StepInput:
     """The input of one optimizer update; a step has one or several."""
@@ -89,7 +104,7 @@ class Backend(Protocol):
     def train(self, step: StepInput) -> Mapping[str, float]:
         """Make one optimizer update; return its metrics (names in `trainer/metrics/names.py`).
 
-        Without a trained token the weights stay as they are.
+        Without a trained token the weights stay as they are. Raise `UpdateFailed`, on all ranks.
         """
 
     def remember(self, version: int) -> None:

@@ -5,8 +5,7 @@ states, so memory and time grow with trained tokens times vocabulary, not with a
 by the back ends. Dimensions: B rows, T columns, H hidden, N trained tokens, V vocabulary.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,33 +28,53 @@ class Forward:
         """Hook into the output layer of `model`; other callers of the model are not affected."""
         self._model = model
         self._places: tuple[Tensor, Tensor] | None = None
-        head: nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-        head.register_forward_pre_hook(self._select)
+        self._scored = True
+        self._hidden_NH: Tensor | None = None
+        output: nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        output.register_forward_pre_hook(self._select)
+        weight = output.weight
+        self.width = int(weight.shape[-1]) if isinstance(weight, Tensor) else 0
+        """H, the size of the hidden states that the output layer gets."""
 
     def __call__(self, batch: MicroBatch, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
         """Return log-probs (with gradient) and entropies of N trained tokens, float32."""
-        device = self._model.device
-        with self._only(batch, device):
-            output = self._model(**model_inputs(self._model, batch))
-        targets_N = torch.from_numpy(batch.targets_N).to(device)
-        return scores(_tempered(output.logits[0], batch), targets_N, entropy_gradient)
+        logprobs_N, entropies_N, _ = self.with_hidden(batch, entropy_gradient)
+        return logprobs_N, entropies_N
 
-    @contextmanager
-    def _only(self, batch: MicroBatch, device: torch.device) -> Iterator[None]:
+    def with_hidden(
+        self, batch: MicroBatch, entropy_gradient: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the same, and the last hidden states (N, H) where the tokens are predicted."""
+        logits_NV, hidden_NH = self._pass(batch, scored=True)
+        targets_N = torch.from_numpy(batch.targets_N).to(logits_NV.device)
+        return *scores(_tempered(logits_NV, batch), targets_N, entropy_gradient), hidden_NH
+
+    def hidden(self, batch: MicroBatch) -> Tensor:
+        """Return the last hidden states (N, H) alone, without any logits."""
+        return self._pass(batch, scored=False)[1]
+
+    def _pass(self, batch: MicroBatch, scored: bool) -> tuple[Tensor, Tensor]:
+        """Return logits (of no token unless `scored`) and the states that they follow from."""
+        device = self._model.device
         rows_N = torch.from_numpy(batch.rows_N).to(device)
         columns_N = torch.from_numpy(batch.columns_N).to(device)
-        self._places = rows_N, columns_N
+        self._places, self._scored = (rows_N, columns_N), scored
         try:
-            yield
+            output = self._model(**model_inputs(self._model, batch))
+            if self._hidden_NH is None:
+                raise ModelUnusable(str(self._model.name_or_path), "has no call of its output")
+            return output.logits[0], self._hidden_NH
         finally:
-            self._places = None
+            # States that stay here would keep the activations of the whole pass.
+            self._places = self._hidden_NH = None
 
     def _select(self, _: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
         if self._places is None:
             return None
         hidden_BTH, *others = arguments
         rows_N, columns_N = self._places
-        return hidden_BTH[rows_N, columns_N].unsqueeze(0), *others
+        hidden_NH = self._hidden_NH = hidden_BTH[rows_N, columns_N]
+        return (hidden_NH if self._scored else hidden_NH[:0]).unsqueeze(0), *others
 
 
 def scores(

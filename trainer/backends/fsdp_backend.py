@@ -6,6 +6,7 @@ directory.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from transformers import PreTrainedModel
 
 from infra.worker.device import device_named
 from trainer.backends.backend import Computing, StepInput, unmeasured
+from trainer.backends.failures import GradientNorms, PassFailures
 from trainer.backends.gang import Arrays, GangRank, Op
 from trainer.backends.model import DTYPES
 from trainer.backends.optimizer_state import full
@@ -34,6 +36,8 @@ from trainer.backends.torch_backend import TorchBackend
 from trainer.data.credit.columns import Annotated, Column
 from trainer.data.packing import MicroBatch
 from trainer.settings import TrainerSection
+
+_ELSEWHERE = "the loss of another rank failed, which rank 0 explains"
 
 
 class FsdpBackend(TorchBackend):
@@ -131,6 +135,20 @@ class FsdpBackend(TorchBackend):
         merged = sums.merged(self._gang.summed, self._gang.largest)
         self._computing(True)
         return merged
+
+    def _shared(self, failures: PassFailures, norms: GradientNorms) -> PassFailures:
+        # The norms are those of all ranks already.
+        raised = bool(self._gang.largest(torch.tensor([float(bool(failures.reason))])).item())
+        if norms.finite and not raised:
+            return failures
+        if self._gang.leads:
+            others = map(PassFailures.from_arrays, self._gang.answers())
+            return failures.with_others(others)
+        self._gang.answer(failures.to_arrays())
+        return replace(failures, reason=failures.reason or _ELSEWHERE) if raised else failures
+
+    def _summed(self, values: torch.Tensor) -> torch.Tensor:
+        return self._gang.summed(values)
 
     def _whole_weights(self) -> dict[str, torch.Tensor]:
         """Return all weights as whole tensors on the host for the leader, nothing for others."""

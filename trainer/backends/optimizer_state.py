@@ -1,23 +1,23 @@
-"""Weights, AdamW's moments and random state as safetensors: a checkpoint's part of the back end.
+"""AdamW; weights, its moments and random state as safetensors: a checkpoint's part of the back end.
 
 Training goes on from them exactly. Names in `optimizer.safetensors` are `<moment>/<parameter>`.
 Called by the back ends.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn import Parameter
-from torch.optim import Optimizer
-from transformers import PreTrainedModel
+from torch.optim import AdamW, Optimizer
 
 from trainer.backends.backend import ModelUnusable
+from trainer.settings import OptimizerSection
 
 WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"
@@ -30,7 +30,18 @@ Files = Mapping[str, Mapping[str, Tensor]]
 """Tensors on the host, by file and name."""
 
 
-def gathered(model: PreTrainedModel, optimizer: Optimizer, prefix: str = "") -> Files:
+def adamw(parameters: Iterable[Parameter], settings: OptimizerSection, lr: float) -> Optimizer:
+    """Return AdamW with these settings, but for the learning rate."""
+    return AdamW(
+        parameters,
+        lr=lr,
+        betas=(settings.beta1, settings.beta2),
+        eps=settings.eps,
+        weight_decay=settings.weight_decay,
+    )
+
+
+def gathered(model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
     """Return a copy of everything to save, on the host, by file. Every rank must call it: sharded
     tensors are gathered. `prefix` is that of the files.
     """
@@ -58,9 +69,7 @@ def save_state(directory: Path, files: Files) -> None:
         save_file(dict(tensors), directory / name)
 
 
-def load_state(
-    directory: Path, model: PreTrainedModel, optimizer: Optimizer, prefix: str = ""
-) -> None:
+def load_state(directory: Path, model: nn.Module, optimizer: Optimizer, prefix: str = "") -> None:
     """Put model and optimizer back; each shard gets its part of a whole tensor.
 
     Raise `ModelUnusable`.
@@ -72,7 +81,8 @@ def load_state(
     parameters = _parameters(model)
     if weights.keys() != parameters.keys():
         names = sorted(weights.keys() ^ parameters.keys())
-        raise ModelUnusable(str(directory), f"is of another model: {', '.join(names[:3])}")
+        whose = "its critic is another one" if prefix else "is of another model"
+        raise ModelUnusable(str(directory), f"{whose}: {', '.join(names[:3])}")
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(_like(weights[name], parameter))
@@ -111,7 +121,7 @@ def move_state(optimizer: Optimizer, device: torch.device) -> None:
                 state[moment] = value.to(device)
 
 
-def _parameters(model: PreTrainedModel) -> dict[str, Parameter]:
+def _parameters(model: nn.Module) -> dict[str, Parameter]:
     """Return the parameters that the optimizer knows, by name."""
     # After a forward pass alone FSDP2 keeps whole ones in place of shards.
     if isinstance(model, FSDPModule):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainer.backends.losses.ratios import LARGEST_LOG_RATIO, ratio
-from trainer.backends.losses.tokens import Losses
+from trainer.backends.losses.tokens import Losses, LossTokens
 
 Reduce = Callable[[Tensor], Tensor]
 _SUMS = (
@@ -49,6 +49,17 @@ class TokenSums:
         default_factory=lambda: np.zeros(2 * _FARTHEST + 1, dtype=np.int64)
     )
     mismatch_max: float = 0.0
+
+    def add(self, tokens: LossTokens, losses: Losses, weights_N: Tensor, newest_N: Tensor) -> None:
+        """Add the trained tokens of a micro-batch, with their weights in the step's loss.
+
+        `newest_N`: those that the weights being trained have sampled.
+        """
+        log_ratios_N = tokens.logprobs_N - tokens.engine_N
+        self.add_losses(losses, weights_N, log_ratios_N, tokens.entropies_N)
+        if tokens.reference_N is not None:
+            self.add_reference(tokens.reference_N - tokens.logprobs_N)
+        self.add_mismatch(log_ratios_N[newest_N])
 
     def add_losses(
         self, losses: Losses, weights_N: Tensor, log_ratios_N: Tensor, entropies_N: Tensor

@@ -5,7 +5,6 @@ on the host. N counts the trained tokens of a micro-batch.
 """
 
 import logging
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -16,13 +15,14 @@ from transformers import PreTrainedModel
 
 from infra.worker.device import device_named, free_host_bytes
 from trainer.backends.backend import Computing, Machine, StepInput, unmeasured
+from trainer.backends.failures import GradientNorms, PassFailures
 from trainer.backends.forward import Forward, check_layout
-from trainer.backends.losses.loss import old_policy, token_losses
-from trainer.backends.losses.tokens import LossTokens
+from trainer.backends.losses.loss import loss_tokens, token_losses
 from trainer.backends.model import DTYPES, load_model, recompute_activations, write_model
 from trainer.backends.older_weights import OlderWeights
 from trainer.backends.optimizer_state import (
     Files,
+    adamw,
     full,
     gathered,
     load_random,
@@ -47,7 +47,8 @@ _SCALE_STEP = 2.0**4
 class TorchBackend:
     """A `Backend` (see `backend.py`) on one device.
 
-    `_ranks`, `_placed`, `_whole_weights` and `_merged` are for `FsdpBackend` to override.
+    For `FsdpBackend` to override: `_ranks`, `_placed`, `_whole_weights`, `_merged`, `_shared`,
+    `_summed`.
     """
 
     _ranks = 1
@@ -68,16 +69,11 @@ class TorchBackend:
         if settings.gradient_checkpointing:
             recompute_activations(self._model)
         self._parameters = dict(self._model.named_parameters())
-        self._optimizer = torch.optim.AdamW(
-            self._parameters.values(),
-            lr=settings.optimizer.lr,
-            betas=(settings.optimizer.beta1, settings.optimizer.beta2),
-            eps=settings.optimizer.eps,
-            weight_decay=settings.optimizer.weight_decay,
-        )
-        self._side = SideModels(model_directory, settings, self._placed)
-        self._snapshot: Files = {}
+        parameters, own = self._parameters.values(), settings.optimizer
+        self._optimizer = adamw(parameters, own, own.lr)
         self._forward = Forward(self._model)
+        self._side = SideModels(model_directory, settings, self._placed, self._forward)
+        self._snapshot: Files = {}
         self._older = OlderWeights(
             self._model, settings.mismatch_versions + 1, settings.mismatch_memory_mb * _MEGABYTE
         )
@@ -102,7 +98,7 @@ class TorchBackend:
 
     def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
         self._computing(True)
-        found = self._side.annotate(batches, columns, self._device, self._autocast, self._forward)
+        found = self._side.annotate(batches, columns, self._device, self._autocast)
         self._computing(False)
         return found
 
@@ -112,19 +108,20 @@ class TorchBackend:
     def gradients(self, step: StepInput) -> Iterator[Mapping[str, Tensor]]:
         """Yield the gradient so far, by parameter, after each micro-batch of a step.
 
-        Before clipping, and without an update.
+        Before clipping, and without an update. Raise `UpdateFailed` for a loss that raises.
         """
-        scale = self._first_scale
+        scale, failures = self._first_scale, PassFailures()
         try:
             for batch in step.micro_batches:
-                self._backward(batch, step.version, TokenSums(), scale)
+                self._backward(batch, step.version, TokenSums(), failures, scale)
+                failures.check(GradientNorms(0.0), len(batch), self._settings)
                 yield {
                     name: parameter.grad / scale
                     for name, parameter in self._parameters.items()
                     if parameter.grad is not None
                 }
         finally:
-            self._optimizer.zero_grad(set_to_none=True)
+            self._discard()
 
     def state(self) -> Files:
         """Return a copy of weights, optimizer and random state, on the host."""
@@ -193,12 +190,20 @@ class TorchBackend:
         """Return the sums over all ranks."""
         return sums
 
+    def _shared(self, failures: PassFailures, norms: GradientNorms) -> PassFailures:
+        """Return the failures of all ranks, as far as this one must know them."""
+        return failures
+
+    def _summed(self, values: Tensor) -> Tensor:
+        """Return the sum over all ranks of a tensor on the host."""
+        return values
+
     def _train(self, step: StepInput, total: int) -> dict[str, float]:
         """Train this process's share of a step that has `total` trained tokens on all ranks."""
         self._computing(True)
         sums, norm = self._gradients(step, total)
         if total:
-            self._update(norm, step.learning_rate)
+            self._update(step.learning_rate)
             if (critic := self._side.critic) is not None:
                 batches = step.micro_batches
                 sums.add_value_loss(critic.train(batches, self._ranks, self._autocast))
@@ -213,60 +218,53 @@ class TorchBackend:
 
         Gradients in float16 would vanish, so the loss is scaled up and the sum of them down again.
         Where that overflows, they are computed again with a smaller scale: no step is lost, and
-        none depends on what was computed before it, so a resumed run repeats it.
+        none depends on what was computed before it, so a resumed run repeats it. Raise
+        `UpdateFailed`.
         """
         scale = self._first_scale
         while True:
-            sums = TokenSums()
+            sums, failures = TokenSums(), PassFailures()
             for batch in step.micro_batches:
-                self._backward(batch, step.version, sums, scale)
-            norm = self._clipped(scale) if total else 0.0
-            if math.isfinite(norm) or scale == 1:
-                return sums, norm
+                self._backward(batch, step.version, sums, failures, scale)
+            norms = self._clipped(scale) if total else GradientNorms(0.0)
+            if norms.finite or scale == 1:
+                self._shared(failures, norms).check(norms, total, self._settings)
+                return sums, norms.policy
             _log.warning("gradients overflow at loss scale %g: again with a smaller one", scale)
-            self._optimizer.zero_grad(set_to_none=True)
+            self._discard()
             scale = max(scale / _SCALE_STEP, 1.0)
 
     def _backward(
-        self, batch: MicroBatch, version: int, sums: TokenSums, scale: float = 1.0
+        self,
+        batch: MicroBatch,
+        version: int,
+        sums: TokenSums,
+        failures: PassFailures,
+        scale: float,
     ) -> None:
         """Add the gradient of a micro-batch: the sum over its tokens by their weights."""
+        settings = self._settings.loss
         with self._autocast():
-            logprobs_N, entropies_N = self._forward(batch, bool(self._settings.loss.entropy))
-        engine_N = torch.from_numpy(batch.logprobs_N).to(self._device)
-        tokens = LossTokens(
-            logprobs_N=logprobs_N,
-            engine_N=engine_N,
-            old_N=old_policy(
-                logprobs_N, engine_N, self._settings.loss, self._column(batch, Column.PROXIMAL)
-            ),
-            advantages_N=torch.from_numpy(batch.advantages_N).to(self._device),
-            entropies_N=entropies_N,
-            reference_N=self._column(batch, Column.REFERENCE) if self._settings.loss.kl else None,
-            turns_N=batch.turns_N,
-            sessions_N=batch.sessions_N,
+            logprobs_N, entropies_N, hidden_NH = self._forward.with_hidden(
+                batch, bool(settings.entropy)
+            )
+        tokens = loss_tokens(batch, logprobs_N, entropies_N, settings)
+        losses = failures.losses(
+            settings.chosen, lambda: token_losses(tokens, settings), logprobs_N, batch.chains_N
         )
         weights_N = torch.from_numpy(batch.weights_N).to(self._device)
-        log_ratios_N = logprobs_N - engine_N
-        losses = token_losses(tokens, self._settings.loss)
+        loss = (losses.loss_N * weights_N).sum()
+        if (head := self._side.head) is not None:
+            of_values = head.loss(hidden_NH, batch)
+            sums.add_value_loss(float(of_values.detach()))
+            loss = loss + of_values
         # FSDP2 averages gradients over the ranks, so a rank's sum is multiplied by their number.
-        torch.autograd.backward((losses.loss_N * weights_N).sum() * (self._ranks * scale))
-        sums.add_losses(losses, weights_N, log_ratios_N, entropies_N)
-        if tokens.reference_N is not None:
-            sums.add_reference(tokens.reference_N - logprobs_N)
-        current_N = torch.from_numpy(batch.versions_N == version).to(self._device)
-        sums.add_mismatch(log_ratios_N[current_N])
+        torch.autograd.backward(loss * (self._ranks * scale))
+        newest_N = torch.from_numpy(batch.versions_N == version).to(self._device)
+        sums.add(tokens, losses, weights_N, newest_N)
 
-    def _column(self, batch: MicroBatch, name: Column) -> Tensor | None:
-        """Return a column (N), or None if the micro-batch has not got it.
-
-        One without a token, of a rank that has less to do, has none.
-        """
-        found_N = batch.columns.get(name)
-        return None if found_N is None else torch.from_numpy(found_N).to(self._device)
-
-    def _clipped(self, scale: float) -> float:
-        """Undo the scale of the gradient and clip it; return its norm before clipping."""
+    def _clipped(self, scale: float) -> GradientNorms:
+        """Undo the scale of the gradients and clip them."""
         if scale != 1:
             for parameter in self._parameters.values():
                 if parameter.grad is not None:
@@ -274,17 +272,24 @@ class TorchBackend:
         clipped = torch.nn.utils.clip_grad_norm_(
             self._parameters.values(), self._settings.optimizer.clip_norm
         )
-        return float(full(clipped))
+        head = self._side.head
+        of_values = 0.0 if head is None else head.clipped(scale * self._ranks, self._summed)
+        return GradientNorms(float(full(clipped)), of_values)
 
-    def _update(self, norm: float, learning_rate: float) -> None:
-        """Apply the gradient, unless its norm is not finite."""
+    def _update(self, learning_rate: float) -> None:
+        """Apply the gradients."""
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
-        if math.isfinite(norm):
-            self._optimizer.step()
-        else:
-            _log.error("the gradient is not finite (%s): the weights stay as they are", norm)
+        self._optimizer.step()
+        if self._side.head is not None:
+            self._side.head.update()
+        self._discard()
+
+    def _discard(self) -> None:
+        """Forget all gradients."""
         self._optimizer.zero_grad(set_to_none=True)
+        if self._side.head is not None:
+            self._side.head.discard()
 
     def _autocast(self) -> AbstractContextManager[object]:
         compute = self._settings.compute

@@ -18,7 +18,7 @@ from queue import Empty, Queue
 
 from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping
-from trainer.backends.backend import Machine, StepInput
+from trainer.backends.backend import Machine, StepInput, UpdateFailed
 from trainer.backends.step_message import answered, question, to_arrays
 from trainer.data.credit.columns import Annotated, Column
 from trainer.data.packing import MicroBatch
@@ -173,7 +173,10 @@ class GangBackend:
             raise GangBroken(self._known.worker, str(error)) from error
 
     def _call(self, call: GangCall, arrays: Arrays | None = None) -> tuple[Reply, Arrays]:
-        """Return the reply and its arrays. It may take hours; a lost rank ends the wait at once."""
+        """Return the reply and its arrays. It may take hours; a lost rank ends the wait at once.
+
+        Raise `GangBroken`, and `UpdateFailed` of the call itself.
+        """
         number, answer = next(self._numbers), Queue[tuple[Reply, Arrays] | str]()
         # Before it is sent: a connection that ends now answers all that wait.
         self._waiting[number] = answer
@@ -186,6 +189,8 @@ class GangBackend:
             del self._waiting[number]
         if isinstance(found, str):
             raise GangBroken(self._known.worker, found)
+        if (chains := found[0].chains) is not None:
+            raise UpdateFailed(found[0].error, chains)
         if found[0].error:
             raise GangBroken(self._known.worker, found[0].error)
         self._remembered = found[0].remembered

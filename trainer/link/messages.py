@@ -79,6 +79,8 @@ class Reply:
     remembered: tuple[int, ...] = ()
     """Versions of which the gang has a copy."""
     error: str = ""
+    chains: tuple[int, ...] | None = None
+    """Chains of an update that failed in itself (`UpdateFailed`); None: the error is another."""
 
 
 Message = Hello | Welcome | GangCall | Reply

@@ -1,29 +1,21 @@
-"""Sinks of metrics besides `control`: a CSV file always; TensorBoard, W&B and OTLP if set.
+"""Sinks of metrics besides `control`: a CSV file always; TensorBoard, W&B,
+MLflow and OTLP if set.
 
 Each row is flushed at once, so that a killed process leaves all steps that it completed.
 """
 
 import csv
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from infra.errors import SeamlessFlowError
 from infra.telemetry.metrics import Metrics
+from trainer.metrics.library import imported
+from trainer.metrics.mlflow import Mlflow
 from trainer.metrics.names import METRICS
 from trainer.settings import TrainerSettings
 
 _COLUMNS = ("step", "version", "at_ms", *(name for name in METRICS if "*" not in name), "more")
-
-
-class SinkUnavailable(SeamlessFlowError):
-    """A sink that is set, but whose library is not installed."""
-
-    def __init__(self, setting: str, package: str) -> None:
-        self.setting = setting
-        self.package = package
-        super().__init__(f"{setting} is set, but {package} is not installed: pip install {package}")
 
 
 class Sink(Protocol):
@@ -83,7 +75,7 @@ class TensorBoard:
     """Event files of TensorBoard in a directory."""
 
     def __init__(self, directory: Path) -> None:
-        board = _imported("torch.utils.tensorboard", "trainer.tensorboard_dir", "tensorboard")
+        board = imported("torch.utils.tensorboard", "trainer.tensorboard_dir", "tensorboard")
         self._writer = board.SummaryWriter(str(directory))
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
@@ -99,7 +91,7 @@ class WeightsAndBiases:
     """A run of a Weights & Biases project."""
 
     def __init__(self, project: str, policy: str) -> None:
-        wandb = _imported("wandb", "trainer.wandb_project", "wandb")
+        wandb = imported("wandb", "trainer.wandb_project", "wandb")
         self._run = wandb.init(project=project, name=policy)
         # Its own count of steps refuses a row of an earlier one and joins two of the same.
         self._run.define_metric("*", step_metric="step")
@@ -128,17 +120,13 @@ class Gauges:
 
 
 def open_sinks(settings: TrainerSettings, metrics: Metrics) -> list[Sink]:
-    """Return the sinks that the settings name. Raise `SinkUnavailable`."""
+    """Return the sinks that the settings name. Raise `SinkUnavailable` and `SettingsRejected`."""
     sinks: list[Sink] = []
     if settings.trainer.tensorboard_dir is not None:
         sinks.append(TensorBoard(settings.trainer.tensorboard_dir))
     if settings.trainer.wandb_project is not None:
         sinks.append(WeightsAndBiases(settings.trainer.wandb_project, settings.run.policy))
+    if (uri := settings.trainer.mlflow_uri) is not None:
+        experiment, run_file = settings.trainer.mlflow_experiment, settings.mlflow_run
+        sinks.append(Mlflow(uri, experiment, settings.run.policy, run_file))
     return [CsvFile(settings.metrics_csv), Gauges(metrics), *sinks]
-
-
-def _imported(module: str, setting: str, package: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise SinkUnavailable(setting, package) from error

@@ -15,7 +15,7 @@ from queue import Empty, Queue
 from typing import Literal
 
 from infra.errors import SeamlessFlowError
-from trainer.backends.backend import LocalBackend
+from trainer.backends.backend import LocalBackend, UpdateFailed
 
 Order = Literal["follow", "acquire", "release"]
 _MOVE_S = 600.0
@@ -178,7 +178,11 @@ def follow_orders(backend: LocalBackend, connection: socket.socket) -> None:
             answer = 0
             match order.strip():
                 case "follow":
-                    backend.follow()
+                    try:
+                        backend.follow()
+                    except UpdateFailed:
+                        # All ranks have failed alike; the first one says so and closes this.
+                        continue
                 case "acquire":
                     backend.acquire()
                 case "release":

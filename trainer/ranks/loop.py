@@ -97,7 +97,7 @@ class RankLoop:
         ranks = process.settings.trainer.ranks
         process.gang.check(ranks)
         if service is not None and service.lost and not (service.ended or self._stop_asked):
-            raise TrainerGone(service.lost)
+            raise service.failure or TrainerGone(service.lost)
         # A change of role comes before the next step: the devices may no longer be this worker's.
         self.device.advance()
         if not process.work.idle:

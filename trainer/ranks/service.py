@@ -12,7 +12,7 @@ from queue import Queue
 
 from infra.disk.full import room_for
 from infra.errors import SeamlessFlowError
-from trainer.backends.backend import Backend
+from trainer.backends.backend import Backend, UpdateFailed
 from trainer.backends.step_message import answer, asked, from_arrays
 from trainer.link.channel import Channel
 from trainer.link.messages import Arrays, GangCall, GangCallName, Message, Reply
@@ -48,6 +48,8 @@ class RankService:
     """True once it has said that it ends before that."""
     lost: str = ""
     """The reason for which no more calls come; empty once the run is over."""
+    failure: UpdateFailed | None = None
+    """The error of an update that failed in itself, after which the trainer ends."""
     _calls: Queue[tuple[GangCall, Arrays] | None] = field(default_factory=Queue)
 
     def start(self) -> None:
@@ -85,6 +87,12 @@ class RankService:
     def _carry_out(self, call: GangCall, arrays: Arrays) -> None:
         try:
             metrics, found = self._result(call, arrays)
+        except UpdateFailed as error:
+            # Before the reply, since the trainer ends when it has it.
+            self.failure = error
+            reply = Reply(number=call.number, error=error.reason, chains=error.chains)
+            self._reply(reply, {})
+            raise
         except Exception as error:
             self._reply(Reply(number=call.number, error=f"{type(error).__name__}: {error}"), {})
             raise

@@ -8,7 +8,7 @@ checkpoint covers it. Runs in the thread of `work.py`.
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from infra.telemetry.contexts import Headers
 from infra.telemetry.tracing import Span, Telemetry
 from schemas.records import GroupConsumed, Record, StepCommitted, StepCompleted
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES, fleet_key
-from trainer.backends.backend import Backend
+from trainer.backends.backend import Backend, UpdateFailed
 from trainer.data.batch import Batch
 from trainer.data.credit.phase import batch_facts
 from trainer.data.packing import tokens_saved
@@ -28,9 +28,12 @@ from trainer.recovery.checkpoint import Checkpoint
 from trainer.settings import TrainerSettings
 from trainer.step_methods import step_methods
 from trainer.steps.annotation import computed, estimated
-from trainer.steps.inputs import of_step, step_updates
+from trainer.steps.inputs import Update, of_step, step_updates
 from trainer.steps.publication import Publication
 from trainer.steps.trained import Header, write_trained
+
+_SHOWN = 5
+"""Most sessions that a message names."""
 
 
 class StepFenced(SeamlessFlowError):
@@ -39,6 +42,23 @@ class StepFenced(SeamlessFlowError):
     def __init__(self, step: int) -> None:
         self.step = step
         super().__init__(f"step {step} is not committed: another trainer leads")
+
+
+class StepFailed(SeamlessFlowError):
+    """A step that cannot be trained, and is not committed; another start would do the same."""
+
+    lasting = True
+
+    def __init__(self, step: int, reason: str, sessions: Sequence[str] = ()) -> None:
+        self.step = step
+        self.reason = reason
+        self.sessions = tuple(sessions)
+        """Sessions in which the failure shows, as far as known."""
+        which = f" (sessions {', '.join(self.sessions[:_SHOWN])})" if self.sessions else ""
+        super().__init__(
+            f"step {step} is not committed: {reason}{which}; the run goes on from its checkpoint "
+            "when it is started again"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +119,7 @@ class StepRunner:
         self._ending.set()
 
     def run(self, order: StepOrder) -> StepDone:
-        """Execute a step. Raise `StepFenced` and the errors of the back end and of Kafka.
+        """Execute a step. Raise `StepFenced`, `StepFailed` and errors of the back end and of Kafka.
 
         No error is to be caught: after a step that failed half-way the process must end and resume.
         """
@@ -162,7 +182,7 @@ class StepRunner:
                 order.trained_before,
                 self._backend.remembered(),
             )
-            metrics = of_step([self._backend.train(one.input) for one in updates])
+            metrics = of_step([self._updated(order.batch.step, one) for one in updates])
         # Each token is in one update of an epoch.
         once = [(one.chains, one.input.micro_batches) for one in updates if not one.epoch]
         packed = [of for _, batches in once for of in batches]
@@ -176,6 +196,14 @@ class StepRunner:
         with phases.phase("commit_s"):
             write_trained(self._settings.trained_dir, header, once)
         return metrics | batch_facts(batch) | tokens_saved(packed)
+
+    def _updated(self, step: int, update: Update) -> Mapping[str, float]:
+        """Make an update; return its metrics. Raise `StepFailed`."""
+        try:
+            return self._backend.train(update.input)
+        except UpdateFailed as error:
+            sessions = (update.chains[number].session_id for number in error.chains)
+            raise StepFailed(step, error.reason, tuple(dict.fromkeys(sessions))) from error
 
     def _commit(self, order: StepOrder, trace: Headers) -> None:
         if self._fenced.is_set():

@@ -1,6 +1,7 @@
 """Chains to train on: made up, or sampled from a tiny model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from schemas.records import Trajectory
 from tests.builders.trainer.models import VOCABULARY, logprobs, open_tiny, sample
 from tests.builders.trainer.trajectories import Run, trajectory
 from trainer.data.chains import Chain, chains, credited
+from trainer.data.credit.columns import Column
 
 
 def some_chains(seed: int = 0, count: int = 6) -> list[Chain]:
@@ -79,6 +81,22 @@ def _ids(random: np.random.Generator, length: int) -> list[int]:
 def with_advantages(found: Sequence[Chain], advantages: Sequence[float]) -> list[Chain]:
     """Return the chains with one advantage each."""
     return [credited(*pair) for pair in zip(found, advantages, strict=True)]
+
+
+def with_returns(found: Sequence[Chain], seed: int = 7) -> list[Chain]:
+    """Return the chains with made-up returns for a critic, some of them near its values before."""
+    random = np.random.default_rng(seed)
+    total = sum(chain.trained() for chain in found)
+    made = []
+    for chain in found:
+        count = chain.trained()
+        columns = {
+            Column.VALUE: random.normal(0, 0.5, count).astype(np.float32),
+            Column.TARGET: random.normal(0, 1, count).astype(np.float32),
+            Column.TARGET_WEIGHT: np.full(count, 1 / total, np.float32),
+        }
+        made.append(replace(chain, columns=columns))
+    return made
 
 
 def sampled(

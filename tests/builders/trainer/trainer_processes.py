@@ -41,6 +41,10 @@ class TrainerProcesses:
         words = [process.communicate(timeout=TIMEOUT_S)[1].decode() for process in self._all]
         return list(zip(self.wait(), words, strict=True))
 
+    def said(self) -> str:
+        """Return all that the trainer, which has ended, wrote to standard error."""
+        return self._all[0].communicate(timeout=TIMEOUT_S)[1].decode()
+
     def wait(self) -> list[int]:
         """Wait for the end of all; return their statuses, that of the trainer first."""
         return [process.wait(TIMEOUT_S) for process in self._all]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.trainer.fake_rank import FakeRank
-from trainer.backends.backend import StepInput
+from trainer.backends.backend import StepInput, UpdateFailed
 from trainer.link.gang_backend import GangAbsent, GangBackend
 from trainer.link.messages import GangCallName, Reply
 from trainer.roles.gang_errors import GangBroken
@@ -77,6 +77,18 @@ def test_an_error_of_the_rank_is_that_of_the_call(
     rank.reply(Reply(number=rank.next_call().number, error="OutOfMemoryError: 2 GB"))
     with pytest.raises(GangBroken, match=r"worker w was lost.*OutOfMemoryError: 2 GB"):
         training.result(LIMIT_S)
+
+
+def test_an_update_that_failed_in_itself_is_no_loss_of_the_rank(
+    gang: GangBackend, pool: ThreadPoolExecutor, rank: FakeRank
+) -> None:
+    training = pool.submit(gang.train, STEP)
+    reply = Reply(number=rank.next_call().number, error="the gradient is not finite", chains=(4,))
+    rank.reply(reply)
+    rank.close()
+    with pytest.raises(UpdateFailed, match="the gradient is not finite") as found:
+        training.result(LIMIT_S)
+    assert found.value.chains == (4,)
 
 
 def test_a_lost_rank_ends_all_calls(

@@ -90,7 +90,16 @@ def test_a_recorded_topic_is_learned_from_to_the_last_step(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("advantage", ["gae", "turn_gae", "reinforce_pp", "reinforce_pp_baseline"])
+@pytest.mark.parametrize(
+    ("advantage", "critic"),
+    [
+        ("gae", "model"),
+        ("gae", "head"),
+        ("turn_gae", "model"),
+        ("reinforce_pp", "model"),
+        ("reinforce_pp_baseline", "model"),
+    ],
+)
 def test_advantages_of_a_whole_batch_are_learned_from(
     log: KafkaSettings,
     scheduler: ScriptedScheduler,
@@ -99,9 +108,14 @@ def test_advantages_of_a_whole_batch_are_learned_from(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     advantage: str,
+    critic: str,
 ) -> None:
     record_sessions(log, sessions)
-    more = {"TRAINER__ADVANTAGE": advantage, "TRAINER__KL_PENALTY": 0.01}
+    more = {
+        "TRAINER__ADVANTAGE": advantage,
+        "TRAINER__CRITIC__KIND": critic,
+        "TRAINER__KL_PENALTY": 0.01,
+    }
     started(monkeypatch, log, model, tmp_path, **more, TRAINER__CRITIC__LR=0.01).join()
     scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
     weights = scheduler.of(r.WeightsPublished)

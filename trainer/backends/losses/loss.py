@@ -4,13 +4,39 @@ A loss sees trained tokens only. The back ends call it, and sum it by the weight
 (`MicroBatch.weights_N`), which make the aggregation. `_N` counts trained tokens.
 """
 
+import torch
 from torch import Tensor
 
 from trainer.backends.losses.corrections import CORRECTIONS
 from trainer.backends.losses.ratios import LARGEST_LOG_RATIO
 from trainer.backends.losses.surrogates import SURROGATES
 from trainer.backends.losses.tokens import Losses, LossTokens
+from trainer.data.credit.columns import Column
+from trainer.data.packing import MicroBatch
 from trainer.loss import LossSection
+
+
+def loss_tokens(
+    batch: MicroBatch, logprobs_N: Tensor, entropies_N: Tensor, settings: LossSection
+) -> LossTokens:
+    """Return the trained tokens of a micro-batch, scored under the weights (with gradient)."""
+
+    def column(name: Column) -> Tensor | None:
+        # A micro-batch without a token, of a rank that has less to do, has none.
+        found_N = batch.columns.get(name)
+        return None if found_N is None else torch.from_numpy(found_N).to(logprobs_N.device)
+
+    engine_N = torch.from_numpy(batch.logprobs_N).to(logprobs_N.device)
+    return LossTokens(
+        logprobs_N=logprobs_N,
+        engine_N=engine_N,
+        old_N=old_policy(logprobs_N, engine_N, settings, column(Column.PROXIMAL)),
+        advantages_N=torch.from_numpy(batch.advantages_N).to(logprobs_N.device),
+        entropies_N=entropies_N,
+        reference_N=column(Column.REFERENCE) if settings.kl else None,
+        turns_N=batch.turns_N,
+        sessions_N=batch.sessions_N,
+    )
 
 
 def token_losses(tokens: LossTokens, settings: LossSection) -> Losses:

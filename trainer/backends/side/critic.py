@@ -4,7 +4,6 @@ It learns returns that the trainer computed from its values (`Column.TARGET`). C
 ends. `_N` counts the trained tokens of a micro-batch.
 """
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -15,22 +14,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from trainer.backends.backend import UpdateFailed
 from trainer.backends.forward import model_inputs
+from trainer.backends.losses.values import value_loss
 from trainer.backends.model import load_critic
 from trainer.backends.optimizer_state import (
     CRITIC,
     Files,
+    adamw,
     full,
     gathered,
     load_state,
     move_state,
 )
 from trainer.backends.side.frozen import Placed
-from trainer.data.credit.columns import Column
 from trainer.data.packing import MicroBatch
 from trainer.settings import TrainerSection
 
-_log = logging.getLogger(__name__)
 Autocast = Callable[[], AbstractContextManager[object]]
 
 
@@ -41,14 +41,8 @@ class Critic:
         """Load the model of `directory`, with an output of zeros. Raise `ModelUnusable`."""
         self._settings = settings
         self._model = placed(load_critic(directory, settings.master_dtype))
-        optimizer = settings.optimizer
-        self._optimizer = torch.optim.AdamW(
-            self._model.parameters(),
-            lr=settings.critic.lr,
-            betas=(optimizer.beta1, optimizer.beta2),
-            eps=optimizer.eps,
-            weight_decay=optimizer.weight_decay,
-        )
+        parameters = self._model.parameters()
+        self._optimizer = adamw(parameters, settings.optimizer, settings.critic.lr)
 
     @torch.no_grad()
     def values(
@@ -59,15 +53,14 @@ class Critic:
             return [self._values(batch).cpu().numpy() for batch in batches]
 
     def train(self, batches: Sequence[MicroBatch], ranks: int, autocast: Autocast) -> float:
-        """Train on this rank's micro-batches; return its part of the mean loss.
+        """Train on this rank's micro-batches; return its part of the mean loss (`value_loss`).
 
-        The loss of a place is half the larger of two squared errors: that of the value, and that
-        of the value kept within `clip` of the one before the step (arXiv 2005.12729).
+        Raise `UpdateFailed`, on all ranks.
         """
         total = 0.0
         for batch in batches:
             with autocast():
-                loss = self._loss(self._values(batch), batch)
+                loss = value_loss(self._values(batch), batch, self._settings.critic.clip)
             # FSDP2 averages gradients over the ranks.
             torch.autograd.backward(loss * ranks)
             total += float(loss.detach())
@@ -78,10 +71,10 @@ class Critic:
                 )
             )
         )
-        if math.isfinite(norm):
-            self._optimizer.step()
-        else:
-            _log.error("the critic's gradient is not finite (%s): it stays as it is", norm)
+        if not math.isfinite(norm):
+            reason = f"the gradient of the critic is not finite ({norm:g})"
+            raise UpdateFailed(f"{reason}: lower trainer.critic.lr")
+        self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         return total
 
@@ -104,14 +97,3 @@ class Critic:
         rows_N = torch.from_numpy(batch.rows_N).to(device)
         columns_N = torch.from_numpy(batch.columns_N).to(device)
         return logits_BT1[rows_N, columns_N, 0].float()
-
-    def _loss(self, values_N: Tensor, batch: MicroBatch) -> Tensor:
-        def column(name: Column) -> Tensor:
-            none = np.zeros(len(batch), np.float32)
-            return torch.from_numpy(batch.columns.get(name, none)).to(values_N.device)
-
-        targets_N, before_N = column(Column.TARGET), column(Column.VALUE)
-        reach = self._settings.critic.clip
-        near_N = before_N + (values_N - before_N).clamp(-reach, reach)
-        errors_N = torch.maximum((values_N - targets_N).square(), (near_N - targets_N).square())
-        return 0.5 * (errors_N * column(Column.TARGET_WEIGHT)).sum()

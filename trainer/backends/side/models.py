@@ -1,4 +1,4 @@
-"""The models beside the policy that a step needs: reference, teacher, critic.
+"""The models beside the policy that a step needs: reference, teacher, critic of either kind.
 
 Each rank has all of them, as it has the policy: whole, or its shards. Called by the back ends.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from trainer.backends.backend import ModelUnusable
@@ -17,20 +18,26 @@ from trainer.backends.forward import Forward, check_layout
 from trainer.backends.optimizer_state import Files
 from trainer.backends.side.critic import Critic
 from trainer.backends.side.frozen import FrozenModel, Placed
+from trainer.backends.side.head import ValueHead
 from trainer.data.credit.columns import Annotated, Column
 from trainer.data.packing import MicroBatch
 from trainer.settings import TrainerSection
 
 Autocast = Callable[[], AbstractContextManager[object]]
-_OF_POLICY = {Column.PROXIMAL: 0, Column.ENTROPY: 1}
-"""Columns of the policy itself, by their place in the results of its pass."""
+_OF_POLICY = {Column.PROXIMAL, Column.ENTROPY}
+"""Columns of the policy itself, by its own pass."""
 
 
 class SideModels:
     """The models that the settings ask for."""
 
-    def __init__(self, policy: Path, settings: TrainerSection, placed: Placed) -> None:
-        """Load them on the host. Raise `ModelUnusable`."""
+    def __init__(
+        self, policy: Path, settings: TrainerSection, placed: Placed, forward: Forward
+    ) -> None:
+        """Load them on the host. Raise `ModelUnusable`.
+
+        `policy` is the directory of the policy's model, `forward` its pass.
+        """
 
         def checked(model: PreTrainedModel) -> PreTrainedModel:
             check_layout(model, settings.layout)
@@ -45,8 +52,12 @@ class SideModels:
             _check_tokens(policy, settings.teacher)
             teacher = FrozenModel(settings.teacher, settings.compute, checked)
             self._frozen[Column.TEACHER] = teacher
-        self.critic = None
-        if settings.critic_used:
+        self._forward = forward
+        self.critic: Critic | None = None
+        self.head: ValueHead | None = None
+        if settings.critic_used and settings.critic.kind == "head":
+            self.head = ValueHead(forward.width, settings)
+        elif settings.critic_used:
             directory = settings.critic.model or policy
             _check_tokens(policy, directory)
             self.critic = Critic(directory, settings, checked)
@@ -57,41 +68,57 @@ class SideModels:
         columns: Sequence[Column],
         device: torch.device,
         autocast: Autocast,
-        policy: Forward,
     ) -> Annotated:
-        """Return the columns of each micro-batch; those of the policy itself by its own pass."""
-        found: dict[Column, list[NDArray[np.float32]]] = {}
+        """Return the columns of each micro-batch; all those of the policy itself by one pass."""
+        of_policy = _OF_POLICY if self.head is None else {*_OF_POLICY, Column.VALUE}
+        found = self._of_policy(batches, [name for name in columns if name in of_policy], autocast)
         for name in columns:
+            if name in of_policy:
+                continue
             if name is Column.VALUE and self.critic is not None:
                 found[name] = self.critic.values(batches, autocast)
-            elif name in _OF_POLICY:
-                found[name] = _of_policy(policy, batches, autocast, _OF_POLICY[name])
             else:
                 found[name] = self._frozen[name].logprobs(batches, device, autocast)
         return found
 
     def move(self, device: torch.device) -> None:
         """Move what is trained."""
-        if self.critic is not None:
-            self.critic.move(device)
+        if (trained := self.head or self.critic) is not None:
+            trained.move(device)
 
     def state(self) -> Files:
         """Return a copy of what moves with the weights, on the host. Every rank must call it."""
-        return {} if self.critic is None else self.critic.state()
+        trained = self.head or self.critic
+        return {} if trained is None else trained.state()
 
     def load(self, directory: Path) -> None:
         """Go on from a checkpoint. Raise `ModelUnusable`."""
-        if self.critic is not None:
-            self.critic.load(directory)
+        if (trained := self.head or self.critic) is not None:
+            trained.load(directory)
 
+    @torch.no_grad()
+    def _of_policy(
+        self, batches: Sequence[MicroBatch], columns: Sequence[Column], autocast: Autocast
+    ) -> dict[Column, list[NDArray[np.float32]]]:
+        """Return columns that follow from the policy's own pass, N numbers of each micro-batch."""
+        found: dict[Column, list[NDArray[np.float32]]] = {name: [] for name in columns}
+        with autocast():
+            for batch in batches if columns else ():
+                for name, column_N in self._passed(batch, columns).items():
+                    found[name].append(column_N.cpu().numpy())
+        return found
 
-@torch.no_grad()
-def _of_policy(
-    policy: Forward, batches: Sequence[MicroBatch], autocast: Autocast, result: int
-) -> list[NDArray[np.float32]]:
-    """Return a result of the policy's pass at the trained tokens (N) of each micro-batch."""
-    with autocast():
-        return [policy(batch)[result].cpu().numpy() for batch in batches]
+    def _passed(self, batch: MicroBatch, columns: Sequence[Column]) -> dict[Column, Tensor]:
+        """Return columns (N) of a micro-batch by one pass, without logits if only values count."""
+        results = {}
+        if _OF_POLICY.isdisjoint(columns):
+            hidden_NH = self._forward.hidden(batch)
+        else:
+            logprobs_N, entropies_N, hidden_NH = self._forward.with_hidden(batch)
+            results = {Column.PROXIMAL: logprobs_N, Column.ENTROPY: entropies_N}
+        if self.head is not None:
+            results[Column.VALUE] = self.head.values(hidden_NH)
+        return {name: results[name] for name in columns}
 
 
 def _check_tokens(policy: Path, directory: Path) -> None:

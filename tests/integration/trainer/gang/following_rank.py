@@ -1,4 +1,4 @@
-"""A rank that follows the leader until it has rested three times.
+"""A rank that follows the leader until it has rested three times, or an update has failed.
 
 python -m tests.integration.trainer.gang.following_rank MODEL RENDEZVOUS DTYPE [SETTINGS as JSON]
 """
@@ -7,6 +7,8 @@ import json
 import sys
 from pathlib import Path
 
+from infra.errors import ExitStatus
+from trainer.backends.backend import UpdateFailed
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.settings import TrainerSection
 
@@ -21,8 +23,12 @@ def settings(rank: int, rendezvous: str, dtype: str, more: str = "{}") -> Traine
 
 def main() -> None:
     backend = FsdpBackend(Path(sys.argv[1]), settings(1, *sys.argv[2:]))
-    for _ in range(3):
-        backend.follow()
+    try:
+        for _ in range(3):
+            backend.follow()
+    except UpdateFailed as failed:
+        print(failed, file=sys.stderr)
+        sys.exit(ExitStatus.LASTING)
     backend.close()
 
 

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,17 +12,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from infra.errors import ExitStatus
 from infra.ports import free_port
 from tests.builders.trainer.chains import forked_chains, sampled, some_chains, with_advantages
 from tests.builders.trainer.models import open_tiny, write_tiny
 from tests.integration.trainer.gang.following_rank import settings
-from trainer.backends.backend import Backend, StepInput
+from trainer.backends.backend import Backend, StepInput, UpdateFailed
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.chains import credited
 from trainer.data.credit.columns import Column, Columns
 from trainer.data.credit.phase import by_chain
-from trainer.data.packing import pack
+from trainer.data.packing import MicroBatch, pack
 from trainer.data.units.aggregations import chain_weights
 from trainer.data.units.membership import units
 from trainer.loss import LossSection
@@ -59,14 +60,20 @@ def more(loss: LossSection) -> str:
 
 
 @pytest.fixture
-def leader(model: Path, dtype: str, more: str) -> Iterator[FsdpBackend]:
+def end() -> int:
+    """Return the status that the other rank ends with."""
+    return 0
+
+
+@pytest.fixture
+def leader(model: Path, dtype: str, more: str, end: int) -> Iterator[FsdpBackend]:
     rendezvous = f"127.0.0.1:{free_port()}"
     module = "tests.integration.trainer.gang.following_rank"
     command = [sys.executable, "-m", module, str(model), rendezvous, dtype, more]
     with subprocess.Popen(command) as other:
         backend = FsdpBackend(model, settings(0, rendezvous, dtype, more))
         yield backend
-        assert other.wait(TIMEOUT_S) == 0
+        assert other.wait(TIMEOUT_S) == end
         backend.close()
 
 
@@ -224,12 +231,17 @@ def annotated(backend: Backend, out: Path) -> list[list[float]]:
     return found
 
 
+HEAD = {**CREDIT, "critic": {"kind": "head", "coefficient": 0.5, "lr": 0.01}}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [json.dumps(CREDIT)])
-def test_two_ranks_annotate_what_one_does(leader: FsdpBackend, model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [json.dumps(CREDIT), json.dumps(HEAD)], ids=["model", "head"])
+def test_two_ranks_annotate_what_one_does(
+    leader: FsdpBackend, model: Path, tmp_path: Path, more: str
+) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    section = {"device": "cpu", "threads": 1, **CREDIT}
+    section = {"device": "cpu", "threads": 1, **json.loads(more)}
     alone = TorchBackend(model, TrainerSection.model_validate(section))
     one, two = annotated(alone, tmp_path / "one"), annotated(leader, tmp_path / "two")
     assert len(one) == 33
@@ -239,3 +251,42 @@ def test_two_ranks_annotate_what_one_does(leader: FsdpBackend, model: Path, tmp_
         load_file(tmp_path / of / "critic-weights.safetensors") for of in ("one", "two")
     )
     assert whole.keys() == sharded.keys()
+
+
+def no_turns(batch: MicroBatch) -> MicroBatch:
+    """Return a micro-batch of which a loss by turns cannot make anything."""
+    return replace(batch, turns_N=batch.turns_N[:-1])
+
+
+def infinite(batch: MicroBatch) -> MicroBatch:
+    return replace(batch, advantages_N=batch.advantages_N * np.float32("inf"))
+
+
+BY_TURN = json.dumps({"loss": {"surrogate": "gspo", "ratio_level": "turn"}})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [ExitStatus.LASTING])
+@pytest.mark.parametrize("more", [BY_TURN])
+@pytest.mark.parametrize(
+    ("change", "rank", "reason"),
+    [
+        (no_turns, 0, r"loss gspo failed: \w+Error"),
+        (no_turns, 1, r"loss gspo failed: \w+Error"),
+        (infinite, 1, r"the gradient of loss gspo is not finite .*tokens have a loss that is not"),
+    ],
+)
+def test_a_loss_that_fails_on_one_rank_stops_both_and_says_why(
+    leader: FsdpBackend, change: Callable[[MicroBatch], MicroBatch], rank: int, reason: str
+) -> None:
+    batches = pack(with_advantages(some_chains(), ADVANTAGES), 16, "padded")
+    batches.sort(key=lambda batch: -batch.ids_BT.size)
+    # Of two ranks the second trains the second largest.
+    wrong = batches[rank]
+    batches[rank] = change(wrong)
+    leader.load(None, 0)
+    leader.rest()
+    with pytest.raises(UpdateFailed, match=reason) as found:
+        leader.train(StepInput(batches, [], 1, 0.05))
+    named = {*wrong.chains_N.tolist()} if change is infinite else set()
+    assert {*found.value.chains} == named

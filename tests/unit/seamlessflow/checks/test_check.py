@@ -62,6 +62,11 @@ def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check
         ("scheduler", {"policy": "multiplex"}, "did you mean multiplexed?"),
         ("scheduler", {"policy": "my_agent:nope"}, "scheduler.policy: 'my_agent:nope' cannot be"),
         ("trainer", {"tensorboard_dir": "here"}, "tensorboard is not installed"),
+        (
+            "trainer",
+            {"mlflow_uri": "http://127.0.0.1:5000"},
+            "mlflow-skinny is not installed: pip install mlflow-skinny",
+        ),
         ("trainer", {"window": 2}, "trainer.window must not be smaller than run.groups_per_step"),
         ("trainer", {"device": "cuda:99"}, "trainer.device: there is no cuda:99"),
         (

@@ -7,7 +7,7 @@ import pytest
 
 from infra.device_model.settings import DeviceModelSection
 from infra.weights.tensors import tensor_hashes
-from tests.builders.trainer.chains import some_chains, with_advantages
+from tests.builders.trainer.chains import some_chains, with_advantages, with_returns
 from tests.builders.trainer.models import write_tiny
 from trainer.backends.backend import (
     Computing,
@@ -37,22 +37,27 @@ def computing(model: Path, note: Computing = unmeasured) -> LocalBackend:
     return TorchBackend(model, TrainerSection(device="cpu", threads=1), note)
 
 
+def headed(model: Path, note: Computing = unmeasured) -> LocalBackend:
+    """Return one whose critic is a head that also trains the policy."""
+    head = {"kind": "head", "coefficient": 0.1}
+    own = {"device": "cpu", "threads": 1, "advantage": "gae", "critic": head}
+    return TorchBackend(model, TrainerSection.model_validate(own), note)
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny(tmp_path_factory.mktemp("tiny"))
 
 
-@pytest.fixture(params=[computing, clock], ids=["torch", "clock"])
+@pytest.fixture(params=[computing, headed, clock], ids=["torch", "head", "clock"])
 def make(request: pytest.FixtureRequest) -> Make:
     made: Make = request.param
     return made
 
 
 def step(seed: int = 0) -> StepInput:
-    advantages = [1.0, -1.0] * 3
-    return StepInput(
-        pack(with_advantages(some_chains(seed), advantages), 64, "padded"), [], 0, 0.05
-    )
+    chains = with_advantages(some_chains(seed), [1.0, -1.0] * 3)
+    return StepInput(pack(with_returns(chains), 64, "padded"), [], 0, 0.05)
 
 
 def written(backend: LocalBackend, directory: Path) -> Mapping[str, str]:

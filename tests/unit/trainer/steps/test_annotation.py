@@ -20,9 +20,9 @@ from trainer.data.packing import tokens_saved
 from trainer.policy import PolicySection
 from trainer.settings import TrainerSection, TrainerSettings
 from trainer.steps.annotation import annotated, needed
-from trainer.steps.inputs import step_input
+from trainer.steps.inputs import of_step, step_input, step_updates
 
-ALL = {
+ALL: dict[str, Any] = {
     "advantage": "gae",
     "kl_penalty": 0.1,
     "returns": {"entropy_scale": 0.5},
@@ -37,9 +37,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def every(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("other"), seed=1)
+
+
+@pytest.fixture(params=[{}, {"kind": "head", "coefficient": 0.1}], ids=["model", "head"])
+def every(request: pytest.FixtureRequest, reference: Path) -> dict[str, Any]:
     """Return settings that need every model, with a reference of other weights."""
-    return {**ALL, "reference": write_tiny(tmp_path_factory.mktemp("other"), seed=1)}
+    critic = {**ALL["critic"], **request.param}
+    return {**ALL, "critic": critic, "reference": reference}
 
 
 def forked_batch() -> Batch:
@@ -89,6 +95,30 @@ def test_a_step_with_all_models_is_the_same_as_trees_and_as_single_chains(
 def test_a_step_is_the_same_when_it_is_executed_again(model: Path, every: dict[str, Any]) -> None:
     trees = settings(model, **every, layout="tree", micro_batch_tokens=60)
     assert one_step(trees, model) == one_step(trees, model)
+
+
+@pytest.mark.parametrize("kind", ["model", "head"])
+def test_a_critic_has_as_many_updates_as_the_policy_in_each_layout(model: Path, kind: str) -> None:
+    own = {**ALL, "critic": {"kind": kind, "lr": 0.01}, "mini_batches": 2, "epochs": 2}
+    single = settings(model, **own)
+    wanted = updated(single, model)
+    assert wanted["updates"] == 4
+    assert wanted["value_loss"] > 0
+    assert updated(single, model) == wanted
+    trees = settings(model, **own, layout="tree", micro_batch_tokens=60)
+    assert updated(trees, model) == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+
+
+def updated(of: TrainerSettings, model: Path) -> dict[str, float]:
+    """Return the metrics of a second step of several updates, whose critic is not 0 any more."""
+    backend = TorchBackend(model, of.trainer)
+    backend.load(None, 0)
+    backend.acquire()
+    for _ in range(2):
+        batch = annotated(of.trainer, forked_batch(), backend)
+        made = step_updates(of, batch, 0, 0, ())
+        found = of_step([backend.train(one.input) for one in made])
+    return found
 
 
 def test_entropies_are_computed_only_to_scale_by_them(model: Path) -> None:

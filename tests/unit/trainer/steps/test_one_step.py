@@ -1,6 +1,6 @@
 """A step is committed, published and reported in this order, or not at all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from infra.errors import KafkaUnavailable
+from infra.errors import ExitStatus, KafkaUnavailable
 from infra.kafka.outage import Stopping
 from infra.kafka.producer import Producer
 from infra.rendering.settings import RendererSettings
@@ -17,12 +17,13 @@ from infra.telemetry.tracing import telemetry
 from schemas.records import Record, StepCommitted
 from tests.builders.trainer.groups import NOW, RULES, group
 from tests.builders.trainer.stub_backend import StubBackend
+from trainer.backends.backend import StepInput, UpdateFailed
 from trainer.data.batch import Batch, prepare
 from trainer.data.packing import Layout
 from trainer.metrics.names import known
 from trainer.policy import PolicySection
 from trainer.settings import TrainerSection, TrainerSettings
-from trainer.steps.one_step import StepFenced, StepOrder, StepRunner
+from trainer.steps.one_step import StepFailed, StepFenced, StepOrder, StepRunner
 from trainer.steps.publication import Publication
 
 
@@ -33,6 +34,7 @@ class Log:
         self.done: list[str] = []
         self.records: list[Record] = []
         self.acknowledges = True
+        self.failure: UpdateFailed | None = None
 
     def send(self, topic: str, record: Record, **_: object) -> None:
         self.done.append(type(record).__name__)
@@ -51,6 +53,11 @@ class Backend(StubBackend):
     def __init__(self, log: Log) -> None:
         super().__init__()
         self._log = log
+
+    def train(self, step: StepInput) -> Mapping[str, float]:
+        if self._log.failure is not None:
+            raise self._log.failure
+        return super().train(step)
 
     def remember(self, version: int) -> None:
         self._log.done.append(f"remember {version}")
@@ -127,6 +134,20 @@ def test_weights_are_published_only_after_the_step_is_acknowledged(
         "settle",
     ]
     assert done.metrics["groups"] == 2
+
+
+def test_a_step_that_cannot_be_trained_is_not_committed_and_says_which_it_is(
+    make: Callable[[], Made], tmp_path: Path
+) -> None:
+    runner, log = make()
+    log.failure = UpdateFailed("the gradient is not finite", [2, 0, 2])
+    with pytest.raises(StepFailed) as found:
+        runner.run(order())
+    assert found.value.sessions == ("h.0.0", "g.0.0")
+    assert "step 3 is not committed: the gradient is not finite (sessions h" in str(found.value)
+    assert found.value.process_status(ready=True) is ExitStatus.LASTING
+    assert log.done == []
+    assert not list((tmp_path / "trained").glob("*"))
 
 
 def test_a_step_tells_the_seconds_of_its_phases_and_the_copy_before_it(

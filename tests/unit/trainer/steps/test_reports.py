@@ -9,8 +9,9 @@ import pytest
 from infra.telemetry.metrics import Metrics
 from schemas.records import EvaluationCompleted, ProgressStalled
 from trainer.data.batch import Batch
+from trainer.metrics.library import SinkUnavailable
 from trainer.metrics.names import known
-from trainer.metrics.sinks import CsvFile, Gauges, SinkUnavailable, open_sinks
+from trainer.metrics.sinks import CsvFile, Gauges, open_sinks
 from trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
 from trainer.steps.learning_rate import learning_rate
 from trainer.steps.one_step import StepDone, StepOrder
@@ -119,9 +120,18 @@ def test_rows_of_several_sets_have_their_names_in_every_sink(tmp_path: Path) -> 
     assert "seamlessflow_trainer_steps 8.0" in shown
 
 
-def test_a_sink_without_its_library_names_what_to_install(tmp_path: Path) -> None:
-    settings = TrainerSettings(data_dir=tmp_path, trainer=TrainerSection(wandb_project="p"))
-    with pytest.raises(SinkUnavailable, match="pip install wandb"):
+@pytest.mark.parametrize(
+    ("section", "package"),
+    [
+        (TrainerSection(wandb_project="p"), "wandb"),
+        (TrainerSection(mlflow_uri="http://127.0.0.1:5000"), "mlflow-skinny"),
+    ],
+)
+def test_a_sink_without_its_library_names_what_to_install(
+    tmp_path: Path, section: TrainerSection, package: str
+) -> None:
+    settings = TrainerSettings(data_dir=tmp_path, trainer=section)
+    with pytest.raises(SinkUnavailable, match=f"pip install {package}"):
         open_sinks(settings, Metrics())
 
 

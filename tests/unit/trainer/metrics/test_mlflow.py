@@ -1,0 +1,202 @@
+"""MLflow as a sink: a run goes on over starts of the trainer, and outages lose no row."""
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from pydantic import ValidationError
+
+from infra.errors import SettingsRejected
+from trainer.metrics.mlflow import Mlflow, legal_name
+from trainer.settings import TrainerSection
+
+LIMIT_S = 20.0
+
+
+class MlflowError(Exception):
+    """Stands for `MlflowException`."""
+
+    def __init__(self, error_code: str = "INTERNAL_ERROR") -> None:
+        self.error_code = error_code
+        super().__init__(error_code)
+
+
+@dataclass(frozen=True)
+class MlflowMetric:
+    """Stands for `mlflow.entities.Metric`."""
+
+    key: str
+    value: float
+    timestamp: int
+    step: int
+
+
+class MlflowLibrary(ModuleType):
+    """Keeps what `mlflow` is called with, as its server would."""
+
+    exceptions = SimpleNamespace(MlflowException=MlflowError)
+    entities = SimpleNamespace(Metric=MlflowMetric)
+
+    def __init__(self) -> None:
+        super().__init__("mlflow")
+        self.rows: dict[str, list[MlflowMetric]] = {}
+        self.names: dict[str, str] = {}
+        self.statuses: dict[str, str] = {}
+        self.experiments: list[str] = []
+        self.away = False
+        self.refused = threading.Event()
+        """Set at a call while it is away."""
+
+    def MlflowClient(self, tracking_uri: str) -> "MlflowLibrary":
+        if not tracking_uri.startswith("http"):
+            raise MlflowError("unsupported URI")
+        return self
+
+    def get_experiment_by_name(self, name: str) -> SimpleNamespace | None:
+        found = name in self.experiments
+        return SimpleNamespace(experiment_id=f"id of {name}") if found else None
+
+    def create_experiment(self, name: str) -> str:
+        self._answer()
+        self.experiments.append(name)
+        return f"id of {name}"
+
+    def create_run(self, experiment: str, run_name: str) -> SimpleNamespace:
+        self._answer()
+        run = f"run {len(self.names)} in {experiment}"
+        self.names[run], self.statuses[run], self.rows[run] = run_name, "RUNNING", []
+        return SimpleNamespace(info=SimpleNamespace(run_id=run))
+
+    def get_run(self, run: str) -> SimpleNamespace:
+        self._answer()
+        if run not in self.names:
+            raise MlflowError("RESOURCE_DOES_NOT_EXIST")
+        return SimpleNamespace(info=SimpleNamespace(lifecycle_stage="active"))
+
+    def update_run(self, run: str, status: str) -> None:
+        self.statuses[run] = status
+
+    def log_batch(self, run: str, metrics: Sequence[MlflowMetric]) -> None:
+        self._answer()
+        self.rows[run].extend(metrics)
+
+    def set_terminated(self, run: str) -> None:
+        self._answer()
+        self.statuses[run] = "FINISHED"
+
+    def _answer(self) -> None:
+        if self.away:
+            self.refused.set()
+            raise ConnectionError("refused")
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> MlflowLibrary:
+    library = MlflowLibrary()
+    monkeypatch.setitem(sys.modules, "mlflow", library)
+    return library
+
+
+Opened = Callable[[], Mlflow]
+
+
+@pytest.fixture
+def opened(library: MlflowLibrary, tmp_path: Path) -> Opened:
+    uri = "http://127.0.0.1:5000"
+    return lambda: Mlflow(uri, "small", "tiny", tmp_path / "metrics.mlflow", retry_s=0.01)
+
+
+def test_a_row_has_step_time_and_version(library: MlflowLibrary, opened: Opened) -> None:
+    sink = opened()
+    sink.write(7, 8, 1234, {"loss": 0.25, "masked/stale": 3.0})
+    sink.write(6, 6, 1235, {"eval_reward_mean": 0.5})
+    sink.close()
+    ((run, rows),) = library.rows.items()
+    assert [(one.key, one.value, one.timestamp, one.step) for one in rows] == [
+        ("loss", 0.25, 1234, 7),
+        ("masked/stale", 3.0, 1234, 7),
+        ("version", 8.0, 1234, 7),
+        ("eval_reward_mean", 0.5, 1235, 6),
+        ("version", 6.0, 1235, 6),
+    ]
+    assert (library.names[run], library.statuses[run]) == ("tiny", "FINISHED")
+    assert library.experiments == ["small"]
+
+
+def test_a_trainer_that_is_started_again_goes_on_with_its_run(
+    library: MlflowLibrary, opened: Opened
+) -> None:
+    for step in range(2):
+        sink = opened()
+        sink.write(step, step + 1, 0, {"loss": 0.5})
+        sink.close()
+    ((_, rows),) = library.rows.items()
+    assert [one.step for one in rows if one.key == "loss"] == [0, 1]
+
+
+def test_a_run_that_was_deleted_is_begun_anew(library: MlflowLibrary, opened: Opened) -> None:
+    for step in range(2):
+        sink = opened()
+        sink.write(step, step + 1, 0, {"loss": 0.5})
+        sink.close()
+        if not step:
+            library.names.clear()
+            library.names["another"] = ""
+    assert [len(rows) for rows in library.rows.values()] == [2, 2]
+
+
+def test_rows_wait_while_mlflow_is_away(
+    library: MlflowLibrary, opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    library.away = True
+    sink = opened()
+    for step in range(3):
+        sink.write(step, step + 1, 0, {"loss": 0.5})
+    assert library.refused.wait(LIMIT_S)
+    library.away = False
+    sink.write(3, 4, 0, {"loss": 0.5})
+    sink.close()
+    ((_, rows),) = library.rows.items()
+    assert [one.step for one in rows if one.key == "loss"] == [0, 1, 2, 3]
+    assert caplog.text.count("MLflow takes no metrics") == 1
+
+
+def test_the_end_of_a_trainer_does_not_wait_for_a_mlflow_that_is_away(
+    library: MlflowLibrary, opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    library.away = True
+    sink = opened()
+    sink.write(0, 1, 0, {"loss": 0.5})
+    sink.write(1, 2, 0, {"loss": 0.5})
+    assert library.refused.wait(LIMIT_S)
+    sink.close()
+    assert "the last rows were not sent to MLflow" in caplog.text
+    assert library.rows == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "legal"),
+    [
+        ("pass_at/4", "pass_at/4"),
+        ("dropped/too few: 3 (of 4)", "dropped/too few_ 3 _of 4_"),
+        ("masked/../a", "masked/_/a"),
+        ("/a//b/", "_/a/_/b/_"),
+        ("x" * 300, "x" * 250),
+    ],
+)
+def test_names_of_metrics_are_made_legal(name: str, legal: str) -> None:
+    assert legal_name(name) == legal
+
+
+def test_a_uri_that_mlflow_does_not_know_is_refused(library: MlflowLibrary, tmp_path: Path) -> None:
+    with pytest.raises(SettingsRejected, match=r"trainer\.mlflow_uri: ftp:.*unsupported URI"):
+        Mlflow("ftp://nowhere", "small", "tiny", tmp_path / "run")
+
+
+def test_a_password_in_the_uri_is_refused() -> None:
+    with pytest.raises(ValidationError, match="set MLFLOW_TRACKING_USERNAME"):
+        TrainerSection(mlflow_uri="https://me:secret@mlflow.example")

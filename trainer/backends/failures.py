@@ -1,0 +1,133 @@
+"""Failures of a pass over the micro-batches of an update: a loss that raises, a gradient that is
+not finite.
+
+A rank that stopped in the middle of a pass would leave the others in a collective call. So it notes
+the failure and goes on with losses of zero, and after the pass all ranks stop together. Called by
+the back ends. `_N` counts the trained tokens of a micro-batch.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainer.backends.backend import UpdateFailed
+from trainer.backends.losses.tokens import Losses
+from trainer.data.methods import MethodFailed, ResultMalformed, method
+from trainer.settings import TrainerSection
+
+_MOST_CHAINS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class GradientNorms:
+    """Norms of an update's gradients before clipping, equal on all ranks."""
+
+    policy: float
+    values: float = 0.0
+    """That of a head of values; 0 without one."""
+
+    @property
+    def finite(self) -> bool:
+        """Return whether all of them are."""
+        return math.isfinite(self.policy) and math.isfinite(self.values)
+
+
+@dataclass(slots=True)
+class PassFailures:
+    """Failures of one pass, as this process or all ranks have them."""
+
+    reason: str = ""
+    """The first error of a loss; empty: none raised one."""
+    wrong: int = 0
+    """Trained tokens whose loss is not finite."""
+    chains: list[int] = field(default_factory=list)
+    """The first chains with such tokens, by their number in the update."""
+
+    def losses(
+        self,
+        name: str,
+        compute: Callable[[], Losses],
+        logprobs_N: Tensor,
+        chains_N: NDArray[np.int32],
+    ) -> Losses:
+        """Return what `compute` does, or losses of zero if it fails; note what is wrong with it."""
+        try:
+            with method("loss", name):
+                found = _checked(compute(), logprobs_N)
+        except MethodFailed as failed:
+            self.reason = self.reason or str(failed)
+            return Losses(logprobs_N * 0, torch.zeros_like(logprobs_N, dtype=torch.bool))
+        wrong_N = ~found.loss_N.detach().isfinite()
+        if wrong_N.any():
+            self._add(int(wrong_N.sum()), chains_N[wrong_N.cpu().numpy()].tolist())
+        return found
+
+    def with_others(self, others: Iterable["PassFailures"]) -> "PassFailures":
+        """Return the failures of several ranks."""
+        found = PassFailures(self.reason, self.wrong, [*self.chains])
+        for one in others:
+            found.reason = found.reason or one.reason
+            found._add(one.wrong, one.chains)
+        return found
+
+    def check(self, norms: GradientNorms, tokens: int, settings: TrainerSection) -> None:
+        """Raise `UpdateFailed` if the update of so many trained tokens cannot be applied."""
+        if reason := self.why(norms, tokens, settings):
+            raise UpdateFailed(reason, self.chains)
+
+    def why(self, norms: GradientNorms, tokens: int, settings: TrainerSection) -> str:
+        """Return why the update of so many trained tokens cannot be applied, and what to change;
+        empty if it can.
+        """
+        if self.reason:
+            return f"{self.reason}; repair it, or choose another trainer.loss"
+        if norms.finite:
+            return ""
+        if not math.isfinite(norms.values) and not self.wrong:
+            return (
+                f"the gradient of the critic is not finite ({norms.values:g}), over {tokens:,} "
+                "trained tokens: lower trainer.critic.lr"
+            )
+        finite = f"although the loss of each of {tokens:,} trained tokens is"
+        which = f"{self.wrong:,} of {tokens:,} trained tokens have a loss that is not"
+        remedy = "lower trainer.optimizer.lr or trainer.optimizer.clip_norm"
+        if settings.compute != "float32":
+            remedy += f", or compute in float32 instead of {settings.compute} (trainer.dtype)"
+        return (
+            f"the gradient of loss {settings.loss.chosen} is not finite ({norms.policy:g}), "
+            f"{which if self.wrong else finite}: {remedy}"
+        )
+
+    def to_arrays(self) -> Mapping[str, NDArray[np.generic]]:
+        """Return these failures as arrays."""
+        return {
+            "reason": np.frombuffer(self.reason.encode(), np.uint8),
+            "wrong": np.array([self.wrong]),
+            "chains": np.array(self.chains, np.int64),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> Self:
+        """Return the failures that `to_arrays` gave these arrays for."""
+        reason = np.asarray(arrays["reason"]).tobytes().decode()
+        return cls(reason, int(arrays["wrong"].item()), [int(n) for n in arrays["chains"]])
+
+    def _add(self, wrong: int, chains: Iterable[int]) -> None:
+        self.wrong += wrong
+        self.chains = list(dict.fromkeys([*self.chains, *chains]))[:_MOST_CHAINS]
+
+
+def _checked(found: Losses, logprobs_N: Tensor) -> Losses:
+    """Return the result of a loss. Raise `ResultMalformed`."""
+    expected = f"{list(logprobs_N.shape)}, one for each trained token"
+    if found.loss_N.shape != logprobs_N.shape:
+        raise ResultMalformed(f"losses of shape {list(found.loss_N.shape)}", expected)
+    if not found.loss_N.requires_grad:
+        raise ResultMalformed("losses without a gradient", "those of trained log-probs")
+    return found

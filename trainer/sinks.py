@@ -1,0 +1,37 @@
+"""Settings of sinks: where the metrics of steps and evaluations go, besides `control`."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from infra.settings import Section
+
+
+class SinkSettings(Section):
+    """The part of the trainer's settings that says which sinks there are."""
+
+    metrics_csv: Path | None = Field(
+        None, description="Metrics, a row for each step and evaluation; none: DATA_DIR/metrics.csv"
+    )
+    tensorboard_dir: Path | None = Field(None, description="TensorBoard events; none: not written")
+    wandb_project: str | None = Field(None, description="Weights & Biases project; none: not sent")
+    mlflow_uri: str | None = Field(
+        None,
+        description="Tracking URI of MLflow: that of a server, or sqlite:///FILE, for which the "
+        "package mlflow is needed instead of mlflow-skinny; none: not sent",
+    )
+    mlflow_experiment: str = Field(
+        "seamlessflow", min_length=1, description="Experiment of MLflow; made if there is none"
+    )
+
+    @field_validator("mlflow_uri")
+    @classmethod
+    def _without_secret(cls, uri: str | None) -> str | None:
+        # Settings, and MLflow's own messages, are logged with the whole URI.
+        if uri is not None and urlsplit(uri).password is not None:
+            raise ValueError(
+                "no password may be in it: set MLFLOW_TRACKING_USERNAME and "
+                "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, in the environment"
+            )
+        return uri
