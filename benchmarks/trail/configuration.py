@@ -13,6 +13,9 @@ from seamlessflow.demo.configuration import KV_BYTES, MAX_CONTEXT, START_TIMEOUT
 
 Values = Mapping[str, Any]
 
+ASSIGNMENT_TIMEOUT_S = 300
+"""On two busy cores a training process that was killed took more than a minute to come back."""
+
 
 def trail_run(out: Path, data: Path, changes: Values) -> Values:
     """Return the configuration of a run in `out` on the model and tasks of `prepare.py` in `data`.
@@ -36,6 +39,7 @@ def trail_run(out: Path, data: Path, changes: Values) -> Values:
             "capacity": 64,
             "torch": {"threads": 1, "kv_bytes": KV_BYTES},
         },
+        "scheduler": {"assignment_timeout_s": ASSIGNMENT_TIMEOUT_S},
         "start_timeout_s": START_TIMEOUT_S,
     }
     for section, change in changes.items():

@@ -14,10 +14,9 @@ from infra.ports import is_free
 from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
 from seamlessflow.checks.gang import gang_faults
+from seamlessflow.checks.models import side_model_faults, torch_engine_faults
 from seamlessflow.checks.processes import faults_of_processes
-from seamlessflow.checks.side_models import side_model_faults
 from seamlessflow.checks.tasks import fork_faults, task_faults
-from seamlessflow.checks.torch_engine import torch_engine_faults
 from seamlessflow.checks.truncation import truncation_faults
 from seamlessflow.checks.updates import update_faults
 from seamlessflow.config import RunConfig

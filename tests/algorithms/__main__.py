@@ -36,7 +36,7 @@ _SUMMARY = "summary.json"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a run of the table."""
+    """Result of a run of the table: no faults if it is ok."""
 
     name: str
     took_s: float

@@ -277,9 +277,7 @@ def test_behind_the_last_step_the_only_worker_rolls_out_for_the_evaluation() -> 
         control.published(1, step=1),
         *MEASURED,
     ]
-    one_step = scheduler_settings(
-        RunSection(steps=1, groups_per_step=2), SchedulerSection(min_dwell_s=0)
-    )
+    one_step = scheduler_settings(RunSection(steps=1), SchedulerSection(min_dwell_s=0))
 
     assert decided(*over, now_ms=1_000, settings=one_step) == []
     begun = control.admitted("run-eval1-0", version=1, purpose="eval")

@@ -1,14 +1,32 @@
-"""Check of the models beside the policy: reference, teacher and critic. Imports no torch."""
+"""Checks of model directories: the policy's, of which the torch engine refuses some when it is
+built, by `config.json`; and those beside it, of reference, teacher and critic. Imports no torch.
+"""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from infra.faults import Fault, SettingPath
+from producers.rollout.torch_engine.limits import unsupported
 from seamlessflow.config import RunConfig
 from seamlessflow.inspection.model_directory import incomplete
 from trainer.settings import TrainerSection
 
 _TOKENIZER = "tokenizer.json"
+
+
+def torch_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
+    """Yield what the torch engine, if that is to sample, cannot run of a model's directory."""
+    if config.rollout.engine != "torch":
+        return
+    try:
+        reason = unsupported(json.loads((directory / "config.json").read_bytes()))
+    except (ValueError, AttributeError, TypeError) as error:
+        yield Fault(("policy", "model"), f"{directory / 'config.json'} cannot be read: {error}")
+        return
+    if reason:
+        text = f"torch cannot sample from {directory}, which {reason}; vllm may support it"
+        yield Fault(("rollout", "engine"), text)
 
 
 def side_model_faults(config: RunConfig) -> Iterator[Fault]:
