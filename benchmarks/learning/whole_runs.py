@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers.utils import logging as transformers_logging
 
 from benchmarks.learning.curves import prepared
 from benchmarks.learning.methods import GROUP_SIZE, GROUPS, METHODS, TEACHER
@@ -58,6 +59,7 @@ def main(argv: Sequence[str]) -> None:
     out = asked.out.resolve()
     # Of the warm-up; a run has processes of its own.
     torch.set_num_threads(1)
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     if "distillation" in names and TEACHING not in names:
         names = [TEACHING, *names]
     rows = {name: _row(name, asked.steps, asked.seed, out) for name in names}

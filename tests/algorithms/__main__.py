@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from transformers.utils import logging as transformers_logging
 
 from benchmarks.learning.curves import prepared
 from benchmarks.trail.configuration import write_run
@@ -63,10 +64,10 @@ def main() -> int:
     except Interrupted:
         print("\nstopped as asked")
         return Interrupted.status
-    finally:
-        if found:
-            _write(list(found.values()), out)
-    return int(any(one.faults for one in found.values()))
+    failed = [name for name, one in found.items() if one.faults]
+    print(f"{len(found) - len(failed)} of {len(found)} runs ok", end="")
+    print(f"; failed: {', '.join(failed)}" if failed else "")
+    return int(bool(failed))
 
 
 def _arguments() -> argparse.Namespace:
@@ -90,6 +91,7 @@ def _train(names: Sequence[str], out: Path, stop: Stop, found: dict[str, Verdict
         f"runs, summary.json and summary.md are in {out}; preparing model and teacher", flush=True
     )
     torch.set_num_threads(1)
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     data, teacher = prepared(0, out), prepared(1, out) / "model"
     with Broker(out / "kafka", heap_mb=512) as broker:
         for place, name in enumerate(names, 1):
@@ -100,6 +102,7 @@ def _train(names: Sequence[str], out: Path, stop: Stop, found: dict[str, Verdict
             commands = Commands(out / name, own, stop)
             found[name] = _verdict(name, RUNS[name], commands, own, data, teacher)
             print(_line(found[name]), flush=True)
+            _write(list(found.values()), out)
 
 
 def _verdict(
@@ -145,9 +148,6 @@ def _write(found: Sequence[Verdict], out: Path) -> None:
         verdict = "; ".join(one.faults).replace("\n", " ") or "ok"
         lines.append(f"| `{one.name}` | {one.took_s:.0f} | {one.killed_at} | {verdict} |")
     (out / "summary.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
-    failed = [one.name for one in found if one.faults]
-    print(f"{len(found) - len(failed)} of {len(found)} runs ok", end="")
-    print(f"; failed: {', '.join(failed)}" if failed else "")
 
 
 if __name__ == "__main__":
