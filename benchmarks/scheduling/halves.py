@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.load.children import ROOT
 from benchmarks.load.halves_agent import ANSWER, ASK
-from benchmarks.scheduling.reward_curves import draw_halves
+from benchmarks.scheduling.reward_curves import draw_rewards
 from infra.broker.broker import Broker
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
@@ -57,7 +57,13 @@ def main(argv: Sequence[str]) -> None:
             for topic in (CONTROL, TRAJECTORIES)
         )
     found = halves(control, [one for one in trajectories if isinstance(one, Trajectory)])
-    draw_halves(found, out / "halves.png")
+    draw_rewards(
+        found,
+        out / "halves.png",
+        title="Reward of each half of the task",
+        steps="optimizer step of the half's own policy",
+        reward="mean reward of the half",
+    )
     figures = {
         half: {
             "policy": POLICIES[half],

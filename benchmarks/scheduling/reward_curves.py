@@ -1,4 +1,6 @@
-"""Pictures of rewards: by the age of what is trained (`lag`), and by half of a task (`halves`)."""
+"""Pictures of rewards: by the age of what is trained (`lag`), and by step (`halves`,
+`whole_runs`).
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -67,21 +69,26 @@ def reading(found: Sequence[AgedResult]) -> str:
 
 
 @style.context("seamlessflow.reports.style")
-def draw_halves(found: Mapping[str, Sequence[StepFacts]], path: Path) -> None:
-    """Write the reward of each half by step, with the mean of ten steps. Raises `OSError`."""
+def draw_rewards(
+    found: Mapping[str, Sequence[StepFacts]], path: Path, *, title: str, steps: str, reward: str
+) -> None:
+    """Write the reward of each curve by step, with the mean of ten steps. Raises `OSError`.
+
+    `steps` and `reward` are the labels of the axes.
+    """
     figure = Figure(figsize=(9.0, 4.2), dpi=130)
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    for (half, steps), colour in zip(found.items(), _COLOURS, strict=False):
-        known = [(one.step, one.reward) for one in steps if one.reward is not None]
+    for (name, facts), colour in zip(found.items(), _COLOURS, strict=False):
+        known = [(one.step, one.reward) for one in facts if one.reward is not None]
         axes.plot(*zip(*known, strict=True), "o", color=colour, alpha=0.3, markersize=4)
-        windows = [steps[end - WINDOW : end] for end in range(WINDOW, len(steps) + 1)]
+        windows = [facts[end - WINDOW : end] for end in range(WINDOW, len(facts) + 1)]
         means = [(fmean(one.step for one in of), mean_reward(of)) for of in windows]
         smooth = [(step, mean) for step, mean in means if mean is not None]
-        axes.plot(*zip(*smooth, strict=True), color=colour, label=half, linewidth=2.4)
-    axes.set_title("Reward of each half of the task", loc="left", fontsize=11, weight="bold")
-    axes.set_xlabel("optimizer step of the half's own policy", fontsize=9)
-    axes.set_ylabel("mean reward of the half", fontsize=9)
+        axes.plot(*zip(*smooth, strict=True), color=colour, label=name, linewidth=2.4)
+    axes.set_title(title, loc="left", fontsize=11, weight="bold")
+    axes.set_xlabel(steps, fontsize=9)
+    axes.set_ylabel(reward, fontsize=9)
     axes.set_ylim(-0.03, 1.03)
     axes.grid(axis="y")
     axes.legend(fontsize=9, loc="lower right")

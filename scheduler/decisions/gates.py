@@ -23,6 +23,8 @@ def may_leave(snapshot: Snapshot, worker: WorkerView) -> bool:
         return False
     if snapshot.now_ms - worker.acquired_ms < snapshot.min_dwell_ms:
         return False
+    if snapshot.over:  # what still runs is an evaluation, and nothing will be trained behind it
+        return True
     switch_ms = snapshot.costs.round_trip
     # The batch is complete, only its announcement is missing: leave only if that takes too long.
     if snapshot.missing == 0 and switch_ms is None:

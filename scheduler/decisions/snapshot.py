@@ -87,7 +87,9 @@ class Snapshot:
     missing: int = 0
     """Number of ready groups that the next batch still lacks."""
     running: int = 1
-    """Number of groups that are being rolled out."""
+    """Number of groups that are being rolled out, those of evaluations also."""
+    over: bool = False
+    """True if all steps of the run are trained, so that no batch follows."""
     min_dwell_ms: int = 0
     ended_ms: int = 0
     """End of the last step."""
@@ -154,7 +156,8 @@ def snapshot(
         helpers=settings.scheduler.helpers,
         missing=max(0, run.groups_per_step - ledger.ready),
         # Without tasks of its own the scheduler does not know the groups: some may always run.
-        running=ledger.running if settings.pacing.issues else 1,
+        running=ledger.running + ledger.evaluating if settings.pacing.issues else 1,
+        over=steps.trained >= run.steps,
         min_dwell_ms=milliseconds(settings.scheduler.min_dwell_s),
         ended_ms=steps.ended_ms,
         batch_ms=state.costs.batch_ms or 0,

@@ -79,6 +79,11 @@ class Ledger:
         return sum(not of.ready and of.purpose != EVAL for of in self.groups.values())
 
     @property
+    def evaluating(self) -> int:
+        """Number of groups for evaluation that have not ended."""
+        return sum(of.purpose == EVAL for of in self.groups.values())
+
+    @property
     def ready(self) -> int:
         """Number of groups for training that are ready and in no committed step."""
         return sum(

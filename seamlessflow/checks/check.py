@@ -14,9 +14,9 @@ from infra.ports import is_free
 from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
 from seamlessflow.checks.gang import gang_faults
+from seamlessflow.checks.models import side_model_faults, torch_engine_faults
 from seamlessflow.checks.processes import faults_of_processes
 from seamlessflow.checks.tasks import evaluation_faults, pacing_faults, task_faults
-from seamlessflow.checks.torch_engine import torch_engine_faults
 from seamlessflow.checks.truncation import truncation_faults
 from seamlessflow.checks.updates import update_faults
 from seamlessflow.config import RunConfig
@@ -45,6 +45,7 @@ def _policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
     if not any("train" in worker.tags for worker in config.workers):
         yield Fault(("workers",), f"no worker{of} can train: none has the tag train")
     yield from gang_faults(config)
+    yield from side_model_faults(config)
     if run.policy == run.all_policies[0]:
         return
     shared = any(worker.shared for worker in whole.workers)
@@ -105,6 +106,7 @@ def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
     if not any("train" in worker.tags for worker in config.workers):
         yield Fault(("workers",), "no worker can train: none has the tag train")
     yield from gang_faults(config)
+    yield from side_model_faults(config)
     yield from devices.modelled_faults(config)
     yield from packages.training_faults(config)
     yield from devices.device_faults(config, devices.gpu_count())

@@ -267,6 +267,24 @@ def test_after_a_step_the_worker_rolls_out_again() -> None:
     assert roles(*over, now_ms=1_000) == {"b": "rollout"}
 
 
+def test_behind_the_last_step_the_only_worker_rolls_out_for_the_evaluation() -> None:
+    """It stayed in training, so that all sessions of the evaluation ran out of time."""
+    over = [
+        *joined_both("b"),
+        control.batch_ready(),
+        *holds("b", "train", 1, gang_epoch=1),
+        control.started(["b"]),
+        control.published(1, step=1),
+        *MEASURED,
+    ]
+    one_step = scheduler_settings(RunSection(steps=1), SchedulerSection(min_dwell_s=0))
+
+    assert decided(*over, now_ms=1_000, settings=one_step) == []
+    begun = control.admitted("run-eval1-0", version=1, purpose="eval")
+    (given,) = decided(*over, begun, now_ms=1_000, settings=one_step)
+    assert isinstance(given, r.RoleAssigned) and given.role == "rollout"
+
+
 def test_a_worker_beyond_the_last_slot_is_warned_of() -> None:
     workers = [control.joined(f"w{number:02}", tags=("rollout",)) for number in range(65)]
     found = decided(*workers)

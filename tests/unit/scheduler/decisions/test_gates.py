@@ -45,6 +45,13 @@ def test_a_worker_stays_when_it_does_not_pay(now: Snapshot) -> None:
     assert not may_leave(now, IDLE)
 
 
+@pytest.mark.parametrize("missing", [5, 0], ids=["groups missing", "a batch to spare"])
+def test_behind_the_last_step_a_worker_leaves_for_the_evaluation(missing: int) -> None:
+    over = replace(NOW, missing=missing, over=True, costs=replace(COSTS, group=1))
+    assert may_leave(over, IDLE)
+    assert not may_leave(replace(over, running=0), IDLE)
+
+
 def test_a_worker_stays_until_it_has_its_role() -> None:
     assert not may_leave(NOW, IDLE._replace(acquired_ms=None))
 

@@ -1,0 +1,60 @@
+"""Checks of model directories: the policy's, of which the torch engine refuses some when it is
+built, by `config.json`; and those beside it, of reference, teacher and critic. Imports no torch.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from infra.faults import Fault, SettingPath
+from producers.rollout.torch_engine.limits import unsupported
+from seamlessflow.config import RunConfig
+from seamlessflow.inspection.model_directory import incomplete
+from trainer.settings import TrainerSection
+
+_TOKENIZER = "tokenizer.json"
+
+
+def torch_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
+    """Yield what the torch engine, if that is to sample, cannot run of a model's directory."""
+    if config.rollout.engine != "torch":
+        return
+    try:
+        reason = unsupported(json.loads((directory / "config.json").read_bytes()))
+    except (ValueError, AttributeError, TypeError) as error:
+        yield Fault(("policy", "model"), f"{directory / 'config.json'} cannot be read: {error}")
+        return
+    if reason:
+        text = f"torch cannot sample from {directory}, which {reason}; vllm may support it"
+        yield Fault(("rollout", "engine"), text)
+
+
+def side_model_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield what is wrong with the directories that the trainer of the run's policy names.
+
+    One that no other setting uses is not looked at.
+    """
+    first = config.run.policies[:1] in ((), (config.run.policy,))
+    above: SettingPath = () if first else ("policies", config.run.policy)
+    for setting, directory in _named(config.trainer):
+        if reason := incomplete(directory, with_weights=config.trainer.backend != "clock"):
+            yield Fault((*above, *setting), reason)
+        elif _other_tokens(config.policy.model, directory):
+            text = f"the {_TOKENIZER} of {directory} is not that of policy.model"
+            remedy = "the policy's tokens mean others to it: name a model with the same tokenizer"
+            yield Fault((*above, *setting), f"{text}, so {remedy}")
+
+
+def _named(trainer: TrainerSection) -> Iterator[tuple[SettingPath, Path]]:
+    if trainer.reference_used and trainer.reference is not None:
+        yield ("trainer", "reference"), trainer.reference
+    if trainer.advantage == "distill" and trainer.teacher is not None:
+        yield ("trainer", "teacher"), trainer.teacher
+    if trainer.critic_used and trainer.critic.model is not None:
+        yield ("trainer", "critic", "model"), trainer.critic.model
+
+
+def _other_tokens(policy: Path, directory: Path) -> bool:
+    """Return whether ids mean other tokens to a model; False if the policy's own are not there."""
+    own = policy / _TOKENIZER
+    return own.is_file() and own.read_bytes() != (directory / _TOKENIZER).read_bytes()

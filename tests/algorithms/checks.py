@@ -1,0 +1,86 @@
+"""Checks of a whole run that has ended: its log, its files, and what it printed."""
+
+import csv
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any
+
+from infra.kafka.unreadable import Skipped
+from infra.kafka.whole_topic import read_topic
+from infra.settings import KafkaSettings
+from schemas.records import WeightsPublished
+from schemas.topics import CONTROL
+from seamlessflow.auditing.audit import audit
+from tests.algorithms.whole_run import TRAINER
+
+_UNUSUAL = re.compile(r"^\S+ \S+ (?:WARNING|ERROR|CRITICAL) |^Traceback")
+_USUAL = re.compile(r"librdkafka|WorkerLost\(.*process='train', reason='failed'")
+"""Warnings of a broker that has just started, and of a scheduler whose trainer was killed."""
+_OF_THE_KILL = re.compile(
+    r"^\S+ \S+ CRITICAL infra\.process: ended by an error\n(?:(?!CRITICAL)[^\0])*?"
+    r"^trainer\.roles\.gang_errors\.TrainerGone: .*$",
+    re.MULTILINE,
+)
+"""The end of a training process whose trainer was killed."""
+
+
+def log_faults(kafka: KafkaSettings) -> Iterator[str]:
+    """Yield what is wrong with the steps that were executed again, by their weights' hashes."""
+    hashes: dict[int, list[str]] = defaultdict(list)
+    for received in read_topic(kafka, CONTROL, Skipped()):
+        if isinstance(received.record, WeightsPublished):
+            hashes[received.record.step].append(received.record.tensors_hash)
+    again = {step: found for step, found in hashes.items() if step and len(found) > 1}
+    if not again:
+        yield "no step was executed again"
+    for step, found in again.items():
+        if len(set(found)) > 1 or not all(found):
+            yield f"the weights behind step {step} have other tensors: {', '.join(found)}"
+
+
+def file_faults(out: Path, steps: int, metrics: Set[str], symptoms: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong with metrics, summary and logs of a run in `out`."""
+    missing = metrics - found_metrics(out)
+    if missing:
+        yield f"no step has {', '.join(sorted(missing))}"
+    told: Mapping[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    if told["steps"] != steps:
+        yield f"{told['steps']} steps of {steps}"
+    if told["restarts"].get(TRAINER) != 1:
+        yield f"restarts: {told['restarts']}"
+    checks = told["checks"]
+    if checks["mismatches"] or checks["trained_twice"] or not checks["tokens_checked"]:
+        yield f"checks: {checks}"
+    for symptom in told["symptoms"]:
+        if not any(text in symptom for text in symptoms):
+            yield f"symptom: {symptom}"
+    for file in sorted((out / "logs").glob("*.log")):
+        text = _OF_THE_KILL.sub("", file.read_text(encoding="utf-8", errors="replace"))
+        for line in text.splitlines():
+            if _UNUSUAL.search(line) and not _USUAL.search(line):
+                yield f"{file.name}: {line}"
+
+
+def audit_faults(kafka: KafkaSettings, out: Path) -> Iterator[str]:
+    """Yield what an audit finds; it must have found something to check for each check."""
+    report = audit(kafka, out / "trained")
+    yield from (f"audit: {one}" for one in report.violations)
+    if idle := [one.check for one in report.results if not one.checked]:
+        yield f"audit: nothing to check of {', '.join(idle)}"
+
+
+def found_metrics(out: Path) -> set[str]:
+    """Return the metrics that some step of the run has."""
+    with (out / "metrics.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    more = (one.partition("=")[0] for row in rows for one in (row["more"] or "").split())
+    return {name for row in rows for name, value in row.items() if value} | set(more)
+
+
+def replay_faults(printed: str, steps: int) -> Iterator[str]:
+    """Yield what is wrong with what `replay train` printed about these steps."""
+    if f"executed {steps} steps: {steps} equal" not in printed:
+        yield f"replay train: {printed.splitlines()[-1]}"

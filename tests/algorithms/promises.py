@@ -1,0 +1,119 @@
+"""Promises of the settings: what they are, by name, and the metrics that follow from them. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from trainer.settings import TrainerSection
+
+LEFT_OUT = {
+    "trainer.backend clock",  # computes nothing: tests/e2e/runs/test_rehearsal.py
+    # Parts of dtype, of which one name each is in a run.
+    *(
+        f"trainer.{part}_dtype {name}"
+        for part in ("compute", "weights")
+        for name in ("float32", "float16")
+    ),
+}
+"""Names that no whole run has."""
+OPERATION = {
+    "worker",
+    "tags",
+    "hardware",
+    "host",
+    "devices",
+    "rank",
+    "rendezvous",
+    "device",
+    "source_prefix",
+    "follow",
+    "train_foreign",
+    "window",
+    "mismatch_versions",
+    "mismatch_memory_mb",
+    "mismatch_tokens",
+    "mismatch_alarm",
+    "explain_after",
+    "most_barren_steps",
+    "checkpoints_kept",
+    "versions_kept",
+    "weights_dir",
+    "trained_dir",
+    "checkpoints_dir",
+    "metrics_csv",
+    "tensorboard_dir",
+    "wandb_project",
+    "heartbeat_s",
+    "usage_s",
+}
+"""Settings of `trainer` that change how a run is operated, not what it computes."""
+
+
+def untested(trained: Sequence[TrainerSection]) -> list[str]:
+    """Return the settings of algorithms that none of these has, sorted.
+
+    Of a setting with names each name must be in one of them; any other one must have in one of them
+    another value than its default. All settings of `trainer` count, except those of `OPERATION`.
+    """
+    known = set(_wanted(TrainerSection, "trainer"))
+    found = {name for one in trained for name in _had(one, "trainer")}
+    return sorted(known - found - LEFT_OUT)
+
+
+def promised(trainer: TrainerSection) -> Iterator[str]:
+    """Yield the metrics that some step of a run with these settings must have."""
+    yield from ("loss", "grad_norm", "entropy", "effective_sample_size", "update_s")
+    if trainer.critic_used:
+        yield from ("value_loss", "value_mean", "explained_variance")
+    if trainer.reference_used and trainer.loss.kl:
+        yield "reference_kl"
+    if trainer.updates > 1:
+        yield "updates"
+    if trainer.layout == "tree":
+        yield "tokens_saved"
+    if trainer.overlong.length is not None:
+        yield from ("overlong_share", "overlong_penalty")
+
+
+def _wanted(section: type[BaseModel], path: str) -> Iterator[str]:
+    for name, field in section.model_fields.items():
+        if path == "trainer" and name in OPERATION:
+            continue
+        kind, place = field.annotation, f"{path}.{name}"
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _wanted(kind, place)
+        elif get_origin(kind) is dict:
+            keys, values = (_names(part) for part in get_args(kind))
+            yield from (f"{place}.{key} {value}" for key in keys for value in values)
+        elif names := _names(kind):
+            yield from (f"{place} {value}" for value in names)
+        else:
+            yield place
+
+
+def _had(section: BaseModel, path: str) -> Iterator[str]:
+    for name, field in type(section).model_fields.items():
+        value, place = getattr(section, name), f"{path}.{name}"
+        if isinstance(value, BaseModel):
+            yield from _had(value, place)
+        elif isinstance(value, Mapping):
+            yield from (f"{place}.{key} {of}" for key, of in value.items())
+        else:
+            yield from (f"{place} {one}" for one in (value if _several(value) else [value]))
+            if value != field.get_default(call_default_factory=True):
+                yield place
+
+
+def _several(value: Any) -> bool:
+    return isinstance(value, tuple | list)
+
+
+def _names(kind: Any) -> list[str]:
+    """Return the values of a `Literal`, in a union or a tuple too; none of another type."""
+    if get_origin(kind) is Literal:
+        return list(get_args(kind))
+    if get_origin(kind) in (Union, UnionType, tuple):
+        return [name for part in get_args(kind) for name in _names(part)]
+    return []

@@ -1,0 +1,198 @@
+"""Table of whole runs: together they have every named setting of `docs/algorithms.md`.
+
+To add one, name it in `RUNS` with its settings; metrics that follow from them are in `promises.py`.
+Settings are spread so that each estimator has a run of its own, and a fault is found beside few
+others.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.trail.configuration import Values, trail_run
+from infra.ports import free_port
+
+STEPS = 4
+GROUPS, GROUP_SIZE = 4, 4
+CHECKPOINT_EVERY = 2
+TEACHER = "TEACHER"
+"""Stands for the directory of a model with other weights and the same tokenizer."""
+INITIAL = "INITIAL"
+"""Stands for the directory of the initial model."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRun:
+    """A short training: settings that differ from those that all share."""
+
+    trainer: Mapping[str, Any]
+    run: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Other sections."""
+    metrics: tuple[str, ...] = ()
+    """Metrics that some step must have, besides those of `promises.py`."""
+    symptoms: tuple[str, ...] = ()
+    """Texts in symptoms that belong to the settings; any other is a fault."""
+    ranks: int = 1
+
+    def values(self, out: Path, data: Path, teacher: Path) -> Values:
+        """Return its configuration, on the model and tasks in `data`."""
+        places = {TEACHER: str(teacher), INITIAL: str(data / "model")}
+        changes: dict[str, Any] = {
+            "run": {
+                "steps": STEPS,
+                "groups_per_step": GROUPS,
+                "group_size": GROUP_SIZE,
+                **self.run,
+            },
+            "trainer": {"checkpoint_every": CHECKPOINT_EVERY, **_placed(self.trainer, places)},
+            **self.more,
+        }
+        if self.ranks > 1:
+            changes["workers"] = [
+                {"id": f"w{rank}", "tags": ["rollout", "train"]} for rank in range(self.ranks)
+            ]
+            gang = {"ranks": self.ranks, "rendezvous": f"127.0.0.1:{free_port()}"}
+            changes["trainer"] |= {"backend": "fsdp2", **gang}
+        return trail_run(out, data, changes)
+
+
+def _placed(values: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        name: _placed(value, places)
+        if isinstance(value, Mapping)
+        else places.get(value, value)
+        if isinstance(value, str)
+        else value
+        for name, value in values.items()
+    }
+
+
+_UPDATES = {"mini_batches": 2, "epochs": 2}
+_CRITIC = {"lr": 1e-3}
+
+RUNS: Mapping[str, WholeRun] = {
+    "grpo": WholeRun(
+        {
+            "advantage": "grpo",
+            "loss": {"surrogate": "ppo_clip", "dual_clip": 3.0, "clip_low": 0.1, "clip_high": 0.3},
+            "max_staleness": 0,
+            "on_stale": "mask",
+        },
+        symptoms=("are not trained", "were dropped"),
+    ),
+    "grpo_unscaled": WholeRun(
+        {
+            "advantage": "grpo_unscaled",
+            "loss": {"name": "tis", "cap": 1.5, "aggregation": "constant", "constant_length": 64},
+            "layout": "packed",
+            "optimizer": {"lr": 1e-3, "schedule": "linear", "warmup_steps": 1, "min_lr": 1e-5},
+        }
+    ),
+    "rloo": WholeRun(
+        {
+            "advantage": "rloo",
+            "loss": {
+                "surrogate": "gspo",
+                "ratio_level": "turn",
+                "aggregation": "sequence_mean",
+                "correction": "tis",
+                "correction_level": "turn",
+            },
+            "max_staleness": 0,
+            "on_stale": "correct",
+            "micro_batch_tokens": 2048,
+        }
+    ),
+    "turn": WholeRun(
+        {
+            "advantage": "turn",
+            "returns": {"discount": 0.9},
+            "loss": {"surrogate": "cispo", "correction": "tis"},
+            **_UPDATES,
+        }
+    ),
+    "session_and_turn": WholeRun(
+        {
+            "advantage": "session_and_turn",
+            "returns": {"session_weight": 0.5, "turn_weight": 0.5},
+            "loss": {"surrogate": "ppo_clip", "correction": "none"},
+            "layout": "tree",
+            "on_stale": "wait",
+            "optimizer": {"lr": 1e-3, "schedule": "cosine", "weight_decay": 0.01},
+            **_UPDATES,
+        }
+    ),
+    "reinforce_pp": WholeRun(
+        {
+            "advantage": "reinforce_pp",
+            "returns": {"token_discount": 0.99},
+            "kl_penalty": 0.01,
+            "loss": {"surrogate": "policy_gradient", "correction": "icepop"},
+            "overlong": {"length": 40, "cache": 20, "weight": 0.5},
+        }
+    ),
+    "reinforce_pp_baseline": WholeRun(
+        {
+            "advantage": "reinforce_pp_baseline",
+            "returns": {"entropy_scale": 1.0},
+            "loss": {"entropy": 0.01, "kl": 0.01, "kl_estimator": "k3"},
+            "gradient_checkpointing": True,
+            "optimizer": {"lr": 1e-3, "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "clip_norm": 0.5},
+        }
+    ),
+    "gae": WholeRun(
+        {
+            "advantage": "gae",
+            "returns": {"trace": 0.9},
+            "critic": {**_CRITIC, "clip": 0.3},
+            "reference": TEACHER,
+            "loss": {
+                "surrogate": "gspo",
+                "ratio_level": "session",
+                "correction": "tis",
+                "correction_level": "session",
+                "kl": 0.01,
+                "kl_estimator": "k2",
+            },
+            "layout": "tree",
+        }
+    ),
+    "turn_gae": WholeRun(
+        {
+            "advantage": "turn_gae",
+            "critic": {**_CRITIC, "model": INITIAL},
+            "loss": {"surrogate": "ppo_clip", "correction": "tis"},
+            **_UPDATES,
+        },
+        ranks=2,
+    ),
+    "distill": WholeRun(
+        {
+            "advantage": "distill",
+            "teacher": TEACHER,
+            "loss": {"name": "ppo_clip"},
+            "dtype": "bfloat16",
+            "master_dtype": "bfloat16",
+        }
+    ),
+    "cloning": WholeRun(
+        {
+            "loss": {"surrogate": "cloning"},
+            "filters": {"zero_variance": "drop", "untrainable": "count"},
+            "overlong": {"masked": ["turns", "context", "max_tokens", "time"]},
+            "max_staleness": 0,
+            "on_stale": "drop",
+        },
+        run={"turn_limit": 5},
+        metrics=("overlong_share", "masked/overlong"),
+        symptoms=("ended at a limit", "are not trained", "were dropped"),
+    ),
+    "icepop": WholeRun(
+        {"loss": {"name": "icepop"}, "dtype": "float16", "seed": 1},
+    ),
+    "mixed_precision": WholeRun(
+        {"compute_dtype": "bfloat16", "weights_dtype": "bfloat16"},
+    ),
+}

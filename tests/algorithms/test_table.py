@@ -1,0 +1,34 @@
+"""The table of whole runs, which `scripts/test-algorithms` trains."""
+
+from pathlib import Path
+
+import pytest
+
+from seamlessflow.config_file import parse
+from tests.algorithms.promises import untested
+from tests.algorithms.table import RUNS
+from trainer.settings import TrainerSection
+
+
+def trained(*names: str) -> list[TrainerSection]:
+    places = Path("out"), Path("data"), Path("teacher")
+    return [parse(RUNS[name].values(*places)).trainer for name in names]
+
+
+def test_every_setting_of_an_algorithm_is_in_a_run() -> None:
+    assert untested(trained(*RUNS)) == []
+
+
+@pytest.mark.parametrize(
+    ("left_out", "missing"),
+    [
+        ("distill", "trainer.advantage distill"),
+        ("rloo", "trainer.loss.ratio_level turn"),
+        ("session_and_turn", "trainer.on_stale wait"),
+        ("cloning", "trainer.filters.zero_variance drop"),
+        ("gae", "trainer.reference"),
+        ("turn_gae", "trainer.backend fsdp2"),
+    ],
+)
+def test_a_run_that_is_missing_is_told_by_what_no_other_has(left_out: str, missing: str) -> None:
+    assert missing in untested(trained(*(RUNS.keys() - {left_out})))

@@ -1,0 +1,68 @@
+"""Models beside the policy, which the trainer would only look for behind the start of the run."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seamlessflow.checks.check import before_recorded_training, before_training
+from seamlessflow.config_file import Check
+from tests.builders.run_files import changed, faults, model_directory, run_values
+
+USES: Mapping[str, Mapping[str, Any]] = {
+    "trainer.teacher": {"advantage": "distill"},
+    "trainer.reference": {"loss": {"kl": 0.1}},
+    "trainer.critic.model": {"advantage": "gae"},
+}
+used = pytest.mark.parametrize("setting", USES)
+
+
+def naming(setting: str, directory: Path) -> Mapping[str, Any]:
+    """Return settings of `trainer` that name the directory, but do not use it."""
+    _, first, *rest = setting.split(".")
+    return {first: {rest[0]: directory} if rest else directory}
+
+
+def found(
+    folder: Path,
+    setting: str,
+    directory: Path,
+    check: Check = before_recorded_training,
+    **more: Any,
+) -> Sequence[str]:
+    trainer = {**naming(setting, directory), **more}
+    return faults(changed(run_values(folder), "trainer", **trainer), check)
+
+
+@used
+def test_a_directory_that_is_not_there_is_refused(setting: str, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    line = f"{setting}: there is no directory {nowhere}"
+    assert found(tmp_path, setting, nowhere, **USES[setting]) == (line,)
+
+
+def test_a_training_with_agents_is_checked_too(tmp_path: Path) -> None:
+    nowhere, setting = tmp_path / "nowhere", "trainer.teacher"
+    lines = found(tmp_path, setting, nowhere, before_training, **USES[setting])
+    assert f"{setting}: there is no directory {nowhere}" in lines
+
+
+@used
+def test_a_model_with_another_tokenizer_is_refused(setting: str, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = model_directory(tmp_path / "other")
+    (other / "tokenizer.json").write_text("{}")
+    (line,) = found(tmp_path, setting, other, **USES[setting])
+    assert line.startswith(f"{setting}: the tokenizer.json of {other} is not that of policy.model")
+
+
+@used
+def test_a_model_with_the_policys_tokenizer_may_start(setting: str, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    assert found(tmp_path, setting, model_directory(tmp_path / "other"), **USES[setting]) == ()
+
+
+@pytest.mark.parametrize("setting", ["trainer.reference", "trainer.critic.model"])
+def test_a_directory_that_nothing_uses_is_not_looked_at(setting: str, tmp_path: Path) -> None:
+    assert found(tmp_path, setting, tmp_path / "nowhere") == ()
