@@ -45,6 +45,8 @@ OPERATION = {
     "metrics_csv",
     "tensorboard_dir",
     "wandb_project",
+    "mlflow_uri",
+    "mlflow_experiment",
     "heartbeat_s",
     "usage_s",
 }
@@ -73,6 +75,9 @@ def promised(trainer: TrainerSection) -> Iterator[str]:
         yield "updates"
     if trainer.layout == "tree":
         yield "tokens_saved"
+    if trainer.reuse.groups:
+        yield from ("reused_groups", "reused_share", "reused_most")
+    yield from (f"reward/{name}" for name in trainer.reward_weights)
     if trainer.overlong.length is not None:
         yield from ("overlong_share", "overlong_penalty")
 

@@ -168,6 +168,31 @@ RUNS: Mapping[str, WholeRun] = {
         },
         ranks=2,
     ),
+    "gae_head": WholeRun(
+        {
+            "advantage": "gae",
+            "critic": {**_CRITIC, "kind": "head", "coefficient": 0.5},
+            "loss": {"surrogate": "ppo_clip", "correction": "tis"},
+            **_UPDATES,
+        }
+    ),
+    "reuse": WholeRun(
+        {
+            "advantage": "grpo",
+            "reuse": {"groups": 2, "uses": 3, "max_staleness": 4, "choice": "newest"},
+        }
+    ),
+    "reuse_at_random": WholeRun(
+        {
+            "advantage": "reinforce_pp",
+            "loss": {"surrogate": "ppo_clip", "correction": "tis"},
+            "reuse": {"groups": 1, "choice": "random"},
+        }
+    ),
+    "rewards": WholeRun(
+        {"rewards": {"reward": 1.0, "first": 0.5}},
+        more={"agents": {"callable": "tests.algorithms.two_rewards:run"}},
+    ),
     "distill": WholeRun(
         {
             "advantage": "distill",
