@@ -93,7 +93,8 @@ def _train(names: Sequence[str], out: Path, stop: Stop, found: dict[str, Verdict
     torch.set_num_threads(1)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     data, teacher = prepared(0, out), prepared(1, out) / "model"
-    with Broker(out / "kafka", heap_mb=512) as broker:
+    # Anew each time: one that starts with the topics of many runs is slow to show further ones.
+    with Broker(out / f"kafka-{time.time_ns()}", heap_mb=512) as broker:
         for place, name in enumerate(names, 1):
             print(f"[{place}/{len(names)}] {name:22}", end="", flush=True)
             shutil.rmtree(out / name, ignore_errors=True)  # of a run that was cut off or failed
