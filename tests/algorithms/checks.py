@@ -17,8 +17,12 @@ from seamlessflow.auditing.audit import audit
 from tests.algorithms.whole_run import TRAINER
 
 _UNUSUAL = re.compile(r"^\S+ \S+ (?:WARNING|ERROR|CRITICAL) |^Traceback")
-_USUAL = re.compile(r"librdkafka|WorkerLost\(.*process='train', reason='failed'")
-"""Warnings of a broker that has just started, and of a scheduler whose trainer was killed."""
+_USUAL = re.compile(
+    r"librdkafka|infra\.kafka\.outage: waiting for Kafka"
+    r"|WorkerLost\(.*process='train', reason='failed'"
+)
+"""Warnings of a broker that has just started, or is slow on a busy machine, and of a scheduler
+whose trainer was killed."""
 _OF_THE_KILL = re.compile(
     r"^\S+ \S+ CRITICAL infra\.process: ended by an error\n(?:(?!CRITICAL)[^\0])*?"
     r"^trainer\.roles\.gang_errors\.TrainerGone: .*$",

@@ -21,7 +21,7 @@ from schemas.topics import Topic
 
 _TIMEOUT_S = 60.0
 _COPIES = 3
-_SHOWN_S, _LOOK_S = 10.0, 0.05
+_SHOWN_S, _LOOK_S = 30.0, 0.05
 _COPIED = (
     *("cleanup.policy", "max.message.bytes", "message.timestamp.type", "min.insync.replicas"),
     *("retention.bytes", "retention.ms", "segment.ms", "min.cleanable.dirty.ratio"),
