@@ -29,6 +29,7 @@ from seamlessflow.reports.lengths_chart import plot_lengths
 from seamlessflow.reports.reward_curve import evaluation_curves, session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, of_policy, summary
 from seamlessflow.reports.timeline import chart
+from trainer.data.credit.returns import Weights
 from trainer.metrics.reasons import reasons_for_little_learning
 from trainer.metrics.symptoms import symptoms
 
@@ -75,12 +76,7 @@ def write_report(
         for item in read_topic(source or kafka, TRAJECTORIES, skipped, stopping=stopping)
         if isinstance(item.record, Trajectory)
     )
-    own, *others = each_policy(config)
-    sessions = session_facts(
-        made,
-        own.trainer.reward_weights,
-        {one.run.policy: one.trainer.reward_weights for one in others},
-    )
+    sessions = session_facts(made, *_weights(config))
     # The events of recorded sessions are those of another prefix, or there are none.
     checked = None if source else verify(kafka, config.trained_dir, skipped, stopping)
     peaks_mb = {**facts.peak_rss_mb, "seamlessflow": peak_rss_mb("self")}
@@ -108,6 +104,13 @@ def write_report(
     if biased := bias(figures["lengths"]):
         reasons = [*reasons, biased]
     return RunOutcome(config.out, figures, checked, tuple(reasons), tuple(skipped.notices))
+
+
+def _weights(config: RunConfig) -> tuple[Weights, Mapping[str, Weights]]:
+    """Return the weights of rewards of the first policy, and of each further one by its name."""
+    own, *others = each_policy(config)
+    further = {one.run.policy: one.trainer.reward_weights for one in others}
+    return own.trainer.reward_weights, further
 
 
 def _symptoms(by_policy: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:

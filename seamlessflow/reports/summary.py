@@ -108,7 +108,6 @@ def summary(
     made = [step_facts(records, sessions) for records in own.values()]
     first, steps = made[0], [step for of in made for step in of]
     training = [one for one in sessions.values() if one.purpose != "eval"]
-    tokens = _of_all(steps, "tokens_trained")
     roles = timeline(control)
     each = {name: policy_figures(of, for_policy(sessions, name)) for name, of in own.items()}
     return {
@@ -122,15 +121,11 @@ def summary(
         "trajectories": len(training),
         "turns": sum(one.turns for one in training),
         "ended_at": _ended_at(training),
-        "tokens_sampled": sum(one.tokens_sampled for one in training),
-        "tokens_trained": _whole(sum(tokens) if tokens else None),
-        **_reused(steps),
-        "tokens_masked": _masked(training, steps),
+        **_tokens(training, steps),
         "groups_left_out": _left_out(steps),
         "lengths": length_figures(sessions, steps),
         "role_switches": roles.switches,
         "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
-        "tokens_over_age": _whole(sum(_metric(steps, "tokens_over_age")) if tokens else None),
         "interrupted_turns_continued": sum(one.interrupted_turns for one in training),
         "warmup_s": facts.warmup_s,
         "train_wall_s": _seconds(_training(control)),
@@ -170,6 +165,18 @@ def policy_figures(
         "reward_last10": mean_reward(steps[-EDGE_STEPS:]),
         "tokens_trained": _whole(sum(tokens) if tokens else None),
         "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
+    }
+
+
+def _tokens(training: Sequence[SessionFacts], steps: Sequence[StepFacts]) -> dict[str, Any]:
+    """Return the figures of sampled and trained tokens."""
+    tokens = _of_all(steps, "tokens_trained")
+    return {
+        "tokens_sampled": sum(one.tokens_sampled for one in training),
+        "tokens_trained": _whole(sum(tokens) if tokens else None),
+        **_reused(steps),
+        "tokens_masked": _masked(training, steps),
+        "tokens_over_age": _whole(sum(_metric(steps, "tokens_over_age")) if tokens else None),
     }
 
 
