@@ -117,7 +117,7 @@ def _verdict(
         killed_at = commands.train(write_run(values), STEPS).killed_at
         faults += log_faults(kafka)
         metrics = {*promised(trainer), *run.metrics}
-        faults += file_faults(commands.out, STEPS, metrics, run.symptoms)
+        faults += file_faults(commands.out, STEPS, metrics, run)
         faults += audit_faults(kafka, commands.out)
         if run.ranks == 1:  # replay computes with one rank, which rounds otherwise than two
             faults += replay_faults(commands("replay", "train"), STEPS)

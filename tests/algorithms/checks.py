@@ -4,7 +4,7 @@ import csv
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from infra.settings import KafkaSettings
 from schemas.records import WeightsPublished
 from schemas.topics import CONTROL
 from seamlessflow.auditing.audit import audit
+from tests.algorithms.table import WholeRun
 from tests.algorithms.whole_run import TRAINER
 
 _UNUSUAL = re.compile(r"^\S+ \S+ (?:WARNING|ERROR|CRITICAL) |^Traceback")
@@ -25,10 +26,10 @@ _USUAL = re.compile(
 whose trainer was killed."""
 _OF_THE_KILL = re.compile(
     r"^\S+ \S+ CRITICAL infra\.process: ended by an error\n(?:(?!CRITICAL)[^\0])*?"
-    r"^trainer\.roles\.gang_errors\.TrainerGone: .*$",
+    r"^trainer\.roles\.gang_errors\.(?:TrainerGone|GangBroken): .*$",
     re.MULTILINE,
 )
-"""The end of a training process whose trainer was killed."""
+"""The end of a training process whose trainer was killed, and of one beside it in the gang."""
 
 
 def log_faults(kafka: KafkaSettings) -> Iterator[str]:
@@ -45,7 +46,7 @@ def log_faults(kafka: KafkaSettings) -> Iterator[str]:
             yield f"the weights behind step {step} have other tensors: {', '.join(found)}"
 
 
-def file_faults(out: Path, steps: int, metrics: Set[str], symptoms: Sequence[str]) -> Iterator[str]:
+def file_faults(out: Path, steps: int, metrics: Set[str], run: WholeRun) -> Iterator[str]:
     """Yield what is wrong with metrics, summary and logs of a run in `out`."""
     missing = metrics - found_metrics(out)
     if missing:
@@ -59,12 +60,13 @@ def file_faults(out: Path, steps: int, metrics: Set[str], symptoms: Sequence[str
     if checks["mismatches"] or checks["trained_twice"] or not checks["tokens_checked"]:
         yield f"checks: {checks}"
     for symptom in told["symptoms"]:
-        if not any(text in symptom for text in symptoms):
+        if not any(text in symptom for text in run.symptoms):
             yield f"symptom: {symptom}"
     for file in sorted((out / "logs").glob("*.log")):
         text = _OF_THE_KILL.sub("", file.read_text(encoding="utf-8", errors="replace"))
         for line in text.splitlines():
-            if _UNUSUAL.search(line) and not _USUAL.search(line):
+            usual = file.stem in run.noisy or _USUAL.search(line)
+            if _UNUSUAL.search(line) and not usual:
                 yield f"{file.name}: {line}"
 
 

@@ -34,6 +34,8 @@ class WholeRun:
     """Metrics that some step must have, besides those of `promises.py`."""
     symptoms: tuple[str, ...] = ()
     """Texts in symptoms that belong to the settings; any other is a fault."""
+    noisy: tuple[str, ...] = ()
+    """Processes whose settings make them warn."""
     ranks: int = 1
 
     def values(self, out: Path, data: Path, teacher: Path) -> Values:
@@ -213,6 +215,7 @@ RUNS: Mapping[str, WholeRun] = {
         run={"turn_limit": 5},
         metrics=("overlong_share", "masked/overlong"),
         symptoms=("ended at a limit", "are not trained", "were dropped"),
+        noisy=("agents",),  # its calls are refused behind the last turn
     ),
     "icepop": WholeRun(
         {"loss": {"name": "icepop"}, "dtype": "float16", "seed": 1},
