@@ -81,7 +81,8 @@ def load_state(directory: Path, model: nn.Module, optimizer: Optimizer, prefix: 
     parameters = _parameters(model)
     if weights.keys() != parameters.keys():
         names = sorted(weights.keys() ^ parameters.keys())
-        whose = "its critic is another one" if prefix else "is of another model"
+        remedy = "set trainer.critic.kind and .model as they were, or begin in another directory"
+        whose = f"its critic is another one, {remedy}" if prefix else "is of another model"
         raise ModelUnusable(str(directory), f"{whose}: {', '.join(names[:3])}")
     with torch.no_grad():
         for name, parameter in parameters.items():

@@ -28,6 +28,8 @@ _DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 """Variables of the library, where the environment has none."""
+_DATABASES = ("sqlite:", "postgresql", "mysql", "mssql")
+"""URIs of stores for which mlflow-skinny lacks the libraries."""
 _MOST_ROWS = 10_000
 _RETRY_S = 30.0
 _END_S = 20.0
@@ -47,7 +49,8 @@ class Mlflow:
         """
         for name, value in _DEFAULTS.items():
             os.environ.setdefault(name, value)
-        self._library = imported("mlflow", "trainer.mlflow_uri", "mlflow-skinny")
+        package = "mlflow" if uri.startswith(_DATABASES) else "mlflow-skinny"
+        self._library = imported("mlflow", "trainer.mlflow_uri", package)
         try:
             self._client = self._library.MlflowClient(tracking_uri=uri)
         except self._library.exceptions.MlflowException as error:

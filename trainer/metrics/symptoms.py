@@ -73,6 +73,14 @@ def _lost(prefix: str, kept: str) -> Callable[[Sequence[Metrics]], float | None]
     return figure
 
 
+def _unrewarded(steps: Sequence[Metrics]) -> float | None:
+    """Return the share of sessions that lack a reward, of those that ended, failed or not."""
+    lacking = sum(_sum("samples_unrewarded", one) for one in steps)
+    failed = max(lacking, sum(_sum("samples_failed", one) for one in steps))
+    ended = failed + sum(one.get("sessions", 0.0) for one in steps)
+    return lacking / ended if ended else None
+
+
 def _dominated(steps: Sequence[Metrics]) -> float | None:
     """Return how many times its part the largest group has, of groups with trained tokens."""
     known = [
@@ -127,7 +135,7 @@ SYMPTOMS = (
         "the detail of SampleFailed names it and those that were given; trainer.rewards, "
         "agents.reward, agents.reward_limit_s, agents.await_reward_s",
         0.05,
-        _lost("samples_unrewarded", "sessions"),
+        _unrewarded,
     ),
     Symptom(
         "{:.0%} of the sessions ended at a limit",

@@ -56,8 +56,8 @@ class StepFailed(SeamlessFlowError):
         """Sessions in which the failure shows, as far as known."""
         which = f" (sessions {', '.join(self.sessions[:_SHOWN])})" if self.sessions else ""
         super().__init__(
-            f"step {step} is not committed: {reason}{which}; the run goes on from its checkpoint "
-            "when it is started again"
+            f"step {step} is not committed: {reason}{which}; started again, the run goes on from "
+            "its last checkpoint, or from its begin"
         )
 
 

@@ -75,8 +75,11 @@ class TokensCheck:
 
     @property
     def open(self) -> int:
-        """Number of tokens of finalized sessions that are neither over nor given up."""
-        return sum(self._finalized.values())
+        """Number of tokens of finalized sessions that are neither trained nor given up."""
+        trained = {group for _, group in self._trained_in}
+        return sum(
+            count for name, count in self._finalized.items() if self._groups[name] not in trained
+        )
 
     def apply(self, received: Received) -> None:
         """Fold in a record; of events only those that count."""
@@ -224,7 +227,8 @@ class TokensCheck:
             group = self._groups[session_id]
             if not group or all((name, group) in self._over for name in self._policies or {""}):
                 self._drop(session_id)
-        while self._most_tokens is not None and self.open > self._most_tokens:
+        most = self._most_tokens
+        while most is not None and sum(self._finalized.values()) > most:
             self._drop(next(iter(self._finalized)))
 
     def _train(self, policy: str, group_id: str, step: int) -> None:

@@ -3,6 +3,7 @@
 Computed from records of the log alone, so it does not depend on telemetry.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -63,12 +64,21 @@ def _outcome(
     ]
     if commits:
         last = commits[-1]
-        again = f"; committed {len(commits)} times, in as many lineages" if len(commits) > 1 else ""
-        made = f"in step {last.step}, which made version {last.version}{again}"
+        made = f"in step {last.step}, which made version {last.version}{_again(commits)}"
         if any(not any(one.loss_mask) for one, _ in of_kind(records, r.Trajectory)):
             return f"{made}, but none of its tokens may be trained"
         return f"trained {made}"
     return f"not trained: {_reason(records, of_group, steps, session_id)}"
+
+
+def _again(commits: Sequence[r.StepCommitted]) -> str:
+    """Return which other steps trained a session by plan, and which were executed again."""
+    counts = Counter(one.step for one in commits)
+    earlier = [str(step) for step in counts if step != commits[-1].step]
+    repeated = [f"{step} ({count} times)" for step, count in counts.items() if count > 1]
+    by_plan = f"; also trained, by plan, in {', '.join(earlier)}" if earlier else ""
+    again = f"; executed again after a restart: {', '.join(repeated)}" if repeated else ""
+    return by_plan + again
 
 
 def _reason(

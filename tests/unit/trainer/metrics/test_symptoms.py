@@ -37,6 +37,13 @@ def test_a_run_that_is_well_has_no_symptom() -> None:
     assert symptoms([]) == []
 
 
+def test_sessions_without_a_reward_are_a_share_of_all_that_ended() -> None:
+    lost = {"samples_failed": 36.0, "samples_unrewarded": 10.0}
+    found = symptoms([{**WELL, **lost}])
+    assert found[0].startswith("36% of the sessions failed")
+    assert found[1].startswith("10% of the sessions ended without a reward")
+
+
 @pytest.mark.parametrize(
     ("ill", "text", "lever"),
     [

@@ -124,7 +124,8 @@ def test_rows_of_several_sets_have_their_names_in_every_sink(tmp_path: Path) -> 
     ("section", "package"),
     [
         (TrainerSection(wandb_project="p"), "wandb"),
-        (TrainerSection(mlflow_uri="http://127.0.0.1:5000"), "mlflow-skinny"),
+        (TrainerSection(mlflow_uri="http://127.0.0.1:5000"), "mlflow-skinny$"),
+        (TrainerSection(mlflow_uri="sqlite:///runs.db"), "mlflow$"),
     ],
 )
 def test_a_sink_without_its_library_names_what_to_install(

@@ -174,7 +174,16 @@ def test_a_step_that_was_executed_again_is_shown_each_time() -> None:
     assert steps == ["makes version 5, lineage a", "makes version 6, lineage b"]
     by = [one.detail for one in found.whole if one.name == "committed"]
     assert by == ["", "by tis version 2"]
-    assert found.outcome.endswith("made version 6; committed 2 times, in as many lineages")
+    assert found.outcome.endswith("version 6; executed again after a restart: 4 (2 times)")
+
+
+def test_a_session_that_a_later_step_trains_again_by_plan_names_both_steps() -> None:
+    groups = tuple(replace(one, reused=1) for one in history.COMMITTED[1].groups)
+    later = control.committed(6, groups, version=7)
+    found = made([*history.trained(), history.STARTED, (CONTROL.name, later)])
+    assert found.outcome == "trained in step 6, which made version 7; also trained, by plan, in 4"
+    by_plan = [one.detail for one in found.whole if one.name == "step 6"]
+    assert by_plan == ["makes version 7, lineage a, trained by 1 steps before, by plan"]
 
 
 def test_topics_that_have_no_record_any_more_are_named() -> None:
