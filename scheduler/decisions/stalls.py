@@ -60,7 +60,8 @@ def _training(state: State, settings: SchedulerSettings, now_ms: int) -> list[tu
     if waiting is None:
         return []
     step, batch = waiting
-    since_ms = batch.started_ms or batch.ready_ms
+    # What stood still before this scheduler began may have had no process: the run was ended.
+    since_ms = max(batch.started_ms or batch.ready_ms, state.claimed_ms)
     if now_ms - since_ms < milliseconds(settings.scheduler.stall_s):
         return []
     if state.steps.under_way:
@@ -73,10 +74,11 @@ def _rollout(state: State, settings: SchedulerSettings, now_ms: int) -> list[tup
     # While a batch waits or trains, rollout may rest because no credit is free.
     if state.steps.waiting is not None or not state.rollouts_began or not ledger.moved_ms:
         return []
-    quiet = now_ms - ledger.moved_ms >= milliseconds(settings.scheduler.stall_s)
+    since_ms = max(ledger.moved_ms, state.claimed_ms)
+    quiet = now_ms - since_ms >= milliseconds(settings.scheduler.stall_s)
     if ledger.running and quiet:
         detail = f"{ledger.running} groups are running, {ledger.ready} ready"
-        return [("rollout", detail, ledger.moved_ms)]
+        return [("rollout", detail, since_ms)]
     spent = pacing.withheld(state, settings, now_ms) > 0
     if spent and not ledger.running and not pacing.free_credits(state, settings, now_ms):
         detail = f"{ledger.dropped_in_step} groups dropped, {ledger.ready} ready, none running"

@@ -34,6 +34,21 @@ def test_a_step_that_does_not_end_is_reported() -> None:
     assert what(state, 10_000) == ["step"]
 
 
+def test_the_time_before_a_scheduler_began_is_no_stall() -> None:
+    unfinished = [
+        *BEGUN,
+        control.assigned("w", "train", 1, gang_epoch=1),
+        control.batch_ready(),
+        control.started(["w"]),
+    ]
+    later = control.claimed(epoch=2, at_ms=100_000)
+    assert what(fold(*unfinished, later), 109_999) == []
+    assert what(fold(*unfinished, later), 110_000) == ["step"]
+    groups = fold(*BEGUN, control.admitted("run-0", at_ms=5), later)
+    assert what(groups, 109_999) == []
+    assert what(groups, 110_000) == ["rollout"]
+
+
 def test_groups_that_do_not_move_are_reported() -> None:
     state = fold(
         *BEGUN,
