@@ -133,9 +133,12 @@ class RunProgress:
             self._notice(record)
 
     def common_failures(self, most: int = 3) -> list[str]:
-        """Return a line for each of the most frequent failures of samples."""
-        found = sorted(self.failures.items(), key=lambda one: -one[1].count)[:most]
-        return [f"{failed.count} samples failed: {what}" for what, failed in found]
+        """Return a line for each of the most frequent failures of samples, and one for the rest."""
+        found = sorted(self.failures.items(), key=lambda one: -one[1].count)
+        lines = [f"{failed.count} samples failed: {what}" for what, failed in found[:most]]
+        if rest := sum(failed.count for _, failed in found[most:]):
+            lines.append(f"{rest} further samples failed: SampleFailed on control has the reasons")
+        return lines
 
     def rewards(self) -> list[float]:
         """Return the mean reward of each step, in order."""

@@ -126,7 +126,7 @@ def _missing(name: str) -> Callable[[Sequence[Metrics]], float | None]:
 SYMPTOMS = (
     Symptom(
         "{:.0%} of the sessions failed and were no part of a group",
-        "see the log of agents; agents.on_timeout, pacing.max_attempts",
+        "SampleFailed on control has the reasons; agents.on_timeout, pacing.max_attempts",
         0.05,
         _lost("samples_failed", "sessions"),
     ),

@@ -252,6 +252,16 @@ def test_the_panel_counts_failed_samples_by_their_error() -> None:
     assert "2 samples failed: ValueError: no such table" in shown
 
 
+def test_failures_for_further_reasons_are_counted_together() -> None:
+    found = progress(*(failed(number, f"error {number % 5}") for number in range(12)))
+    assert found.common_failures() == [
+        "3 samples failed: error 0",
+        "3 samples failed: error 1",
+        "2 samples failed: error 2",
+        "4 further samples failed: SampleFailed on control has the reasons",
+    ]
+
+
 def test_failures_of_an_earlier_start_are_not_shown() -> None:
     assert progress(failed(0, at_ms=SINCE - 1)).failures == {}
 
