@@ -33,6 +33,10 @@ class ModelUnusable(SeamlessFlowError):
         super().__init__(f"{directory}: {reason}")
 
 
+NO_STEP = -1
+"""The number of no step."""
+
+
 class UpdateFailed(SeamlessFlowError):
     """An update that must not be applied: a loss failed, or a gradient is not finite.
 
@@ -134,8 +138,8 @@ class Backend(Protocol):
         Called once, before all other methods. Raise `ModelUnusable`.
         """
 
-    def rest(self) -> None:
-        """Note that the calls of a step are over, until the next step.
+    def rest(self, step: int = NO_STEP) -> None:
+        """Note that the calls of a step are over, until the next one; `NO_STEP` of none.
 
         Ranks return from `follow` here, so that their loops can give up the device.
         """
@@ -144,8 +148,10 @@ class Backend(Protocol):
 class LocalBackend(Backend, DeviceMemory, Protocol):
     """A back end in this process."""
 
-    def follow(self) -> None:
-        """Take part in the calls of the gang's first rank, until it rests. For the other ranks."""
+    def follow(self) -> int:
+        """Take part in the calls of the gang's first rank, until it rests; return the step that is
+        over, or `NO_STEP`. For the other ranks.
+        """
 
     def interrupt(self) -> None:
         """End a wait that is under way with an error, because the process ends. From any thread."""

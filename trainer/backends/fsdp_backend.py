@@ -15,7 +15,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import PreTrainedModel
 
 from infra.worker.device import device_named
-from trainer.backends.backend import Computing, StepInput, unmeasured
+from trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured
 from trainer.backends.failures import GradientNorms, PassFailures
 from trainer.backends.gang import Arrays, GangRank, Op
 from trainer.backends.model import DTYPES
@@ -83,10 +83,10 @@ class FsdpBackend(TorchBackend):
         self._gang.send(Op.LOAD, [message] * (self._ranks - 1))
         super().load(directory, version)
 
-    def rest(self) -> None:
-        self._ask(Op.REST)
+    def rest(self, step: int = NO_STEP) -> None:
+        self._ask(Op.REST, step)
 
-    def follow(self) -> None:
+    def follow(self) -> int:
         """Do what the leader asks until it rests. For the other ranks; raise if it ends.
 
         Each branch makes the same collective calls as the leader's method; else the ranks block.
@@ -95,7 +95,7 @@ class FsdpBackend(TorchBackend):
             op, arrays = self._gang.receive()
             match op:
                 case Op.REST:
-                    return
+                    return _version(arrays)
                 case Op.LOAD:
                     path = arrays["path"].tobytes().decode()
                     super().load(Path(path) if path else None, _version(arrays))
@@ -160,6 +160,7 @@ class FsdpBackend(TorchBackend):
         return found
 
     def _ask(self, op: Op, version: int = 0) -> None:
+        """Send a call to the others, with a version, or the number of a step."""
         self._gang.send(op, [{"version": np.array([version])}] * (self._ranks - 1))
 
 

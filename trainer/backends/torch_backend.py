@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infra.worker.device import device_named, free_host_bytes
-from trainer.backends.backend import Computing, Machine, StepInput, unmeasured
+from trainer.backends.backend import NO_STEP, Computing, Machine, StepInput, unmeasured
 from trainer.backends.failures import GradientNorms, PassFailures
 from trainer.backends.forward import Forward, check_layout
 from trainer.backends.losses.loss import loss_tokens, token_losses
@@ -154,11 +154,12 @@ class TorchBackend:
             load_random(directory)
         self._older.remember(version, self._parameters)
 
-    def rest(self) -> None:
+    def rest(self, step: int = NO_STEP) -> None:
         pass
 
-    def follow(self) -> None:
+    def follow(self) -> int:
         """Return at once: there is no other rank."""
+        return NO_STEP
 
     def interrupt(self) -> None:
         """Do nothing: what computes cannot be ended half-way."""

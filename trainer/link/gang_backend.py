@@ -18,7 +18,7 @@ from queue import Empty, Queue
 
 from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping
-from trainer.backends.backend import Machine, StepInput, UpdateFailed
+from trainer.backends.backend import NO_STEP, Machine, StepInput, UpdateFailed
 from trainer.backends.step_message import answered, question, to_arrays
 from trainer.data.credit.columns import Annotated, Column
 from trainer.data.packing import MicroBatch
@@ -133,8 +133,8 @@ class GangBackend:
         path = "" if directory is None else str(directory)
         self._call(GangCall(name=GangCallName.LOAD, path=path, version=version))
 
-    def rest(self) -> None:
-        self._send(GangCall(name=GangCallName.REST), {})
+    def rest(self, step: int = NO_STEP) -> None:
+        self._send(GangCall(name=GangCallName.REST, step=step), {})
 
     @property
     def _known(self) -> Hello:

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from trainer.backends.backend import Machine
+from trainer.backends.backend import NO_STEP, Machine
 
 Arrays = Mapping[str, NDArray[np.generic]]
 _LENGTHS = Struct("!IQ")
@@ -67,6 +67,8 @@ class GangCall:
     path: str = ""
     """A directory that both processes reach; empty: none."""
     version: int = 0
+    step: int = NO_STEP
+    """The step that is over, of `REST`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from infra.worker.roles import new_incarnation
 from schemas.records import Record, WorkerHeartbeat
 from schemas.releases import this_release
 from schemas.topics import CONTROL, FLEET
-from trainer.backends.backend import LocalBackend
+from trainer.backends.backend import NO_STEP, LocalBackend
 from trainer.link.messages import Hello
 from trainer.ranks.device import TrainerDevice
 from trainer.ranks.further import WorkerDevices
@@ -77,13 +77,13 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
     )
 
 
-def _following(devices: WorkerDevices, service: RankService | None) -> Callable[[], None]:
-    def follow() -> None:
+def _following(devices: WorkerDevices, service: RankService | None) -> Callable[[], int]:
+    def follow() -> int:
         with devices.following():
-            if service is not None:
-                service.serve()
-            else:
-                devices.backend.follow()
+            if service is None:
+                return devices.backend.follow()
+            service.serve()
+            return NO_STEP
 
     return follow
 

@@ -34,8 +34,9 @@ class RankLoop:
 
     process: RankProcess
     device: TrainerDevice
-    follow: Callable[[], None]
-    """Takes part in a step until the trainer rests; called in the work thread."""
+    follow: Callable[[], int]
+    """Takes part in a step until the trainer rests; returns the step that is over then, as far as
+    the first rank said it. Called in the work thread."""
     service: RankService | None
     """The trainer's calls; None for a worker without the first rank."""
     end: Callable[[], None]
@@ -110,6 +111,8 @@ class RankLoop:
         if started and process.roles.may_start(started):
             process.gang.check(ranks, started)
             self.started = None
-            process.roles.follow(started)
             process.enter("training", "waiting")
-            process.work.begin(self.follow, lambda _: None)
+            # The step of the start may be that of a trainer that died: the next one, behind those
+            # that are executed again first, is trained under the same start.
+            gang_epoch = started.gang_epoch
+            process.work.begin(self.follow, lambda step: process.roles.note_over(gang_epoch, step))

@@ -76,7 +76,7 @@ class RankService:
                 raise TrainerGone(self.lost)
             call, arrays = item
             if call.name is GangCallName.REST:
-                self._backend.rest()
+                self._backend.rest(call.step)
                 return
             self._carry_out(call, arrays)
 

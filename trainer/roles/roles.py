@@ -26,7 +26,7 @@ class TrainerRoles(WorkerRoles):
     """Time of the rollout process's last record, and whether it held the devices then."""
 
     followed: tuple[int, int] = (-1, -1)
-    """Gang epoch and step of the newest step that it followed."""
+    """Gang epoch and number of the newest step that it followed to its end."""
 
     @property
     def rollout_holds(self) -> bool:
@@ -92,9 +92,9 @@ class TrainerRoles(WorkerRoles):
             and (started.gang_epoch, started.step) > self.followed
         )
 
-    def follow(self, started: r.StepStarted) -> None:
-        """Note that the process follows the step."""
-        self.followed = (started.gang_epoch, started.step)
+    def note_over(self, gang_epoch: int, step: int) -> None:
+        """Note that a step is over that the process followed, whichever start it followed it by."""
+        self.followed = max(self.followed, (gang_epoch, step))
 
     def _assign(self, record: r.RoleAssigned) -> None:
         if not self.is_newer(record):

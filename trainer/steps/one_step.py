@@ -152,9 +152,9 @@ class StepRunner:
         root, keep = self._settings.checkpoints_dir, self._settings.trainer.checkpoints_kept
         return checkpoint.write(root, content, self._backend.save, keep)
 
-    def rest(self) -> None:
-        """End the step for the back end: no further call of it follows."""
-        self._backend.rest()
+    def rest(self, step: int) -> None:
+        """End a step for the back end: no further call of it follows."""
+        self._backend.rest(step)
 
     def _traced(self, order: StepOrder) -> Span:
         """Begin the span of a step, with links to the spans of the sessions that it trains."""

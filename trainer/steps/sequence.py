@@ -232,7 +232,7 @@ class StepSequence:
         if self.all_done or (due and self._writing.idle):
             self._save()
         else:
-            self._runner.rest()
+            self._runner.rest(order.batch.step)
 
     def _save(self) -> None:
         """Begin a checkpoint of what is in memory now: its copy, then its files."""
@@ -249,7 +249,7 @@ class StepSequence:
         )
 
         def copied(_: None) -> None:
-            self._runner.rest()
+            self._runner.rest(origin.step - 1)
             # The last one may find the one before it unfinished.
             self._writing.finish()
             self._writing.begin(lambda: self._runner.save(content), saved)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.backends.backend import Machine, StepInput
+from trainer.backends.backend import NO_STEP, Machine, StepInput
 from trainer.data.credit.columns import Annotated, Column
 from trainer.data.packing import MicroBatch
 
@@ -49,11 +49,11 @@ class StubBackend:
     def load(self, directory: Path | None, version: int) -> None:
         pass
 
-    def rest(self) -> None:
+    def rest(self, step: int = NO_STEP) -> None:
         pass
 
-    def follow(self) -> None:
-        pass
+    def follow(self) -> int:
+        return NO_STEP
 
     def interrupt(self) -> None:
         pass

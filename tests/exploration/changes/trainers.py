@@ -175,7 +175,7 @@ def _finish(actor: TrainerActor, world: World) -> None:
 def _train(actor: TrainerActor, world: World) -> None:
     name, started = actor.worker, cast(r.StepStarted, actor.started)
     roles = copied_roles(cast(RankRoles, actor.roles))
-    roles.follow(started)
+    roles.note_over(started.gang_epoch, started.step)
     world.trainers[name] = actor.with_changes(roles=roles, started=None, training=started)
 
 

@@ -17,7 +17,14 @@ from infra.device_model.hardware import hardware_named
 from infra.device_model.settings import worker_rates
 from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping, never
-from trainer.backends.backend import Computing, Machine, ModelUnusable, StepInput, unmeasured
+from trainer.backends.backend import (
+    NO_STEP,
+    Computing,
+    Machine,
+    ModelUnusable,
+    StepInput,
+    unmeasured,
+)
 from trainer.backends.clock.gang_line import gathered, joined
 from trainer.backends.clock.stand_in import WEIGHTS, stand_in
 from trainer.data.credit.columns import Annotated, Column
@@ -107,13 +114,14 @@ class ClockBackend:
         except (OSError, SafetensorError, LookupError) as error:
             raise ModelUnusable(str(directory), f"has no state of a clock: {error}") from error
 
-    def rest(self) -> None:
+    def rest(self, step: int = NO_STEP) -> None:
         for line in self._others:
-            line.send(None)
+            line.send(step)
 
-    def follow(self) -> None:
-        while self._first is not None and (work := self._first.receive()) is not None:
+    def follow(self) -> int:
+        while self._first is not None and not isinstance(work := self._first.receive(), int):
             self._first.send(self._compute(*work))
+        return NO_STEP if self._first is None else int(work)
 
     def interrupt(self) -> None:
         self._ended.set()

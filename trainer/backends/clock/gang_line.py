@@ -1,8 +1,9 @@
 """The lines between the workers of a gang of clocks: values as JSON over TCP.
 
 The worker with rank 0 listens at `trainer.rendezvous`, each other one calls there. The first says
-the lengths of a step's sequences, or null when it rests; the others answer with the seconds that
-their part took. The loss of one ends all, as in the process group of torch.
+the lengths of a step's sequences, or when it rests the number of the step that is over; the others
+answer with the seconds that their part took. The loss of one ends all, as in the process group of
+torch.
 """
 
 import json

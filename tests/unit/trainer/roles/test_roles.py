@@ -108,13 +108,23 @@ def test_a_step_starts_only_for_the_gang_at_hand() -> None:
 
 def test_a_gang_follows_a_step_once_though_its_start_is_written_again() -> None:
     roles = holding()
-    roles.follow(started())
+    roles.note_over(started().gang_epoch, started().step)
     # A trainer that started again announced its batch once more, and the gang stayed.
     assert not roles.may_start(started())
     assert roles.may_start(started(step=1))
     roles.apply(assigned(number=2, gang_epoch=8))
     roles.acquired()
     assert roles.may_start(started(gang_epoch=8))
+
+
+def test_a_start_of_a_trainer_that_died_keeps_no_gang_from_its_step() -> None:
+    roles = holding()
+    dead, again, next_one = started(step=3), started(step=2), started(step=3)
+    assert roles.may_start(dead)
+    # It follows; the trainer that came back executes the step before again.
+    roles.note_over(dead.gang_epoch, again.step)
+    assert not roles.may_start(again)
+    assert roles.may_start(next_one)
 
 
 def test_a_start_counts_if_no_newer_scheduler_had_claimed_when_it_was_read() -> None:
