@@ -15,8 +15,6 @@ last ten steps; `before`, `after`: of the evaluations.
 import argparse
 import csv
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -28,7 +26,7 @@ from transformers.utils import logging as transformers_logging
 
 from benchmarks.learning.curves import prepared
 from benchmarks.learning.methods import GROUP_SIZE, GROUPS, METHODS, TEACHER
-from benchmarks.load.children import ROOT
+from benchmarks.load.children import run_module
 from benchmarks.scheduling.reward_curves import draw_rewards
 from benchmarks.trail.configuration import trail_run, write_run
 from infra.broker.broker import Broker
@@ -102,7 +100,12 @@ def _row(name: str, steps: int, seed: int, out: Path) -> Mapping[str, Any]:
     file = out / f"{name}.json"
     if not file.exists():
         began_s = time.monotonic()
-        _train(write_run(configuration(name, steps, seed, out)))
+        run_module(
+            "seamlessflow",
+            "train",
+            "--config",
+            str(write_run(configuration(name, steps, seed, out))),
+        )
         told = json.loads((out / name / "summary.json").read_text(encoding="utf-8"))
         evaluated = evaluations(out / name / "metrics.csv")
         row = {
@@ -119,18 +122,6 @@ def _row(name: str, steps: int, seed: int, out: Path) -> Mapping[str, Any]:
         file.write_text(json.dumps(row), encoding="utf-8")
     read: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return read
-
-
-def _train(config: Path) -> None:
-    """Run `seamlessflow train`. Raises `CalledProcessError`."""
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    subprocess.run(
-        [sys.executable, "-m", "seamlessflow", "train", "--config", str(config)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=sys.stderr,
-        check=True,
-    )
 
 
 def evaluations(file: Path) -> Sequence[float]:

@@ -1,4 +1,6 @@
-"""Processes of a benchmark: they read orders, their CPU time is measured, they end together."""
+"""Processes of a benchmark: one that runs to its end, or several that read orders, whose CPU time
+is measured, and which end together.
+"""
 
 import json
 import os
@@ -12,6 +14,21 @@ from typing import Self
 ROOT = Path(__file__).parents[2]
 _STOP_TIMEOUT_S = 20
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def run_module(*arguments: str) -> None:
+    """Run `python -m` with these arguments to its end; what it prints goes to standard error.
+
+    Raises `CalledProcessError`.
+    """
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=sys.stderr,
+        check=True,
+    )
 
 
 class Children:

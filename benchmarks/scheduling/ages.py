@@ -2,17 +2,14 @@
 
 import csv
 import json
-import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 
-from benchmarks.load.children import ROOT
+from benchmarks.load.children import run_module
 from seamlessflow.demo.configuration import (
     AGENTS,
     ASSIGNMENT_TIMEOUT_S,
@@ -117,7 +114,7 @@ def _prepared(seed: int, out: Path) -> Path:
     """Return the directory of the seed's model and tasks; the same in all runs of the seed."""
     data = out / f"data-seed{seed}"
     if not (data / "warmup.json").exists():
-        _python("seamlessflow.demo.prepare", str(data), "--seed", str(seed))
+        run_module("seamlessflow.demo.prepare", str(data), "--seed", str(seed))
     return data
 
 
@@ -125,18 +122,7 @@ def _train(run: AgedRun, folder: Path, data: Path) -> None:
     folder.mkdir(parents=True)
     config = folder / "run.yaml"  # JSON is YAML
     config.write_text(json.dumps(configuration(run, folder, data)), encoding="utf-8")
-    _python("seamlessflow", "train", "--config", str(config))
-
-
-def _python(*arguments: str) -> None:
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    subprocess.run(
-        [sys.executable, "-m", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=sys.stderr,
-        check=True,
-    )
+    run_module("seamlessflow", "train", "--config", str(config))
 
 
 def runs(

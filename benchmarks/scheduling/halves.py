@@ -11,14 +11,12 @@ error. `first10`, `last10`: mean reward of the half in the first and the last te
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.load.children import ROOT
+from benchmarks.load.children import run_module
 from benchmarks.load.halves_agent import ANSWER, ASK
 from benchmarks.scheduling.reward_curves import draw_rewards
 from infra.broker.broker import Broker
@@ -138,25 +136,14 @@ def _train(out: Path, steps: int, seed: int) -> None:
     for number in range(len(POLICIES)):
         data = _data(out, seed + number)
         if not (data / "warmup.json").exists():
-            _python("seamlessflow.demo.prepare", str(data), "--seed", str(seed + number))
+            run_module("seamlessflow.demo.prepare", str(data), "--seed", str(seed + number))
     config = out / "run.yaml"  # JSON is YAML
     config.write_text(json.dumps(configuration(out, steps, seed)), encoding="utf-8")
-    _python("seamlessflow", "train", "--config", str(config))
+    run_module("seamlessflow", "train", "--config", str(config))
 
 
 def _data(out: Path, seed: int) -> Path:
     return out / f"data-seed{seed}"
-
-
-def _python(*arguments: str) -> None:
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    subprocess.run(
-        [sys.executable, "-m", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=sys.stderr,
-        check=True,
-    )
 
 
 if __name__ == "__main__":

@@ -15,14 +15,13 @@ Progress goes to standard error. `load` is the machine's load average over a min
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 
-from benchmarks.load.children import ROOT
+from benchmarks.load.children import run_module
 from benchmarks.recorded.switches import Switch, switches, tokens_lost
 from infra.broker.broker import Broker
 from infra.kafka.unreadable import Skipped
@@ -77,14 +76,7 @@ def _train(out: Path, steps: int, agents: int) -> None:
     write_tasks(make_tasks(_TASKS, 0, "train"), out / "tasks.jsonl")
     config = out / "run.yaml"  # JSON is YAML
     config.write_text(json.dumps(_config(out, steps, agents)), encoding="utf-8")
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    subprocess.run(
-        [sys.executable, "-m", "seamlessflow", "train", "--config", str(config)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=sys.stderr,
-        check=True,
-    )
+    run_module("seamlessflow", "train", "--config", str(config))
 
 
 def _config(out: Path, steps: int, agents: int) -> Mapping[str, object]:

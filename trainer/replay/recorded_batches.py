@@ -29,7 +29,7 @@ class RecordedBatches:
             name: of
             for commit in again.values()
             if commit is not None
-            for name, of in commit.groups.items()
+            for name, of in commit.own().items()
         }
         resume = Resume(Origin(), "replay", 0, again, frozenset(), fixed)
         limits = BatchLimits(first.run.groups_per_step, first.run.lag, 0, first.window)

@@ -167,10 +167,11 @@ class TokensCheck:
                 by_session: dict[str, list[TrainedRun]] = {}
                 for run in runs:
                     by_session.setdefault(run.session, []).append(run)
+                by_plan = planned(one)
                 comparable = (
                     run
                     for session_id, own in by_session.items()
-                    for run in self._comparable(one, session_id, own)
+                    for run in self._comparable(one, session_id, own, session_id in by_plan)
                 )
                 yield header, list(comparable)
 
@@ -185,7 +186,7 @@ class TokensCheck:
         return None
 
     def _comparable(
-        self, step: r.StepCommitted, session_id: str, runs: list[TrainedRun]
+        self, step: r.StepCommitted, session_id: str, runs: list[TrainedRun], by_plan: bool
     ) -> list[TrainedRun]:
         """Return the runs of a session whose tokens are kept; judge the others."""
         count = sum(len(run.ids) for run in runs)
@@ -194,7 +195,7 @@ class TokensCheck:
             sorted((run.turn, run.offset, run.ids, run.logprobs, run.versions) for run in runs),
         )
         named = step.policy, session_id
-        by_plan, here = session_id in planned(step), (*named, step.step) in self._known
+        here = (*named, step.step) in self._known
         if named in self._known and (here or not by_plan or session_id not in self._groups):
             if here and content in self._contents:
                 self.findings.checked += count

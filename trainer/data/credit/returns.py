@@ -33,7 +33,7 @@ def session_return(trajectory: Trajectory, weights: Weights = ONE_REWARD) -> flo
     if trajectory.status in _UNJUDGED:
         return None
     found = {name: one.value for name, one in session_rewards(trajectory).items()}
-    if trajectory.status == "complete" and lacking(trajectory, weights):
+    if trajectory.status == "complete" and weights.keys() - found.keys():
         return None
     return weighted(found, weights)
 
