@@ -64,7 +64,9 @@ class TrainerSection(CreditSettings, SinkSettings):
         "second), memory (bytes); none with clock: those of device_model",
     )
     host: str = Field(
-        "127.0.0.1", description="Address on which the trainer waits for the first rank of its gang"
+        "127.0.0.1",
+        description="Address on which this process waits: the trainer for the first rank of its "
+        "gang, that rank for the others",
     )
     devices: tuple[int, ...] = Field(
         (),
@@ -82,9 +84,6 @@ class TrainerSection(CreditSettings, SinkSettings):
         description="fsdp2, clock: rank of the worker's first device; the trainer calls rank 0",
     )
     ranks: int = Field(1, ge=1, description="fsdp2, clock: devices of all workers of the gang")
-    rendezvous: str = Field(
-        "127.0.0.1:29500", description="fsdp2, clock: host:port where rank 0 listens for the others"
-    )
     filters: dict[FilterName, Action] = Field(
         {"zero_variance": "count", "untrainable": "drop"},
         description="Rules that keep groups out of the loss, with their action; count: the group "

@@ -14,10 +14,13 @@ import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import PreTrainedModel
 
+from infra.kafka.outage import Stopping, never
 from infra.worker.device import device_named
 from trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured
 from trainer.backends.failures import GradientNorms, PassFailures
 from trainer.backends.gang import Arrays, GangRank, Op
+from trainer.backends.meeting.line import GangLine
+from trainer.backends.meeting.meeting import Meeting
 from trainer.backends.model import DTYPES
 from trainer.backends.optimizer_state import full
 from trainer.backends.step_message import (
@@ -44,11 +47,19 @@ class FsdpBackend(TorchBackend):
     """A `Backend` (see `backend.py`) on every rank of a gang."""
 
     def __init__(
-        self, model_directory: Path, settings: TrainerSection, computing: Computing = unmeasured
+        self,
+        model_directory: Path,
+        settings: TrainerSection,
+        way: Meeting | GangLine,
+        computing: Computing = unmeasured,
+        stopping: Stopping = never,
     ) -> None:
-        """Wait for all ranks, then load the model. Raise `ModelUnusable`."""
+        """Wait for all ranks: rank 0 at the meeting, others on their line to it. Load the model.
+
+        Raise `ModelUnusable`, and `WorkersAbsent` and `LineLost`, at once when `stopping`.
+        """
         device = torch.device(device_named(settings.device, torch.cuda.is_available))
-        self._gang = GangRank(settings.rank, settings.ranks, settings.rendezvous, device)
+        self._gang = GangRank(settings.rank, settings.ranks, way, device, stopping)
         self._ranks = settings.ranks
         super().__init__(model_directory, settings, computing)
 

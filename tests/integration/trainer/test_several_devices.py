@@ -6,7 +6,6 @@ import pytest
 
 from infra.errors import ExitStatus
 from infra.kafka.topics.creation import create_topics
-from infra.ports import free_port
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import Trajectory
@@ -37,7 +36,7 @@ def log(kafka: KafkaSettings) -> KafkaSettings:
 
 def gang(kafka: KafkaSettings, model: Path, data: Path, ranks: int) -> dict[str, str]:
     """Return the environment of three steps of a gang."""
-    of = {"BACKEND": "fsdp2", "RANKS": ranks, "RENDEZVOUS": f"127.0.0.1:{free_port()}"}
+    of = {"BACKEND": "fsdp2", "RANKS": ranks}
     more = {f"TRAINER__{name}": value for name, value in of.items()}
     return environment(kafka, model, data, RUN__STEPS=3, **more)
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from infra.ports import free_port
 from tests.builders.trainer.chains import forked_sessions
+from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.models import write_tiny
 from tests.integration.trainer.gang.whole_steps import CASES, section
 from trainer.backends.backend import Backend
@@ -89,12 +89,12 @@ def test_a_step_on_two_ranks_is_that_on_one(
     alone = section(case)
     wanted = executed(TorchBackend(model, alone), TrainerSettings(trainer=alone), tmp_path / "one")
 
-    gang = {"backend": "fsdp2", "ranks": 2, "rendezvous": f"127.0.0.1:{free_port()}"}
+    gang, way = {"backend": "fsdp2", "ranks": 2}, meeting()
     assert further.stdin is not None
-    further.stdin.write(section(case, **gang, rank=1).model_dump_json() + "\n")
+    further.stdin.write(f"{way.place} {section(case, **gang, rank=1).model_dump_json()}\n")
     further.stdin.flush()
     first = section(case, **gang, rank=0)
-    leader = FsdpBackend(model, first)
+    leader = FsdpBackend(model, first, way)
     found = executed(leader, TrainerSettings(trainer=first), tmp_path / "two")
     leader.close()
 

@@ -1,7 +1,7 @@
 """Cases of a gang of two ranks on the CPU, and a further rank that follows through all of them.
 
-python -m tests.integration.trainer.gang.whole_steps MODEL, with the settings of a case as JSON in
-each line of standard input.
+python -m tests.integration.trainer.gang.whole_steps MODEL, with the place of the meeting and the
+settings of a case as JSON in each line of standard input.
 """
 
 import sys
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.builders.trainer.gangs.meetings import line
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.settings import TrainerSection
 
@@ -82,8 +83,10 @@ def section(case: Mapping[str, Any], **more: Any) -> TrainerSection:
 
 
 def main() -> None:
-    for line in sys.stdin:
-        backend = FsdpBackend(Path(sys.argv[1]), TrainerSection.model_validate_json(line))
+    for given in sys.stdin:
+        place, _, settings = given.partition(" ")
+        section = TrainerSection.model_validate_json(settings)
+        backend = FsdpBackend(Path(sys.argv[1]), section, line(place, 1))
         backend.follow()
         backend.close()
 

@@ -1,6 +1,7 @@
 """The contract of the back ends in a process, whatever computes: memory, weights, checkpoints."""
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from infra.device_model.settings import DeviceModelSection
 from infra.weights.tensors import tensor_hashes
 from tests.builders.trainer.chains import some_chains, with_advantages, with_returns
+from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.models import write_tiny
 from trainer.backends.backend import (
     Computing,
@@ -30,7 +32,8 @@ Make = Callable[..., LocalBackend]
 def clock(model: Path, note: Computing = unmeasured) -> LocalBackend:
     at_once = DeviceModelSection(scale=1e-9)
     settings = TrainerSettings(policy=PolicySection(model=model), device_model=at_once)
-    return ClockBackend(settings, computing=note)
+    with closing(meeting()) as way:
+        return ClockBackend(settings, way, note)
 
 
 def computing(model: Path, note: Computing = unmeasured) -> LocalBackend:
