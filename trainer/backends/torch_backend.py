@@ -48,7 +48,7 @@ class TorchBackend:
     """A `Backend` (see `backend.py`) on one device.
 
     For `FsdpBackend` to override: `_ranks`, `_placed`, `_whole_weights`, `_merged`, `_shared`,
-    `_summed`.
+    `_summed`, `_restore`, `_clipped`.
     """
 
     _ranks = 1
@@ -149,7 +149,7 @@ class TorchBackend:
 
     def load(self, directory: Path | None, version: int) -> None:
         if directory is not None:
-            load_state(directory, self._model, self._optimizer)
+            self._restore(directory)
             self._side.load(directory)
             load_random(directory)
         self._older.remember(version, self._parameters)
@@ -182,6 +182,10 @@ class TorchBackend:
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
         """Return the model, sharded if the back end shards it."""
         return model
+
+    def _restore(self, directory: Path) -> None:
+        """Put weights and optimizer back. Raise `ModelUnusable`."""
+        load_state(directory, self._model, self._optimizer)
 
     def _whole_weights(self) -> dict[str, Tensor]:
         """Return the tensors to publish, by name."""

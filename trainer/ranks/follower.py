@@ -4,7 +4,7 @@ import socket
 import sys
 
 from infra.settings import load
-from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.ranks.chosen_backend import chosen_backend
 from trainer.ranks.further import follow_orders
 from trainer.settings import TrainerSettings
 
@@ -13,7 +13,7 @@ def main() -> None:
     """Join the gang, then obey until the socket ends."""
     settings = load(TrainerSettings)
     connection = socket.socket(fileno=int(sys.argv[1]))
-    backend = FsdpBackend(settings.policy.model, settings.trainer)
+    backend = chosen_backend(settings.trainer)(settings.policy.model, settings.trainer)
     follow_orders(backend, connection)
 
 

@@ -8,8 +8,8 @@ import torch
 
 from infra.worker.device import device_named
 from trainer.backends.backend import Computing
-from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.torch_backend import TorchBackend
+from trainer.ranks.chosen_backend import chosen_backend
 from trainer.ranks.further import WorkerDevices
 from trainer.settings import TrainerSettings
 
@@ -19,14 +19,14 @@ def torch_devices(
 ) -> WorkerDevices:
     """Return the devices with the model loaded; `lost` gets the end of a further rank.
 
-    Raises `ModelUnusable`.
+    Raises `ModelUnusable` and `LibraryMissing`.
     """
     trainer = settings.trainer
     named = device_named(trainer.device, torch.cuda.is_available)
     kind = named.partition(":")[0]
     first, *further = [_device(kind, number) for number in trainer.devices] or [named]
     own = trainer.model_copy(update={"device": first})
-    backend = FsdpBackend if trainer.backend == "fsdp2" else TorchBackend
+    backend = chosen_backend(trainer)
 
     def made() -> TorchBackend:
         return backend(settings.policy.model, own, computing)

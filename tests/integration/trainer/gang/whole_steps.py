@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainer.backends.fsdp_backend import FsdpBackend
+from tests.builders.trainer.gangs import leave_gang
+from trainer.ranks.chosen_backend import chosen_backend
 from trainer.settings import TrainerSection
 
 BASE: Mapping[str, Any] = {
@@ -76,6 +77,19 @@ CASES: Mapping[str, Mapping[str, Any]] = {
 """Settings of the trainer by the name of a case."""
 
 
+GANGS: Mapping[str, Mapping[str, Any]] = {
+    "fsdp2": {"backend": "fsdp2"},
+    "megatron-data": {"backend": "megatron"},
+    "megatron-tensor": {"backend": "megatron", "megatron": {"tensor_parallel": 2}},
+}
+"""Settings of the trainer by the name of a way to divide the work."""
+
+
+def proven(gang: str, case: str) -> bool:
+    """Return whether the settings of a gang allow those of a case."""
+    return gang == "fsdp2" or "critic" not in case
+
+
 def section(case: Mapping[str, Any], **more: Any) -> TrainerSection:
     """Return the settings of a case."""
     return TrainerSection.model_validate({**BASE, **case, **more})
@@ -83,9 +97,10 @@ def section(case: Mapping[str, Any], **more: Any) -> TrainerSection:
 
 def main() -> None:
     for line in sys.stdin:
-        backend = FsdpBackend(Path(sys.argv[1]), TrainerSection.model_validate_json(line))
+        settings = TrainerSection.model_validate_json(line)
+        backend = chosen_backend(settings)(Path(sys.argv[1]), settings)
         backend.follow()
-        backend.close()
+        leave_gang()
 
 
 if __name__ == "__main__":
