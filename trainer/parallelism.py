@@ -8,7 +8,7 @@ from infra.settings import Section
 
 
 class Parallel(Protocol):
-    """What the division of the model must fit to, of the trainer's settings."""
+    """The trainer's settings that the division of the model must fit to."""
 
     @property
     def ranks(self) -> int:

@@ -15,7 +15,7 @@ from torch import Tensor
 from trainer.backends.backend import ModelUnusable
 
 Kind = Literal["copied", "rows", "columns", "fused", "vocabulary"]
-"""How ranks divide a tensor: not at all; by rows; by columns; by rows of several tensors in turn;
+"""Division of a tensor over ranks: none; by rows; by columns; by rows of several tensors in turn;
 by rows, filled up with zeros to as many for each."""
 
 

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from trainer.backends.backend import Computing, StepInput, unmeasured
 from trainer.backends.failures import GradientNorms
 from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.backends.megatron.leaves import Leaf
 from trainer.backends.megatron.rank_groups import RankGroups
 from trainer.backends.megatron.sharded_model import ShardedModel
 from trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS, Files, random_state, read_state
@@ -40,11 +41,10 @@ class MegatronBackend(FsdpBackend):
         super().__init__(model_directory, settings, computing)
 
     def gradients(self, step: StepInput) -> Iterator[Mapping[str, Tensor]]:
-        """Yield gradients of whole Hugging Face tensors. All ranks of a model must call it."""
+        """Yield gradients of whole Hugging Face tensors. All ranks must call it."""
         for shards in super().gradients(step):
             for leaf in self._model.leaves:
-                if leaf.partial:
-                    self._groups.sum_model(shards[leaf.name])
+                self._sum(leaf, shards[leaf.name]).div_(self._ranks)
             yield self._model.whole_tensors(shards)
 
     def state(self) -> Files:
@@ -74,7 +74,7 @@ class MegatronBackend(FsdpBackend):
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
         return ShardedModel(model, self._groups)
 
-    def _restore(self, directory: Path) -> None:
+    def _load_state(self, directory: Path) -> None:
         weights, moments = read_state(directory, self._model.whole_names)
         self._model.load_whole(weights)
         self._optimizer.state.clear()
@@ -99,15 +99,19 @@ class MegatronBackend(FsdpBackend):
         squares = torch.zeros(2, dtype=torch.float64, device=self._model.device)
         for leaf in self._model.leaves:
             gradient = self._gradient(self._parameters[leaf.name])
-            if leaf.partial:
-                self._groups.sum_model(gradient)
-            self._groups.sum_data(gradient).div_(self._ranks * scale)
+            self._sum(leaf, gradient).div_(self._ranks * scale)
             squares[int(leaf.divided)] += gradient.double().square().sum()
         self._groups.sum_model(squares[1:])
         norm = squares.sum().sqrt().float()
         clip = self._settings.optimizer.clip_norm
         torch.nn.utils.clip_grads_with_norm_(self._parameters.values(), clip, norm)
         return GradientNorms(float(norm))
+
+    def _sum(self, leaf: Leaf, gradient: Tensor) -> Tensor:
+        """Replace the gradient of a shard by its sum over the ranks; return it."""
+        if leaf.partial:
+            self._groups.sum_model(gradient)
+        return self._groups.sum_data(gradient)
 
     def _gradient(self, parameter: Tensor) -> Tensor:
         if parameter.grad is None:

@@ -19,7 +19,7 @@ class RankGroups:
         parallel_state.initialize_model_parallel(tensor_model_parallel_size=tensor_parallel)
         self.size = tensor_parallel
         self.place: int = parallel_state.get_tensor_model_parallel_rank()
-        """Which shard of the model this rank has."""
+        """Number of the shard of the model that this rank has."""
         self.tensor: dist.ProcessGroup = parallel_state.get_tensor_model_parallel_group()
         self._data: dist.ProcessGroup = parallel_state.get_data_parallel_group()
 

@@ -73,8 +73,12 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
             rotary_pos_emb=angles_TB1D,
         )
         weight = self.embedding.weight if self._tied else None
-        logits_BTV, _ = self.output(states_TBH.transpose(0, 1), weight)
-        return CausalLMOutput(logits=logits_BTV[..., : self._dimensions.vocabulary])
+        own_BTV, _ = self.output(states_TBH.transpose(0, 1), weight)
+        # Megatron-core's own gathering needs a CUDA device. Gradients flow to this rank's part.
+        of_ranks = self._groups.shards(own_BTV.detach())
+        of_ranks[self._groups.place] = own_BTV
+        logits_BTV = torch.cat(of_ranks, -1)[..., : self._dimensions.vocabulary]
+        return CausalLMOutput(logits=logits_BTV)
 
     def get_output_embeddings(self) -> nn.Module:
         output: nn.Module = self.output
@@ -134,7 +138,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
             width,
             self._dimensions.padded,
             bias=False,
-            gather_output=True,
+            gather_output=False,
             skip_weight_param_allocation=self._tied,
             **shared,
         )

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from infra.ports import free_port
 from tests.builders.trainer.chains import forked_sessions
-from tests.builders.trainer.gangs import leave_gang
+from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_family
 from tests.integration.trainer.gang.whole_steps import CASES, GANGS, proven, section
 from trainer.backends.backend import Backend

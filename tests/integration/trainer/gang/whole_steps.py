@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.builders.trainer.gangs import leave_gang
+from tests.builders.trainer.gangs.own_gang import leave_gang
 from trainer.ranks.chosen_backend import chosen_backend
 from trainer.settings import TrainerSection
 

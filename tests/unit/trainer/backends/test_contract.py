@@ -9,7 +9,7 @@ from infra.device_model.settings import DeviceModelSection
 from infra.ports import free_port
 from infra.weights.tensors import tensor_hashes
 from tests.builders.trainer.chains import some_chains, with_advantages, with_returns
-from tests.builders.trainer.gangs import leave_gang
+from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_tiny
 from trainer.backends.backend import (
     Computing,

@@ -10,7 +10,7 @@ import torch
 
 from infra.ports import free_port
 from tests.builders.trainer.chains import sampled, some_chains, with_advantages
-from tests.builders.trainer.gangs import leave_gang
+from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_family, write_tiny, write_windowed
 from trainer.backends.backend import ModelUnusable, StepInput
 from trainer.backends.megatron.megatron_backend import MegatronBackend
