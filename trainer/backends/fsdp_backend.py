@@ -8,6 +8,7 @@ directory.
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -40,11 +41,18 @@ from trainer.data.credit.columns import Annotated, Column
 from trainer.data.packing import MicroBatch
 from trainer.settings import TrainerSection
 
+_Share = TypeVar("_Share")
 _ELSEWHERE = "the loss of another rank failed, which rank 0 explains"
 
 
 class FsdpBackend(TorchBackend):
-    """A `Backend` (see `backend.py`) on every rank of a gang."""
+    """A `Backend` (see `backend.py`) on every rank of a gang.
+
+    For `MegatronBackend` to override: `_copies`, and what `TorchBackend` names.
+    """
+
+    _copies = 1
+    """Ranks that train the same share, which follow each other."""
 
     def __init__(
         self,
@@ -64,15 +72,15 @@ class FsdpBackend(TorchBackend):
         super().__init__(model_directory, settings, computing)
 
     def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
-        mine, *others = dealt(batches, self._ranks)
+        mine, *others = self._repeated(dealt(batches, self._ranks // self._copies))
         self._gang.send(Op.ANNOTATE, [question(share, columns) for share in others])
         own = super().annotate(mine, columns)
-        further = [answered(of, columns, len(mine)) for of in self._gang.answers()]
+        further = [answered(of, columns, len(mine)) for of in self._answers()]
         return collected([own, *further], columns, len(batches))
 
     def train(self, step: StepInput) -> dict[str, float]:
         total = sum(len(batch) for batch in step.micro_batches)
-        mine, *others = shares(step, self._ranks)
+        mine, *others = self._repeated(shares(step, self._ranks // self._copies))
         self._gang.send(Op.TRAIN, [to_arrays(share, total) for share in others])
         return self._train(mine, total)
 
@@ -153,7 +161,7 @@ class FsdpBackend(TorchBackend):
         if norms.finite and not raised:
             return failures
         if self._gang.leads:
-            others = map(PassFailures.from_arrays, self._gang.answers())
+            others = map(PassFailures.from_arrays, self._answers())
             return failures.with_others(others)
         self._gang.answer(failures.to_arrays())
         return replace(failures, reason=failures.reason or _ELSEWHERE) if raised else failures
@@ -169,6 +177,14 @@ class FsdpBackend(TorchBackend):
             if self._gang.leads:
                 found[name] = whole.cpu()
         return found
+
+    def _repeated(self, shares: Sequence[_Share]) -> list[_Share]:
+        """Return the share of each rank."""
+        return [share for share in shares for _ in range(self._copies)]
+
+    def _answers(self) -> list[Arrays]:
+        """Wait for the answers of all other ranks; return one for each other share."""
+        return self._gang.answers()[self._copies - 1 :: self._copies]
 
     def _ask(self, op: Op, version: int = 0) -> None:
         """Send a call to the others, with a version, or the number of a step."""

@@ -4,7 +4,7 @@ Training goes on from them exactly. Names in `optimizer.safetensors` are `<momen
 Called by the back ends.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 
 import torch
@@ -74,16 +74,8 @@ def load_state(directory: Path, model: nn.Module, optimizer: Optimizer, prefix: 
 
     Raise `ModelUnusable`.
     """
-    weights, moments = (
-        _file(directory, f"{prefix}{name}", "its critic" if prefix else "it")
-        for name in (WEIGHTS, OPTIMIZER)
-    )
     parameters = _parameters(model)
-    if weights.keys() != parameters.keys():
-        names = sorted(weights.keys() ^ parameters.keys())
-        remedy = "set trainer.critic.kind and .model as they were, or begin in another directory"
-        whose = f"its critic is another one, {remedy}" if prefix else "is of another model"
-        raise ModelUnusable(str(directory), f"{whose}: {', '.join(names[:3])}")
+    weights, moments = read_state(directory, parameters.keys(), prefix)
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(_like(weights[name], parameter))
@@ -92,6 +84,25 @@ def load_state(directory: Path, model: nn.Module, optimizer: Optimizer, prefix: 
         moment, _, name = key.partition("/")
         parameter = parameters[name]
         optimizer.state[parameter][moment] = value if moment == "step" else _like(value, parameter)
+
+
+def read_state(
+    directory: Path, names: Set[str], prefix: str = ""
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the weights and moments of a checkpoint of a model whose parameters have these names.
+
+    Raise `ModelUnusable`.
+    """
+    weights, moments = (
+        _file(directory, f"{prefix}{name}", "its critic" if prefix else "it")
+        for name in (WEIGHTS, OPTIMIZER)
+    )
+    if weights.keys() != names:
+        wrong = sorted(weights.keys() ^ names)
+        remedy = "set trainer.critic.kind and .model as they were, or begin in another directory"
+        whose = f"its critic is another one, {remedy}" if prefix else "is of another model"
+        raise ModelUnusable(str(directory), f"{whose}: {', '.join(wrong[:3])}")
+    return weights, moments
 
 
 def load_random(directory: Path) -> None:

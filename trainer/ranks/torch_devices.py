@@ -9,10 +9,10 @@ import torch
 from infra.kafka.outage import Stopping
 from infra.worker.device import device_named
 from trainer.backends.backend import Computing
-from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.meeting.line import GangLine
 from trainer.backends.meeting.meeting import Meeting
 from trainer.backends.torch_backend import TorchBackend
+from trainer.ranks.chosen_backend import chosen_backend
 from trainer.ranks.further import WorkerDevices
 from trainer.settings import TrainerSettings
 
@@ -26,7 +26,7 @@ def torch_devices(
 ) -> WorkerDevices:
     """Return the devices with the model loaded; `lost` gets the end of a further rank.
 
-    Raises `ModelUnusable`, and for a gang `WorkersAbsent` and `LineLost`.
+    Raises `ModelUnusable`, and for a gang `LibraryMissing`, `WorkersAbsent` and `LineLost`.
     """
     trainer = settings.trainer
     named = device_named(trainer.device, torch.cuda.is_available)
@@ -38,7 +38,7 @@ def torch_devices(
     def made() -> TorchBackend:
         if way is None:
             return TorchBackend(model, own, computing)
-        return FsdpBackend(model, own, way, computing, stopping)
+        return chosen_backend(trainer)(model, own, way, computing, stopping)
 
     place = "" if way is None else way.place
     return WorkerDevices(trainer.rank, further, place, made, lost)

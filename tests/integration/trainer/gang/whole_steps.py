@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.builders.trainer.gangs.meetings import line
-from trainer.backends.fsdp_backend import FsdpBackend
+from tests.builders.trainer.gangs.own_gang import leave_gang
+from trainer.ranks.chosen_backend import chosen_backend
 from trainer.settings import TrainerSection
 
 BASE: Mapping[str, Any] = {
@@ -77,6 +78,19 @@ CASES: Mapping[str, Mapping[str, Any]] = {
 """Settings of the trainer by the name of a case."""
 
 
+GANGS: Mapping[str, Mapping[str, Any]] = {
+    "fsdp2": {"backend": "fsdp2"},
+    "megatron-data": {"backend": "megatron"},
+    "megatron-tensor": {"backend": "megatron", "megatron": {"tensor_parallel": 2}},
+}
+"""Settings of the trainer by the name of a way to divide the work."""
+
+
+def proven(gang: str, case: str) -> bool:
+    """Return whether the settings of a gang allow those of a case."""
+    return gang == "fsdp2" or "critic" not in case
+
+
 def section(case: Mapping[str, Any], **more: Any) -> TrainerSection:
     """Return the settings of a case."""
     return TrainerSection.model_validate({**BASE, **case, **more})
@@ -86,9 +100,9 @@ def main() -> None:
     for given in sys.stdin:
         place, _, settings = given.partition(" ")
         section = TrainerSection.model_validate_json(settings)
-        backend = FsdpBackend(Path(sys.argv[1]), section, line(place, 1))
+        backend = chosen_backend(section)(Path(sys.argv[1]), section, line(place, 1))
         backend.follow()
-        backend.close()
+        leave_gang()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The contract of the back ends in a process, whatever computes: memory, weights, checkpoints."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from infra.device_model.settings import DeviceModelSection
 from infra.weights.tensors import tensor_hashes
 from tests.builders.trainer.chains import some_chains, with_advantages, with_returns
 from tests.builders.trainer.gangs.meetings import meeting
+from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_tiny
 from trainer.backends.backend import (
     Computing,
@@ -19,6 +20,7 @@ from trainer.backends.backend import (
     unmeasured,
 )
 from trainer.backends.clock.clock_backend import ClockBackend
+from trainer.backends.megatron.megatron_backend import MegatronBackend
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.packing import pack
 from trainer.metrics.names import known
@@ -47,15 +49,25 @@ def headed(model: Path, note: Computing = unmeasured) -> LocalBackend:
     return TorchBackend(model, TrainerSection.model_validate(own), note)
 
 
+def divided(model: Path, note: Computing = unmeasured) -> LocalBackend:
+    """Return one of Megatron-core, in place of any before it: a process is in one gang."""
+    leave_gang()
+    section = {"device": "cpu", "threads": 1, "backend": "megatron"}
+    return MegatronBackend(model, TrainerSection.model_validate(section), meeting(), note)
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny(tmp_path_factory.mktemp("tiny"))
 
 
-@pytest.fixture(params=[computing, headed, clock], ids=["torch", "head", "clock"])
-def make(request: pytest.FixtureRequest) -> Make:
+@pytest.fixture(
+    params=[computing, headed, divided, clock], ids=["torch", "head", "megatron", "clock"]
+)
+def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     made: Make = request.param
-    return made
+    yield made
+    leave_gang()
 
 
 def step(seed: int = 0) -> StepInput:
@@ -76,7 +88,9 @@ def test_only_in_a_step_something_is_computed(make: Make, model: Path, tmp_path:
     backend.train(step())
     backend.write_weights(tmp_path)
     backend.rest()
-    assert notes == [True, False]
+    # A rank of a gang waits for the others in between.
+    assert notes
+    assert notes == [True, False] * (len(notes) // 2)
 
 
 def test_a_step_changes_the_weights_and_one_without_a_token_leaves_them(
@@ -102,10 +116,11 @@ def test_a_checkpoint_has_the_state_of_its_snapshot(
     saved = tmp_path / "checkpoint"
     saved.mkdir()
     first.save(saved)
+    expected = written(first, tmp_path / "first")
     second = make(model)
     second.load(saved, 1)
     second.train(step(1))
-    assert written(second, tmp_path / "second") == written(first, tmp_path / "first")
+    assert written(second, tmp_path / "second") == expected
 
 
 def test_memory_can_be_given_back_and_taken_again(make: Make, model: Path) -> None:
