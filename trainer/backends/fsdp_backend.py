@@ -24,6 +24,7 @@ from trainer.backends.meeting.line import GangLine
 from trainer.backends.meeting.meeting import Meeting
 from trainer.backends.model import DTYPES
 from trainer.backends.optimizer_state import full
+from trainer.backends.shards import fill, is_empty
 from trainer.backends.step_message import (
     answer,
     answered,
@@ -140,12 +141,16 @@ class FsdpBackend(TorchBackend):
             param_dtype=None if compute == master else DTYPES[compute], reduce_dtype=torch.float32
         )
         mesh = self._gang.mesh
-        model = torch.nn.Module.to(model, mesh.device_type)
+        empty = is_empty(model)
+        if not empty:
+            model = torch.nn.Module.to(model, mesh.device_type)
         blocks = set(model._no_split_modules or ())
         for module in list(model.modules()):
             if type(module).__name__ in blocks:
                 fully_shard(module, mesh=mesh, mp_policy=precision)
         fully_shard(model, mesh=mesh, mp_policy=precision)
+        if empty:
+            fill(model, Path(str(model.name_or_path)), torch.device(mesh.device_type))
         return model
 
     def _merged(self, sums: TokenSums) -> TokenSums:

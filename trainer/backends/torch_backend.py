@@ -64,7 +64,8 @@ class TorchBackend:
         self._settings = settings
         self._computing = computing
         self._device = torch.device(device_named(settings.device, torch.cuda.is_available))
-        self._model = self._placed(load_model(model_directory, settings.master_dtype))
+        empty = settings.backend == "fsdp2"
+        self._model = self._placed(load_model(model_directory, settings.master_dtype, empty))
         check_layout(self._model, settings.layout)
         if settings.gradient_checkpointing:
             recompute_activations(self._model)

@@ -3,7 +3,12 @@
 Without Transformer Engine and Apex its import warns of slower paths, none of which is taken here.
 """
 
+import os
 import warnings
+
+# Sums over ranks are started before the products that they should overlap with: a device then
+# needs one queue, or may run them in another order. Read when a process first uses CUDA.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
