@@ -8,8 +8,9 @@ from pathlib import Path
 from infra.device_model.rates import ModelTooLarge
 from infra.device_model.settings import worker_rates
 from infra.faults import Fault, SettingPath, suggestion
-from seamlessflow.config import RunConfig, WorkerSection
+from seamlessflow.config import RunConfig
 from seamlessflow.processes.ranks import trains
+from seamlessflow.worker_section import WorkerSection
 
 _NVML = "libnvidia-ml.so.1"
 _OTHER_DRIVERS = (Path("/dev/kfd"), Path("/dev/dxg"))

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from infra.settings import from_environment
-from seamlessflow.config import RunConfig, WorkerSection
+from seamlessflow.config import RunConfig
+from seamlessflow.worker_section import WorkerSection
 from trainer.settings import TrainerSettings
 
 
