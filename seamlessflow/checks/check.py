@@ -46,7 +46,7 @@ def before_node(config: RunConfig, name: str) -> Iterator[Fault]:
         yield from gang_faults(own)
     yield from packages.training_faults(config)
     yield from faults_of_processes(config, True)
-    yield from devices.device_faults(here, devices.gpu_count())
+    yield from devices.device_faults(config, devices.gpu_count(), here.workers)
     yield from _writable(config)
     yield from _model(("policy", "model"), config.policy.model, config)
 
@@ -168,7 +168,7 @@ def _shared(config: RunConfig, trainers: bool, here: RunConfig | None = None) ->
     yield from faults_of_processes(config, trainers)
     yield from truncation_faults(config)
     yield from devices.modelled_faults(config)
-    yield from devices.device_faults(here or config, devices.gpu_count())
+    yield from devices.device_faults(config, devices.gpu_count(), (here or config).workers)
     command = config.agents.command
     if command and shutil.which(command[0]) is None:
         yield Fault(("agents", "command"), f"there is no program {command[0]}")
