@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from infra.ports import free_port
 from infra.rendering.settings import RendererSettings
 from seamlessflow.checks.check import before_demo
 from seamlessflow.config import RunConfig
@@ -33,8 +32,6 @@ def divided(backend: str, ranks: int, tensor_parallel: int) -> Mapping[str, obje
     found: dict[str, object] = {"backend": backend, "ranks": ranks}
     if ranks > 1:
         found["devices"] = list(range(ranks))
-    if backend != "torch":
-        found["rendezvous"] = f"127.0.0.1:{free_port()}"
     if backend == "megatron":
         found["megatron"] = {"tensor_parallel": tensor_parallel}
     return found

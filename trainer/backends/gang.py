@@ -7,8 +7,10 @@ tensors of the model go the way FSDP2 sends them. A rank that dies breaks the gr
 ends with an error at its next exchange, and all start again.
 """
 
+import fcntl
 import os
 import socket
+import struct
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import IntEnum
@@ -31,6 +33,8 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 EXCHANGE_LIMIT = timedelta(minutes=10)
 """Limit for any exchange between ranks."""
+_ADDRESS_OF = 0x8915
+"""Number of Linux's request for the address of an interface (SIOCGIFADDR)."""
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
@@ -117,7 +121,7 @@ class GangRank:
 def _store(way: Meeting | GangLine, others: int, stopping: Stopping) -> TCPStore:
     """Return the store in which the ranks find each other's addresses, once all are there."""
     if isinstance(way, Meeting):
-        _keep_to(way.host)
+        _keep_to(socket.gethostbyname(way.host))
         # A store would listen on all interfaces, if it made its socket itself.
         listener = socket.create_server((way.host, 0))
         host, port, own = way.host, listener.getsockname()[1], listener.detach()
@@ -126,8 +130,8 @@ def _store(way: Meeting | GangLine, others: int, stopping: Stopping) -> TCPStore
             line.close()
         return store
     host, _, port = begun(way, stopping).rpartition(":")
+    _keep_to(way.here)
     way.close()
-    _keep_to(host)
     return _connected(host, int(port))
 
 
@@ -142,12 +146,28 @@ def _connected(host: str, port: int, listener: int | None = None) -> TCPStore:
     )
 
 
-def _keep_to(host: str) -> None:
-    """Let the exchange use the loopback interface alone, if that is where the gang meets."""
-    if is_loopback(host):
-        loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
+def _keep_to(address: str) -> None:
+    """Let the exchange use the network on which the gang meets, unless the environment names one.
+
+    By itself gloo takes the address of the host's name, which is loopback on many hosts.
+    """
+    if (name := _interface(address)) is not None:
         for variable in _INTERFACES:
-            os.environ.setdefault(variable, loopback)
+            os.environ.setdefault(variable, name)
+
+
+def _interface(address: str) -> str | None:
+    """Return the name of the network interface with an IPv4 address; None if it is not found."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                asked = fcntl.ioctl(probe, _ADDRESS_OF, struct.pack("256s", name.encode()))
+            except OSError:
+                continue  # it has no such address
+            of = socket.inet_ntoa(asked[20:24])
+            if of == address or (is_loopback(of) and is_loopback(address)):
+                return name
+    return None
 
 
 def _send(rank: int, op: Op, arrays: Arrays) -> None:

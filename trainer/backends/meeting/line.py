@@ -40,6 +40,8 @@ class GangLine:
         host, port, *_ = connection.getpeername()
         self.place = f"{host}:{port}"
         """Address of the other side, host:port."""
+        self.here = str(connection.getsockname()[0])
+        """Address of this side, without a port."""
         self._read = bytearray()
 
     def send(self, value: Any) -> None:
