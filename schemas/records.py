@@ -1267,6 +1267,7 @@ class WorkerHeartbeat(Record):
     at_ms: int
     release: str = ""
     devices: tuple[int, ...] = ()
+    rendezvous: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

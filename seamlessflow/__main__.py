@@ -18,6 +18,8 @@ from seamlessflow.commands.history import replay
 from seamlessflow.commands.history.erase import erase
 from seamlessflow.commands.history.export import export
 from seamlessflow.commands.history.import_files import import_files
+from seamlessflow.commands.machines.node import node
+from seamlessflow.commands.machines.worker import worker
 from seamlessflow.commands.scheduling.plan import plan
 from seamlessflow.commands.scheduling.rehearse import rehearse
 from seamlessflow.commands.scheduling.simulate import simulate
@@ -26,7 +28,6 @@ from seamlessflow.commands.sft import sft
 from seamlessflow.commands.show import show
 from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
-from seamlessflow.commands.worker import worker
 from seamlessflow.processes.stopping import Interrupted
 
 app = typer.Typer(
@@ -43,6 +44,7 @@ app.command()(sft)
 app.command()(simulate)
 app.command()(plan)
 app.command()(rehearse)
+app.command()(node)
 app.command()(worker)
 app.command()(show)
 app.command()(trace)

@@ -1,4 +1,4 @@
-"""Configuration of a whole run on one machine; the settings of every process follow from it.
+"""Configuration of a whole run; the settings of every process follow from it.
 
 Its sections are the settings of the processes, under the same names: `run.lag` in the file is what
 `SEAMLESSFLOW_RUN__LAG` is for the trainer alone. Environment variables override the file.
@@ -8,73 +8,29 @@ Importable without torch, Kafka or renderers. `processes/specs.py` makes environ
 import re
 import secrets
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, NonNegativeInt, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from consumers.trajectories.settings import ManagerSection
 from infra.device_model.settings import DeviceModelSection
 from infra.settings import ENV_PREFIX, KafkaSettings, Section, TelemetrySettings
-from infra.worker.tags import SHARED, WorkerTags
+from infra.worker.tags import SHARED
 from producers.agents.settings import AgentsSection
 from producers.gateway.settings import GatewaySection
 from producers.rollout.settings import RolloutSection
 from scheduler.settings import EvaluationSection, PacingSection, RunSection, SchedulerSection
 from scheduler.simulation.settings import SimulationSection
+from seamlessflow.worker_section import NODE_NAME, WorkerSection
 from trainer.policy import PolicySection
 from trainer.settings import TrainerSection
 
+_INVENTED = "invented."
+"""Begins a secret that the configuration chose."""
 _POLICY_NAME = re.compile(r"[A-Za-z0-9_-]+")
-
-
-class WorkerSection(Section):
-    """A worker of the run: a set of devices of this machine, with a rollout process, a training
-    process, or both.
-    """
-
-    id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9_.-]+$", description="Id of the worker")
-    tags: WorkerTags = Field(
-        ("rollout",),
-        min_length=1,
-        description="Roles it can take (rollout, train), and tags that describe it, which agents "
-        "may ask for: prefill, decode, reward, env, hw:NAME, precision:NAME, or others of the form",
-    )
-    device: str | None = Field(
-        None,
-        description="Device of both its processes, such as cuda:1 or auto; if not set, those of "
-        "rollout.torch and trainer",
-    )
-    devices: tuple[NonNegativeInt, ...] = Field(
-        (),
-        description="Numbers of its devices, if it is several: [0, 1, 2, 3]; device then names "
-        "only their kind. A vLLM engine shares each pass among them; each is a rank of the gang",
-    )
-    policy: str = Field(
-        "", description="Policy that it rolls out and trains, of several; empty: run.policy"
-    )
-    environment: dict[str, str] = Field(
-        default_factory=dict,
-        description="More environment variables of its processes, such as CUDA_VISIBLE_DEVICES",
-    )
-
-    @field_validator("devices")
-    @classmethod
-    def _each_once(cls, devices: tuple[int, ...]) -> tuple[int, ...]:
-        if len(set(devices)) < len(devices):
-            raise ValueError("names a device twice")
-        return devices
-
-    @property
-    def shared(self) -> bool:
-        """True if it rolls out for whichever policy of the run has most to do."""
-        return SHARED in self.tags
-
-    @property
-    def device_count(self) -> int:
-        """Number of its devices."""
-        return max(1, len(self.devices))
 
 
 class FurtherPolicySection(Section):
@@ -141,7 +97,13 @@ class RunConfig(BaseSettings):
     workers: tuple[WorkerSection, ...] = Field(
         (WorkerSection(id="w0", tags=("rollout", "train")),),
         min_length=1,
-        description="The workers on this machine",
+        description="The workers, each on its node",
+    )
+    node: str = Field(
+        "",
+        pattern=NODE_NAME,
+        description="Node (host) of gateway, manager, scheduler and agents, and of workers that "
+        "name none; empty: the first that a worker names",
     )
     policy: PolicySection = Field(
         default_factory=PolicySection, description="The initial model and how it is sampled"
@@ -262,6 +224,25 @@ class RunConfig(BaseSettings):
         return self
 
     @property
+    def head(self) -> str:
+        """Name of the node of gateway, manager, scheduler and agents; empty if none is named."""
+        return self.node or next((one.node for one in self.workers if one.node), "")
+
+    @property
+    def nodes(self) -> Mapping[str, tuple[WorkerSection, ...]]:
+        """Workers by the name of their node, the head first, which may have none."""
+        found: dict[str, tuple[WorkerSection, ...]] = {self.head: ()}
+        for worker in self.workers:
+            name = worker.node or self.head
+            found[name] = (*found.get(name, ()), worker)
+        return found
+
+    @property
+    def secret_invented(self) -> bool:
+        """True if the gateway's secret was set nowhere, so that each reading has another."""
+        return self.gateway.secret.get_secret_value().startswith(_INVENTED)
+
+    @property
     def kafka_dir(self) -> Path:
         """Directory for the data of the embedded Kafka."""
         return self.out / "kafka"
@@ -283,4 +264,4 @@ class RunConfig(BaseSettings):
 
 
 def _new_secret() -> str:
-    return secrets.token_urlsafe(32)
+    return _INVENTED + secrets.token_urlsafe(32)

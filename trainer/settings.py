@@ -18,6 +18,7 @@ from infra.settings import (
 from infra.worker.tags import WorkerTags
 from trainer.credit import CreditSettings
 from trainer.loss import LossSection
+from trainer.parallelism import MegatronSection
 from trainer.policy import PolicySection
 from trainer.reuse import ReuseSection
 from trainer.sinks import SinkSettings
@@ -49,9 +50,7 @@ class TrainerSection(CreditSettings, SinkSettings):
     """The settings of training, of the trainer and of training processes."""
 
     worker: str = Field(
-        "worker-0",
-        min_length=1,
-        description="Id of the worker; the rollout process on the same device has the same",
+        "worker-0", min_length=1, description="Id of the worker, that of rollout on its device also"
     )
     tags: WorkerTags = Field(
         ("train",),
@@ -64,27 +63,24 @@ class TrainerSection(CreditSettings, SinkSettings):
         "second), memory (bytes); none with clock: those of device_model",
     )
     host: str = Field(
-        "127.0.0.1", description="Address on which the trainer waits for the first rank of its gang"
+        "127.0.0.1",
+        description="Address on which this process waits: the trainer for the first rank of its "
+        "gang, that rank for the others",
     )
     devices: tuple[int, ...] = Field(
         (),
-        description="fsdp2, clock: numbers of the worker's devices, a rank each; none: that of "
-        "device",
+        description="Not torch: numbers of the worker's devices, a rank each; none: that of device",
     )
-    backend: Literal["torch", "fsdp2", "clock"] = Field(
+    backend: Literal["torch", "fsdp2", "megatron", "clock"] = Field(
         "torch",
-        description="torch: one device; fsdp2: the model sharded over all ranks; clock: nothing is "
-        "computed, a step takes the time that it would take on device_model",
+        description="torch: one device; fsdp2: the model sharded over all ranks; megatron: by its "
+        "section; clock: nothing is computed, a step takes the time of it on device_model",
     )
+    megatron: MegatronSection = Field(default_factory=MegatronSection)
     rank: int = Field(
-        0,
-        ge=0,
-        description="fsdp2, clock: rank of the worker's first device; the trainer calls rank 0",
+        0, ge=0, description="Not torch: rank of the worker's first device; the trainer calls 0"
     )
-    ranks: int = Field(1, ge=1, description="fsdp2, clock: devices of all workers of the gang")
-    rendezvous: str = Field(
-        "127.0.0.1:29500", description="fsdp2, clock: host:port where rank 0 listens for the others"
-    )
+    ranks: int = Field(1, ge=1, description="Not torch: devices of all workers of the gang")
     filters: dict[FilterName, Action] = Field(
         {"zero_variance": "count", "untrainable": "drop"},
         description="Rules that keep groups out of the loss, with their action; count: the group "
@@ -190,6 +186,8 @@ class TrainerSection(CreditSettings, SinkSettings):
     def _computes(self) -> Self:
         if self.master_dtype == "bfloat16" and self.compute != "bfloat16":
             raise ValueError(f"master_dtype bfloat16 needs dtype bfloat16, not {self.compute}")
+        if self.backend == "megatron":
+            self.megatron.check(self)
         return self
 
     @model_validator(mode="after")
@@ -254,7 +252,7 @@ class TrainerSettings(ProcessSettings):
             last = self.trainer.rank + own - 1
             raise ValueError(f"trainer.ranks must exceed {last}, the last rank of this worker")
         if self.trainer.ranks > 1 and self.trainer.backend == "torch":
-            raise ValueError("trainer.ranks > 1 needs trainer.backend = fsdp2 (or clock)")
+            raise ValueError("trainer.ranks > 1 needs backend fsdp2 or megatron (or clock)")
         if "train" not in self.trainer.tags:
             raise ValueError("trainer.tags must name train")
         return self

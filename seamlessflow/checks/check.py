@@ -22,10 +22,37 @@ from seamlessflow.checks.updates import update_faults
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
 from seamlessflow.inspection.model_directory import incomplete, unrenderable
+from seamlessflow.nodes.faults import elsewhere_faults, name_faults, spread_faults
 
 
 def before_training(config: RunConfig) -> Iterator[Fault]:
-    """Yield all faults of a training."""
+    """Yield all faults of a training on this machine alone."""
+    yield from elsewhere_faults(config)
+    yield from _training(config, config)
+
+
+def before_node(config: RunConfig, name: str) -> Iterator[Fault]:
+    """Yield all faults of a training of which the node `name` is this machine."""
+    named = list(name_faults(config, name))
+    yield from named
+    yield from spread_faults(config)
+    if named:
+        return
+    here = config.model_copy(update={"workers": config.nodes[name]})
+    if name == config.head:
+        yield from _training(config, here)
+        return
+    for own in each_policy(config):
+        yield from gang_faults(own)
+    yield from packages.training_faults(config)
+    yield from faults_of_processes(config, True)
+    yield from devices.device_faults(config, devices.gpu_count(), here.workers)
+    yield from _writable(config)
+    yield from _model(("policy", "model"), config.policy.model, config)
+
+
+def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
+    """Yield the faults of a training; `here` has the workers of this machine alone."""
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         for own in each_policy(config):
             yield from _policy_faults(own, config)
@@ -33,7 +60,7 @@ def before_training(config: RunConfig) -> Iterator[Fault]:
         yield from evaluation_faults(config.evaluation, config.evaluation.files)
         yield from update_faults(config)
         yield from packages.training_faults(config)
-        yield from _shared(config, trainers=True)
+        yield from _shared(config, trainers=True, here=here)
         yield from _model(("policy", "model"), config.policy.model, config)
         yield from importing.faults()
 
@@ -93,6 +120,7 @@ def before_evaluation(
         elif tasks is None:
             named = files if chosen is None else {chosen: files[chosen]}
             yield from evaluation_faults(config.evaluation, named)
+        yield from elsewhere_faults(config)
         yield from packages.rollout_faults(config)
         yield from _shared(config, trainers=False)
         initial = weights == config.policy.model
@@ -103,6 +131,7 @@ def before_evaluation(
 def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
     """Yield all faults of a training on recorded sessions, which needs no tasks and no agent."""
     yield from _one_policy(config, "a training on recorded sessions")
+    yield from elsewhere_faults(config)
     if not any("train" in worker.tags for worker in config.workers):
         yield Fault(("workers",), "no worker can train: none has the tag train")
     yield from gang_faults(config)
@@ -133,13 +162,13 @@ def before_demo(config: RunConfig) -> Iterator[Fault]:
     yield from _shared(config, trainers=True)
 
 
-def _shared(config: RunConfig, trainers: bool) -> Iterator[Fault]:
+def _shared(config: RunConfig, trainers: bool, here: RunConfig | None = None) -> Iterator[Fault]:
     if not any("rollout" in worker.tags for worker in config.workers):
         yield Fault(("workers",), "no worker can roll out: none has the tag rollout")
     yield from faults_of_processes(config, trainers)
     yield from truncation_faults(config)
     yield from devices.modelled_faults(config)
-    yield from devices.device_faults(config, devices.gpu_count())
+    yield from devices.device_faults(config, devices.gpu_count(), (here or config).workers)
     command = config.agents.command
     if command and shutil.which(command[0]) is None:
         yield Fault(("agents", "command"), f"there is no program {command[0]}")

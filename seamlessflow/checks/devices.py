@@ -2,14 +2,15 @@
 
 import ctypes
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from infra.device_model.rates import ModelTooLarge
 from infra.device_model.settings import worker_rates
 from infra.faults import Fault, SettingPath, suggestion
-from seamlessflow.config import RunConfig, WorkerSection
+from seamlessflow.config import RunConfig
 from seamlessflow.processes.ranks import trains
+from seamlessflow.worker_section import WorkerSection
 
 _NVML = "libnvidia-ml.so.1"
 _OTHER_DRIVERS = (Path("/dev/kfd"), Path("/dev/dxg"))
@@ -31,10 +32,16 @@ def gpu_count() -> int | None:
     return count.value
 
 
-def device_faults(config: RunConfig, gpus: int | None) -> Iterator[Fault]:
-    """Yield a fault for each device that is none, or that is not among `gpus`."""
+def device_faults(
+    config: RunConfig, gpus: int | None, here: Sequence[WorkerSection] | None = None
+) -> Iterator[Fault]:
+    """Yield a fault for each device of the workers `here` (None: all) that is none, or that is not
+    among `gpus`.
+    """
     reported = set()
     for number, worker in enumerate(config.workers):
+        if here is not None and worker not in here:
+            continue
         for path, device in _devices(config, number, worker):
             text = _fault(device, _visible(gpus, {**os.environ, **worker.environment}))
             if text and path not in reported:

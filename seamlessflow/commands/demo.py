@@ -17,6 +17,14 @@ def demo(
         Literal["torch", "vllm"],
         typer.Option(help="Engine that samples; torch runs anywhere, vllm needs scripts/vllm-cpu."),
     ] = "torch",
+    backend: Annotated[
+        Literal["torch", "fsdp2", "megatron"],
+        typer.Option(help="What trains: on one device, or divided over --ranks processes."),
+    ] = "torch",
+    ranks: Annotated[int, typer.Option(min=1, help="Ranks of fsdp2 and megatron.")] = 1,
+    tensor_parallel: Annotated[
+        int, typer.Option(min=1, help="Ranks that share each layer, with megatron.")
+    ] = 1,
 ) -> None:
     """Train a tiny model with real agents over a real Kafka, and show how it learns.
 
@@ -24,11 +32,11 @@ def demo(
     summary.json, reward.png, timeline.png, trained/, the weights and the Kafka data to --out.
     Ctrl-C stops all of them in order at any time.
     """
-    from seamlessflow.demo.configuration import HEAD_DIMS, demo_config
+    from seamlessflow.demo.configuration import HEAD_DIMS, demo_config, divided
     from seamlessflow.demo.prepare_process import prepare_process
     from seamlessflow.runs.earlier_runs import set_aside
 
-    config = demo_config(out, steps, seed, engine)
+    config = demo_config(out, steps, seed, engine, divided(backend, ranks, tensor_parallel))
     # Not earlier: a missing package is a fault that the check names.
     from seamlessflow.runs.training import HeldBackTasks
     from seamlessflow.runs.training_run import run_training

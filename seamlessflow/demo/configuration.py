@@ -1,5 +1,6 @@
 """Run configuration of the demo. Imports neither torch nor renderers."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from infra.rendering.settings import RendererSettings
@@ -18,6 +19,7 @@ START_TIMEOUT_S = 600
 ASSIGNMENT_TIMEOUT_S = {"torch": 120, "vllm": 600}
 """One vLLM server starts in half a minute, two of them on two busy cores in several."""
 WORKERS = ({"id": "w0", "tags": ["rollout"]}, {"id": "w1", "tags": ["rollout", "train"]})
+ONE_DEVICE: Mapping[str, object] = {"backend": "torch", "ranks": 1}
 GROUPS = {"groups_per_step": 8, "group_size": 8}
 AGENTS = {"callable": "seamlessflow.demo.agent:run", "name": "demo", "concurrency": 128}
 OPTIMIZER = {"lr": 1e-3, "warmup_steps": 10}
@@ -25,26 +27,46 @@ TIMEOUTS = {"task_timeout_s": 60, "group_timeout_s": 180}
 VLLM_ARGUMENTS = ("--enforce-eager", "--stream-interval=8")
 
 
-def demo_config(out: Path, steps: int, seed: int, engine: str) -> RunConfig:
+def divided(backend: str, ranks: int, tensor_parallel: int) -> Mapping[str, object]:
+    """Return the trainer's settings of a model that is trained by so many ranks of one worker."""
+    found: dict[str, object] = {"backend": backend, "ranks": ranks}
+    if ranks > 1:
+        found["devices"] = list(range(ranks))
+    if backend == "megatron":
+        found["megatron"] = {"tensor_parallel": tensor_parallel}
+    return found
+
+
+def demo_config(
+    out: Path, steps: int, seed: int, engine: str, trainer: Mapping[str, object] = ONE_DEVICE
+) -> RunConfig:
     """Return a run with two workers: `w0` rolls out, `w1` rolls out and trains in turns.
 
+    `trainer` has settings of what trains. With several ranks `w1` only trains.
     Environment variables override it, as they do a file. Raises `ConfigRejected`.
     """
     return parse(
         {
             "out": out,
-            "workers": WORKERS,
+            "workers": _workers(trainer.get("devices")),
             "policy": {"model": out / "model", "renderer": RENDERER, "max_context": MAX_CONTEXT},
             "run": {"id": "demo", "policy": POLICY, "steps": steps, "lag": 1, **GROUPS},
             "pacing": {"tasks": out / "tasks" / "train.jsonl", "seed": seed, **TIMEOUTS},
             "agents": AGENTS,
-            "trainer": {"optimizer": OPTIMIZER, "seed": seed, "threads": 1},
+            "trainer": {"optimizer": OPTIMIZER, "seed": seed, "threads": 1, **trainer},
             "rollout": _rollout(engine),
             "scheduler": {"assignment_timeout_s": ASSIGNMENT_TIMEOUT_S[engine]},
             "start_timeout_s": START_TIMEOUT_S,
         },
         check=before_demo,
     )
+
+
+def _workers(devices: object) -> Sequence[Mapping[str, object]]:
+    """Return the workers; one of several devices only trains: torch samples on one."""
+    if devices is None:
+        return WORKERS
+    return (WORKERS[0], {"id": "w1", "tags": ["train"], "device": "cpu", "devices": devices})
 
 
 def _rollout(engine: str) -> dict[str, object]:

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 
 from infra.settings import from_environment
-from seamlessflow.config import RunConfig, WorkerSection
+from seamlessflow.config import RunConfig
+from seamlessflow.each_policy import each_policy
+from seamlessflow.worker_section import WorkerSection
 from trainer.settings import TrainerSettings
 
 
@@ -15,6 +17,17 @@ def trains(config: RunConfig) -> list[WorkerSection]:
 def devices_that_train(config: RunConfig) -> int:
     """Return the number of devices of these workers."""
     return sum(worker.device_count for worker in trains(config))
+
+
+def gang_size(config: RunConfig) -> int | None:
+    """Return the devices of each gang for the scheduler; None where it cannot have one size.
+
+    Those of all ranks, unless it is set: while a worker of a gang is lost, the scheduler would
+    form one of the others, in which the trainer does not train.
+    """
+    sizes = {own.trainer.ranks for own in each_policy(config)}
+    several = len(sizes) == 1 and sizes != {1}
+    return config.scheduler.gang_size or (sizes.pop() if several else None)
 
 
 def first_ranks(config: RunConfig) -> Mapping[str, int]:

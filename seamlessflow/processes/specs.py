@@ -5,7 +5,7 @@ settings: one variable for each section, as JSON.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any, TypeVar
@@ -16,10 +16,11 @@ from infra.settings import ENV_PREFIX, KafkaSettings
 from producers.gateway.calls.keys import derived_admin_key
 from producers.rollout.settings import HostedWorkerSection
 from scheduler.settings import SchedulerSection
-from seamlessflow.config import RunConfig, WorkerSection
+from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
 from seamlessflow.processes.child import ChildSpec
-from seamlessflow.processes.ranks import first_ranks, trains
+from seamlessflow.processes.ranks import first_ranks, gang_size, trains
+from seamlessflow.worker_section import WorkerSection
 from trainer.settings import TrainerSection
 
 AGENTS = "agents"
@@ -39,6 +40,10 @@ class LaunchContext:
     gateway_port: int
     environment: Mapping[str, str] = field(repr=False)
     """Environment of the command line."""
+    node: str | None = None
+    """Node whose workers have processes here; None: all."""
+    head: str = ""
+    """Node of workers that name none."""
     launch: str = field(default_factory=lambda: token_hex(4))
     """Name of this launch, which no other one on the cluster has."""
 
@@ -96,7 +101,7 @@ class ProcessSpecs:
     def _rollouts_of_policy(self) -> list[ChildSpec]:
         template = self._config.rollout
         most = template.clock.workers_a_process if template.engine == "clock" else 1
-        able = [worker for worker in self._config.workers if "rollout" in worker.tags]
+        able = [one for one in self._here(self._config.workers) if "rollout" in one.tags]
         sharing = [worker for worker in able if not worker.environment] if most > 1 else []
         alone = [self.rollout(worker) for worker in able if worker not in sharing]
         shared = [sharing[first : first + most] for first in range(0, len(sharing), most)]
@@ -104,8 +109,14 @@ class ProcessSpecs:
 
     def _gang_of_policy(self) -> list[ChildSpec]:
         ranks = first_ranks(self._config)
-        leads = [self.trainer()] if 0 in ranks.values() else []
-        return [*leads, *(self.training(worker) for worker in trains(self._config))]
+        here = self._here(trains(self._config))
+        leads = [self.trainer()] if any(ranks[worker.id] == 0 for worker in here) else []
+        return [*leads, *(self.training(worker) for worker in here)]
+
+    def _here(self, workers: Iterable[WorkerSection]) -> list[WorkerSection]:
+        # A policy's configuration has its own workers alone: the head is that of the whole run.
+        node, head = self._context.node, self._context.head
+        return [one for one in workers if node is None or (one.node or head) == node]
 
     def scheduler(self) -> ChildSpec:
         """Return the scheduler of the training."""
@@ -135,7 +146,7 @@ class ProcessSpecs:
     def _scheduling(self) -> SchedulerSection:
         config = self._config
         groups = {"manager_group": config.manager.group, "agents_group": config.agents.group}
-        return _updated(config.scheduler, **groups)
+        return _updated(config.scheduler, gang_size=gang_size(config), **groups)
 
     def agents(self) -> ChildSpec:
         """Return the agents process."""

@@ -56,7 +56,10 @@ def kafka_to_run_on(
 
 
 class System:
-    """Processes of a configuration, and their progress as Kafka shows it. Used from one thread."""
+    """Processes of a configuration's first node, and the progress of the run as Kafka shows it.
+
+    Used from one thread.
+    """
 
     def __init__(
         self, config: RunConfig, kafka: KafkaSettings, launcher: Launcher, display: Display
@@ -66,7 +69,8 @@ class System:
         self._config = config
         self._launcher = launcher
         self._display = display
-        self._specs = ProcessSpecs(config, LaunchContext(kafka, port, dict(os.environ)))
+        context = LaunchContext(kafka, port, dict(os.environ), node=config.head, head=config.head)
+        self._specs = ProcessSpecs(config, context)
         self._port = port
         progress = RunProgress(
             config.run.policy,

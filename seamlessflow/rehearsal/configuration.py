@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from infra.variables import place_in, variable
-from seamlessflow.config import RunConfig, WorkerSection
+from seamlessflow.config import RunConfig
+from seamlessflow.worker_section import WorkerSection
 
 CLOCK = "clock"
 """Name of the engine, and of the trainer's backend, that follow the device model."""
@@ -39,9 +40,9 @@ def rehearsed(
 
 
 def _modelled(worker: WorkerSection) -> WorkerSection:
-    """Return the worker without a real device, whatever its own variables say."""
+    """Return the worker on this machine without a real device, whatever its own variables say."""
     own = worker.environment
     wanted = {("rollout", name): value for name, value in _ENGINE.items()}
     wanted |= {("trainer", name): value for name, value in _TRAINER.items()}
     said = {variable(path): value for path, value in wanted.items() if place_in(own, path)}
-    return worker.model_copy(update={"device": None, "environment": {**own, **said}})
+    return worker.model_copy(update={"node": "", "device": None, "environment": {**own, **said}})

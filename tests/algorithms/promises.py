@@ -25,7 +25,6 @@ OPERATION = {
     "host",
     "devices",
     "rank",
-    "rendezvous",
     "device",
     "source_prefix",
     "follow",

@@ -24,7 +24,16 @@ from trainer.loss import AggregationName, CorrectionName, LossName, SurrogateNam
 from trainer.reuse import ChoiceName
 from trainer.settings import FilterName, TrainerSettings
 
-FOLDERS = (*PRODUCT, "benchmarks", "docs", "requirements", "runbooks", "scripts", "tests")
+FOLDERS = (
+    *PRODUCT,
+    "benchmarks",
+    "docs",
+    "examples",
+    "requirements",
+    "runbooks",
+    "scripts",
+    "tests",
+)
 FILES = [
     path
     for folder in FOLDERS

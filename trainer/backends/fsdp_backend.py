@@ -8,18 +8,23 @@ directory.
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import PreTrainedModel
 
+from infra.kafka.outage import Stopping, never
 from infra.worker.device import device_named
 from trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured
 from trainer.backends.failures import GradientNorms, PassFailures
 from trainer.backends.gang import Arrays, GangRank, Op
+from trainer.backends.meeting.line import GangLine
+from trainer.backends.meeting.meeting import Meeting
 from trainer.backends.model import DTYPES
 from trainer.backends.optimizer_state import full
+from trainer.backends.shards import fill, is_empty
 from trainer.backends.step_message import (
     answer,
     answered,
@@ -37,31 +42,46 @@ from trainer.data.credit.columns import Annotated, Column
 from trainer.data.packing import MicroBatch
 from trainer.settings import TrainerSection
 
+_Share = TypeVar("_Share")
 _ELSEWHERE = "the loss of another rank failed, which rank 0 explains"
 
 
 class FsdpBackend(TorchBackend):
-    """A `Backend` (see `backend.py`) on every rank of a gang."""
+    """A `Backend` (see `backend.py`) on every rank of a gang.
+
+    For `MegatronBackend` to override: `_copies`, and what `TorchBackend` names.
+    """
+
+    _copies = 1
+    """Ranks that train the same share, which follow each other."""
 
     def __init__(
-        self, model_directory: Path, settings: TrainerSection, computing: Computing = unmeasured
+        self,
+        model_directory: Path,
+        settings: TrainerSection,
+        way: Meeting | GangLine,
+        computing: Computing = unmeasured,
+        stopping: Stopping = never,
     ) -> None:
-        """Wait for all ranks, then load the model. Raise `ModelUnusable`."""
+        """Wait for all ranks: rank 0 at the meeting, others on their line to it. Load the model.
+
+        Raise `ModelUnusable`, and `WorkersAbsent` and `LineLost`, at once when `stopping`.
+        """
         device = torch.device(device_named(settings.device, torch.cuda.is_available))
-        self._gang = GangRank(settings.rank, settings.ranks, settings.rendezvous, device)
+        self._gang = GangRank(settings.rank, settings.ranks, way, device, stopping)
         self._ranks = settings.ranks
         super().__init__(model_directory, settings, computing)
 
     def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
-        mine, *others = dealt(batches, self._ranks)
+        mine, *others = self._repeated(dealt(batches, self._ranks // self._copies))
         self._gang.send(Op.ANNOTATE, [question(share, columns) for share in others])
         own = super().annotate(mine, columns)
-        further = [answered(of, columns, len(mine)) for of in self._gang.answers()]
+        further = [answered(of, columns, len(mine)) for of in self._answers()]
         return collected([own, *further], columns, len(batches))
 
     def train(self, step: StepInput) -> dict[str, float]:
         total = sum(len(batch) for batch in step.micro_batches)
-        mine, *others = shares(step, self._ranks)
+        mine, *others = self._repeated(shares(step, self._ranks // self._copies))
         self._gang.send(Op.TRAIN, [to_arrays(share, total) for share in others])
         return self._train(mine, total)
 
@@ -121,12 +141,16 @@ class FsdpBackend(TorchBackend):
             param_dtype=None if compute == master else DTYPES[compute], reduce_dtype=torch.float32
         )
         mesh = self._gang.mesh
-        model = torch.nn.Module.to(model, mesh.device_type)
+        empty = is_empty(model)
+        if not empty:
+            model = torch.nn.Module.to(model, mesh.device_type)
         blocks = set(model._no_split_modules or ())
         for module in list(model.modules()):
             if type(module).__name__ in blocks:
                 fully_shard(module, mesh=mesh, mp_policy=precision)
         fully_shard(model, mesh=mesh, mp_policy=precision)
+        if empty:
+            fill(model, Path(str(model.name_or_path)), torch.device(mesh.device_type))
         return model
 
     def _merged(self, sums: TokenSums) -> TokenSums:
@@ -142,7 +166,7 @@ class FsdpBackend(TorchBackend):
         if norms.finite and not raised:
             return failures
         if self._gang.leads:
-            others = map(PassFailures.from_arrays, self._gang.answers())
+            others = map(PassFailures.from_arrays, self._answers())
             return failures.with_others(others)
         self._gang.answer(failures.to_arrays())
         return replace(failures, reason=failures.reason or _ELSEWHERE) if raised else failures
@@ -158,6 +182,14 @@ class FsdpBackend(TorchBackend):
             if self._gang.leads:
                 found[name] = whole.cpu()
         return found
+
+    def _repeated(self, shares: Sequence[_Share]) -> list[_Share]:
+        """Return the share of each rank."""
+        return [share for share in shares for _ in range(self._copies)]
+
+    def _answers(self) -> list[Arrays]:
+        """Wait for the answers of all other ranks; return one for each other share."""
+        return self._gang.answers()[self._copies - 1 :: self._copies]
 
     def _ask(self, op: Op, version: int = 0) -> None:
         """Send a call to the others, with a version, or the number of a step."""

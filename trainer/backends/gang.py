@@ -1,11 +1,16 @@
 """The ranks that train together: their process group, and the leader's messages to the others.
 
-Rank 0 leads: it alone reads sessions, commits steps and writes files. The others wait in
+The ranks have met (`meeting/`) before their group is made, over a TCP store of rank 0 on a free
+port. Rank 0 leads: it alone reads sessions, commits steps and writes files. The others wait in
 `receive`. A message is a number and named arrays in safetensors form (no pickle), sent over gloo;
 tensors of the model go the way FSDP2 sends them. A rank that dies breaks the group: every other one
 ends with an error at its next exchange, and all start again.
 """
 
+import fcntl
+import os
+import socket
+import struct
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import IntEnum
@@ -16,12 +21,21 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 from torch import Tensor
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from infra.kafka.outage import Stopping, never
+from infra.ports import is_loopback
+from trainer.backends.meeting.line import GangLine
+from trainer.backends.meeting.meeting import Meeting, begun
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
-JOIN_TIMEOUT = timedelta(minutes=10)
-"""Limit for the ranks to find each other, and for any exchange between them."""
+EXCHANGE_LIMIT = timedelta(minutes=10)
+"""Limit for any exchange between ranks."""
+_ADDRESS_OF = 0x8915
+"""Number of Linux's request for the address of an interface (SIOCGIFADDR)."""
+_INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
 class Op(IntEnum):
@@ -39,8 +53,18 @@ class Op(IntEnum):
 class GangRank:
     """This process's place in the gang."""
 
-    def __init__(self, rank: int, ranks: int, rendezvous: str, device: torch.device) -> None:
-        """Wait for all ranks at `rendezvous` (host:port, where rank 0 listens)."""
+    def __init__(
+        self,
+        rank: int,
+        ranks: int,
+        way: Meeting | GangLine,
+        device: torch.device,
+        stopping: Stopping = never,
+    ) -> None:
+        """Wait for all ranks: rank 0 at its meeting, any other on its line to it.
+
+        Raises `WorkersAbsent` and `LineLost`, at once when `stopping`.
+        """
         self.rank = rank
         self.ranks = ranks
         if device.type == "cuda":
@@ -49,10 +73,10 @@ class GangRank:
         backends = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(
             backends,
-            init_method=f"tcp://{rendezvous}",
+            store=_store(way, ranks - 1, stopping),
             rank=rank,
             world_size=ranks,
-            timeout=JOIN_TIMEOUT,
+            timeout=EXCHANGE_LIMIT,
         )
         self.mesh: DeviceMesh = init_device_mesh(device.type, (ranks,))
 
@@ -92,6 +116,58 @@ class GangRank:
     def close(self) -> None:
         """Leave the process group."""
         dist.destroy_process_group()
+
+
+def _store(way: Meeting | GangLine, others: int, stopping: Stopping) -> TCPStore:
+    """Return the store in which the ranks find each other's addresses, once all are there."""
+    if isinstance(way, Meeting):
+        _keep_to(socket.gethostbyname(way.host))
+        # A store would listen on all interfaces, if it made its socket itself.
+        listener = socket.create_server((way.host, 0))
+        host, port, own = way.host, listener.getsockname()[1], listener.detach()
+        store = _connected(host, port, own)
+        for line in way.begin(others, f"{host}:{port}"):
+            line.close()
+        return store
+    host, _, port = begun(way, stopping).rpartition(":")
+    _keep_to(way.here)
+    way.close()
+    return _connected(host, int(port))
+
+
+def _connected(host: str, port: int, listener: int | None = None) -> TCPStore:
+    return TCPStore(
+        host,
+        port,
+        is_master=listener is not None,
+        timeout=EXCHANGE_LIMIT,
+        wait_for_workers=False,
+        master_listen_fd=listener,
+    )
+
+
+def _keep_to(address: str) -> None:
+    """Let the exchange use the network on which the gang meets, unless the environment names one.
+
+    By itself gloo takes the address of the host's name, which is loopback on many hosts.
+    """
+    if (name := _interface(address)) is not None:
+        for variable in _INTERFACES:
+            os.environ.setdefault(variable, name)
+
+
+def _interface(address: str) -> str | None:
+    """Return the name of the network interface with an IPv4 address; None if it is not found."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                asked = fcntl.ioctl(probe, _ADDRESS_OF, struct.pack("256s", name.encode()))
+            except OSError:
+                continue  # it has no such address
+            of = socket.inet_ntoa(asked[20:24])
+            if of == address or (is_loopback(of) and is_loopback(address)):
+                return name
+    return None
 
 
 def _send(rank: int, op: Op, arrays: Arrays) -> None:

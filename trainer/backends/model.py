@@ -1,11 +1,13 @@
 """Loading and writing of Hugging Face models, safetensors only. No other module loads models."""
 
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
@@ -15,7 +17,10 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from trainer.backends.backend import ModelUnusable
+from trainer.backends.shards import empty_model
 from trainer.settings import Dtype
+
+_log = logging.getLogger(__name__)
 
 DTYPES: Mapping[Dtype, torch.dtype] = {
     "float32": torch.float32,
@@ -24,24 +29,25 @@ DTYPES: Mapping[Dtype, torch.dtype] = {
 }
 
 
-def load_model(directory: Path, dtype: Dtype) -> PreTrainedModel:
+def load_model(directory: Path, dtype: Dtype, empty: bool = False) -> PreTrainedModel:
     """Return the causal model of a directory, on the host, ready for gradients, without dropout.
 
-    Raise `ModelUnusable`.
+    With `empty` its parameters have no memory, for `shards.fill` once it is sharded; but for a
+    model whose files hold other tensors than it has. Raise `ModelUnusable`.
     """
-    return _loaded(AutoModelForCausalLM, directory, dtype)
+    return _loaded(AutoModelForCausalLM, directory, dtype, empty)
 
 
-def load_critic(directory: Path, dtype: Dtype) -> PreTrainedModel:
+def load_critic(directory: Path, dtype: Dtype, empty: bool = False) -> PreTrainedModel:
     """Return the model of a directory with one output a token in place of its logits, 0 for all.
 
-    Raise `ModelUnusable`.
+    `empty` as for `load_model`. Raise `ModelUnusable`.
     """
     verbosity = transformers_logging.get_verbosity()
     # It would report that the output is new, with advice to train it.
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
-        model = _loaded(AutoModelForTokenClassification, directory, dtype, num_labels=1)
+        model = _loaded(AutoModelForTokenClassification, directory, dtype, empty, num_labels=1)
     finally:
         transformers_logging.set_verbosity(verbosity)
     for module in model.modules():
@@ -53,26 +59,34 @@ def load_critic(directory: Path, dtype: Dtype) -> PreTrainedModel:
     return model
 
 
-def _loaded(kind: Any, directory: Path, dtype: Dtype, **more: object) -> PreTrainedModel:
+def _loaded(
+    kind: Any, directory: Path, dtype: Dtype, empty: bool, **more: object
+) -> PreTrainedModel:
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     if not directory.is_dir():
         raise ModelUnusable(str(directory), "is not a directory")
     try:
-        model: PreTrainedModel = kind.from_pretrained(
-            directory, dtype=DTYPES[dtype], local_files_only=True, use_safetensors=True, **more
-        )
-    except (OSError, ValueError, KeyError) as error:
+        model = empty_model(kind, directory, DTYPES[dtype], **more) if empty else None
+        if model is None:
+            if empty:
+                _log.warning(
+                    "%s: each rank loads all of it, its files need a conversion", directory
+                )
+            model = kind.from_pretrained(
+                directory, dtype=DTYPES[dtype], local_files_only=True, use_safetensors=True, **more
+            )
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ModelUnusable(str(directory), f"cannot be loaded: {error}") from error
     nn.Module.eval(model)
-    return model
+    return cast(PreTrainedModel, model)
 
 
 def write_model(
     model: PreTrainedModel, weights: Mapping[str, Tensor], dtype: Dtype, directory: Path
 ) -> None:
     """Write `weights` (a state dict of `model`) as `dtype`, with the model's configuration."""
-    cast = {name: tensor.to("cpu", DTYPES[dtype]) for name, tensor in weights.items()}
-    model.save_pretrained(directory, state_dict=cast)
+    typed = {name: tensor.to("cpu", DTYPES[dtype]) for name, tensor in weights.items()}
+    model.save_pretrained(directory, state_dict=typed)
     path = directory / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(config | {"dtype": dtype}, indent=2), encoding="utf-8")

@@ -4,19 +4,20 @@ Training goes on from them exactly. Names in `optimizer.safetensors` are `<momen
 Called by the back ends.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
 from torch.nn import Parameter
 from torch.optim import AdamW, Optimizer
 
 from trainer.backends.backend import ModelUnusable
+from trainer.backends.shards import read_part
 from trainer.settings import OptimizerSection
 
 WEIGHTS = "weights.safetensors"
@@ -70,7 +71,40 @@ def save_state(directory: Path, files: Files) -> None:
 
 
 def load_state(directory: Path, model: nn.Module, optimizer: Optimizer, prefix: str = "") -> None:
-    """Put model and optimizer back; each shard gets its part of a whole tensor.
+    """Put model and optimizer back; each rank reads only its shards, from files of whole tensors.
+
+    Raise `ModelUnusable`.
+    """
+    what = "its critic" if prefix else "it"
+    weights, moments = (directory / f"{prefix}{name}" for name in (WEIGHTS, OPTIMIZER))
+    parameters = _parameters(model)
+    try:
+        with safe_open(weights, framework="pt") as opened:
+            saved = set(opened.keys())
+        with safe_open(moments, framework="pt") as opened:
+            keys = opened.keys()
+    except (OSError, SafetensorError) as error:
+        raise ModelUnusable(str(directory), f"{what} cannot be read: {error}") from error
+    _check_names(directory, saved, parameters.keys(), prefix)
+    try:
+        for name, parameter in parameters.items():
+            _put(weights, name, parameter)
+        optimizer.state.clear()
+        for key in keys:
+            moment, _, name = key.partition("/")
+            parameter = parameters[name]
+            # AdamW keeps the count of steps on the host, in float32.
+            value = torch.zeros(()) if moment == "step" else torch.zeros_like(parameter)
+            _put(moments, key, value)
+            optimizer.state[parameter][moment] = value
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ModelUnusable(str(directory), f"{what} cannot be read: {error}") from error
+
+
+def read_state(
+    directory: Path, names: Set[str], prefix: str = ""
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the weights and moments of a checkpoint of a model whose parameters have these names.
 
     Raise `ModelUnusable`.
     """
@@ -78,20 +112,15 @@ def load_state(directory: Path, model: nn.Module, optimizer: Optimizer, prefix: 
         _file(directory, f"{prefix}{name}", "its critic" if prefix else "it")
         for name in (WEIGHTS, OPTIMIZER)
     )
-    parameters = _parameters(model)
-    if weights.keys() != parameters.keys():
-        names = sorted(weights.keys() ^ parameters.keys())
+    _check_names(directory, weights.keys(), names, prefix)
+    return weights, moments
+
+
+def _check_names(directory: Path, saved: Set[str], names: Set[str], prefix: str) -> None:
+    if wrong := sorted(saved ^ names):
         remedy = "set trainer.critic.kind and .model as they were, or begin in another directory"
         whose = f"its critic is another one, {remedy}" if prefix else "is of another model"
-        raise ModelUnusable(str(directory), f"{whose}: {', '.join(names[:3])}")
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(_like(weights[name], parameter))
-    optimizer.state.clear()
-    for key, value in moments.items():
-        moment, _, name = key.partition("/")
-        parameter = parameters[name]
-        optimizer.state[parameter][moment] = value if moment == "step" else _like(value, parameter)
+        raise ModelUnusable(str(directory), f"{whose}: {', '.join(wrong[:3])}")
 
 
 def load_random(directory: Path) -> None:
@@ -137,9 +166,7 @@ def _whole(tensor: Tensor) -> Tensor:
     return copied.contiguous()
 
 
-def _like(whole: Tensor, parameter: Tensor) -> Tensor:
-    """Return a whole tensor in the type, device and sharding of a parameter."""
-    moved = whole.to(parameter.device, parameter.dtype)
-    if isinstance(parameter, DTensor):
-        return distribute_tensor(moved, parameter.device_mesh, parameter.placements)
-    return moved
+def _put(file: Path, name: str, tensor: Tensor) -> None:
+    """Read a rank's part of a tensor; opened for each, so that no more stays in memory."""
+    with safe_open(file, framework="pt") as opened:
+        read_part(opened, name, tensor)

@@ -48,7 +48,7 @@ class TorchBackend:
     """A `Backend` (see `backend.py`) on one device.
 
     For `FsdpBackend` to override: `_ranks`, `_placed`, `_whole_weights`, `_merged`, `_shared`,
-    `_summed`.
+    `_summed`, `_load_state`, `_clipped`.
     """
 
     _ranks = 1
@@ -64,7 +64,8 @@ class TorchBackend:
         self._settings = settings
         self._computing = computing
         self._device = torch.device(device_named(settings.device, torch.cuda.is_available))
-        self._model = self._placed(load_model(model_directory, settings.master_dtype))
+        empty = settings.backend == "fsdp2"
+        self._model = self._placed(load_model(model_directory, settings.master_dtype, empty))
         check_layout(self._model, settings.layout)
         if settings.gradient_checkpointing:
             recompute_activations(self._model)
@@ -125,11 +126,8 @@ class TorchBackend:
 
     def state(self) -> Files:
         """Return a copy of weights, optimizer and random state, on the host."""
-        return {
-            **gathered(self._model, self._optimizer),
-            **self._side.state(),
-            **random_state(),
-        }
+        own, side = gathered(self._model, self._optimizer), self._side.state()
+        return {**own, **side, **random_state()}
 
     def remember(self, version: int) -> None:
         self._older.remember(version, self._parameters)
@@ -149,7 +147,7 @@ class TorchBackend:
 
     def load(self, directory: Path | None, version: int) -> None:
         if directory is not None:
-            load_state(directory, self._model, self._optimizer)
+            self._load_state(directory)
             self._side.load(directory)
             load_random(directory)
         self._older.remember(version, self._parameters)
@@ -182,6 +180,9 @@ class TorchBackend:
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
         """Return the model, sharded if the back end shards it."""
         return model
+
+    def _load_state(self, directory: Path) -> None:
+        load_state(directory, self._model, self._optimizer)
 
     def _whole_weights(self) -> dict[str, Tensor]:
         """Return the tensors to publish, by name."""

@@ -1,7 +1,7 @@
 """The assembly of a training process from its settings. No other module joins its parts."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from infra.clock import now_ms
 from infra.inbox import Inbox
@@ -20,13 +20,16 @@ from schemas.records import Record, WorkerHeartbeat
 from schemas.releases import this_release
 from schemas.topics import CONTROL, FLEET
 from trainer.backends.backend import NO_STEP, LocalBackend
+from trainer.backends.meeting.facts import gang_facts
+from trainer.backends.meeting.line import GangLine
+from trainer.backends.meeting.meeting import Coming, Meeting
 from trainer.link.messages import Hello
+from trainer.ranks.addresses import admitted, connected
 from trainer.ranks.device import TrainerDevice
 from trainer.ranks.further import WorkerDevices
 from trainer.ranks.loop import RankLoop
 from trainer.ranks.process import RankProcess
 from trainer.ranks.service import RankService
-from trainer.ranks.trainer_address import connected
 from trainer.ranks.worker_devices import worker_devices
 from trainer.roles.gang_watch import GangWatch
 from trainer.roles.heartbeat import Heartbeat, TrainerStatus
@@ -50,12 +53,17 @@ def observed(settings: TrainerSettings, stopping: Stopping) -> Iterator[RankLoop
 def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = never) -> RankLoop:
     """Return a training process that has joined its gang, with the weights that are trained.
 
-    Raises `TrainerAbsent`, `TrainerGone` and `ModelUnusable`.
+    Raises `TrainerAbsent`, `TrainerGone`, `ModelUnusable`, `RankRefused` and `WorkersAbsent`.
     """
-    process = _process(settings, metrics, stopping)
+    meeting = _meeting(settings, stopping)
+    process = _process(settings, metrics, meeting, stopping)
     try:
-        devices = worker_devices(settings, process.inbox.fail, stopping, process.note_computing)
+        way = meeting or _way(settings, stopping)
+        lost, computing = process.inbox.fail, process.note_computing
+        devices = worker_devices(settings, way, lost, stopping, computing)
     except BaseException:
+        if meeting is not None:
+            meeting.close()
         process.give_up()
         raise
     try:
@@ -114,7 +122,35 @@ def _service(process: RankProcess, backend: LocalBackend, stopping: Stopping) ->
     return service
 
 
-def _process(settings: TrainerSettings, metrics: Metrics, stopping: Stopping) -> RankProcess:
+def _meeting(settings: TrainerSettings, stopping: Stopping) -> Meeting | None:
+    """Return the place where the gang meets; None if another worker has it, or there is no gang."""
+    trainer = settings.trainer
+    if trainer.backend == "torch" or trainer.rank > 0:
+        return None
+    return Meeting(trainer.host, gang_facts(settings), stopping)
+
+
+def _way(settings: TrainerSettings, stopping: Stopping) -> GangLine | None:
+    """Return the line to rank 0 of the gang; None without a gang."""
+    trainer = settings.trainer
+    if trainer.backend == "torch":
+        return None
+    coming = Coming(
+        worker=trainer.worker,
+        rank=trainer.rank,
+        devices=max(1, len(trainer.devices)) if trainer.backend == "clock" else 1,
+        facts=gang_facts(settings),
+    )
+    # A reader of its own: that of the process leaves the heartbeats of other workers out.
+    name = f"trainer-{trainer.worker}-gang"
+    with closing(Reader(settings.kafka, name, stopping=stopping)) as reader:
+        reader.assign({(FLEET.name, 0): BEGINNING})
+        return admitted(reader, settings.run.policy, coming, stopping)
+
+
+def _process(
+    settings: TrainerSettings, metrics: Metrics, meeting: Meeting | None, stopping: Stopping
+) -> RankProcess:
     """Return the process, which sends heartbeats from now on."""
     trainer, name = settings.trainer, f"trainer-{settings.trainer.worker}"
     find_cluster(settings.kafka, (CONTROL, FLEET), stopping)
@@ -130,7 +166,7 @@ def _process(settings: TrainerSettings, metrics: Metrics, stopping: Stopping) ->
     heartbeat = Heartbeat(
         trainer,
         producer,
-        lambda: _heartbeat(settings, roles, status),
+        lambda: _heartbeat(settings, roles, status, meeting),
         lambda: activity.report(roles.incarnation, now_ms()),
         now_ms,
     )
@@ -152,7 +188,10 @@ def _process(settings: TrainerSettings, metrics: Metrics, stopping: Stopping) ->
 
 
 def _heartbeat(
-    settings: TrainerSettings, roles: TrainerRoles, status: TrainerStatus
+    settings: TrainerSettings,
+    roles: TrainerRoles,
+    status: TrainerStatus,
+    meeting: Meeting | None,
 ) -> WorkerHeartbeat:
     trainer = settings.trainer
     return WorkerHeartbeat(
@@ -169,4 +208,5 @@ def _heartbeat(
         at_ms=now_ms(),
         release=this_release().version,
         devices=trainer.devices if len(trainer.devices) > 1 else (),
+        rendezvous=meeting.place if meeting is not None and meeting.open else "",
     )

@@ -38,8 +38,12 @@ class RankLost(SeamlessFlowError):
 class FurtherRank:
     """The process of one more device."""
 
-    def __init__(self, rank: int, device: str, lost: Callable[[BaseException], None]) -> None:
-        """Start it; `lost` is called from a thread if it ends before `close`."""
+    def __init__(
+        self, rank: int, device: str, place: str, lost: Callable[[BaseException], None]
+    ) -> None:
+        """Start it, to meet its gang at `place`; `lost` is called from a thread if it ends before
+        `close`.
+        """
         self._rank = rank
         self._lost = lost
         self._closing = False
@@ -53,7 +57,7 @@ class FurtherRank:
         }
         with other:
             self._process = subprocess.Popen(  # nosec B603 # our own module
-                [sys.executable, "-m", "trainer.ranks.follower", str(other.fileno())],
+                [sys.executable, "-m", "trainer.ranks.follower", str(other.fileno()), place],
                 env=os.environ | own,
                 pass_fds=[other.fileno()],
             )
@@ -110,11 +114,12 @@ class WorkerDevices:
         self,
         rank: int,
         further: Sequence[str],
+        place: str,
         first: Callable[[], LocalBackend],
         lost: Callable[[BaseException], None],
     ) -> None:
         """Start a rank on each of the `further` devices, then make the first, which may wait for
-        them and is number `rank` of the gang.
+        them and is number `rank` of the gang that meets at `place`.
         """
         self._losses: Queue[BaseException] = Queue()
 
@@ -123,7 +128,8 @@ class WorkerDevices:
             lost(error)
 
         self._further = [
-            FurtherRank(number, device, note) for number, device in enumerate(further, rank + 1)
+            FurtherRank(number, device, place, note)
+            for number, device in enumerate(further, rank + 1)
         ]
         self.backend = first()
 

@@ -6,32 +6,42 @@ from collections.abc import Callable
 
 import torch
 
+from infra.kafka.outage import Stopping
 from infra.worker.device import device_named
 from trainer.backends.backend import Computing
-from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.backends.meeting.line import GangLine
+from trainer.backends.meeting.meeting import Meeting
 from trainer.backends.torch_backend import TorchBackend
+from trainer.ranks.chosen_backend import chosen_backend
 from trainer.ranks.further import WorkerDevices
 from trainer.settings import TrainerSettings
 
 
 def torch_devices(
-    settings: TrainerSettings, lost: Callable[[BaseException], None], computing: Computing
+    settings: TrainerSettings,
+    way: Meeting | GangLine | None,
+    lost: Callable[[BaseException], None],
+    stopping: Stopping,
+    computing: Computing,
 ) -> WorkerDevices:
     """Return the devices with the model loaded; `lost` gets the end of a further rank.
 
-    Raises `ModelUnusable`.
+    Raises `ModelUnusable`, and for a gang `LibraryMissing`, `WorkersAbsent` and `LineLost`.
     """
     trainer = settings.trainer
     named = device_named(trainer.device, torch.cuda.is_available)
     kind = named.partition(":")[0]
     first, *further = [_device(kind, number) for number in trainer.devices] or [named]
     own = trainer.model_copy(update={"device": first})
-    backend = FsdpBackend if trainer.backend == "fsdp2" else TorchBackend
+    model = settings.policy.model
 
     def made() -> TorchBackend:
-        return backend(settings.policy.model, own, computing)
+        if way is None:
+            return TorchBackend(model, own, computing)
+        return chosen_backend(trainer)(model, own, way, computing, stopping)
 
-    return WorkerDevices(trainer.rank, further, made, lost)
+    place = "" if way is None else way.place
+    return WorkerDevices(trainer.rank, further, place, made, lost)
 
 
 def _device(kind: str, number: int) -> str:

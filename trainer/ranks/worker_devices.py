@@ -5,25 +5,29 @@ from collections.abc import Callable
 from infra.kafka.outage import Stopping
 from trainer.backends.backend import Computing
 from trainer.backends.clock.clock_backend import ClockBackend
+from trainer.backends.meeting.line import GangLine
+from trainer.backends.meeting.meeting import Meeting
 from trainer.ranks.further import WorkerDevices
 from trainer.settings import TrainerSettings
 
 
 def worker_devices(
     settings: TrainerSettings,
+    way: Meeting | GangLine | None,
     lost: Callable[[BaseException], None],
     stopping: Stopping,
     computing: Computing,
 ) -> WorkerDevices:
     """Return the devices of the worker; `lost` gets the end of one of its further ranks.
 
+    `way` is the meeting of its gang with rank 0, else the line to it; None without a gang.
     `computing` is told of the first rank alone.
-    Raises `ModelUnusable`, and for a clock `ModelTooLarge` and `WorkersAbsent`.
+    Raises `ModelUnusable`, for a clock `ModelTooLarge`, and `WorkersAbsent` and `LineLost`.
     """
-    if settings.trainer.backend == "clock":
-        clock = ClockBackend(settings, stopping, computing)
-        return WorkerDevices(settings.trainer.rank, (), lambda: clock, lost)
+    if settings.trainer.backend == "clock" and way is not None:
+        clock = ClockBackend(settings, way, computing, stopping)
+        return WorkerDevices(settings.trainer.rank, (), "", lambda: clock, lost)
     # Not at the top: a clock needs no torch, which takes seconds to import.
     from trainer.ranks.torch_devices import torch_devices
 
-    return torch_devices(settings, lost, computing)
+    return torch_devices(settings, way, lost, stopping, computing)

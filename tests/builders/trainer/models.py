@@ -11,7 +11,11 @@ from transformers import (
     Gemma2ForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
     PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -42,6 +46,42 @@ def write_tiny(directory: Path, seed: int = 0) -> Path:
         tie_word_embeddings=True,
     )
     Qwen3ForCausalLM(config).save_pretrained(directory)
+    make_tokenizer(directory)
+    return directory
+
+
+def write_family(directory: Path, family: str, seed: int = 0) -> Path:
+    """Write random weights of two layers of `llama`, `qwen2` or `qwen3`, with two query groups.
+
+    All that differs between dense models of the three is in one of them. The vocabulary is odd.
+    """
+    torch.manual_seed(seed)
+    sizes = {**SIZES, "vocab_size": VOCABULARY + 1, "num_attention_heads": 4}
+    sizes["num_key_value_heads"] = 2
+    models: dict[str, PreTrainedModel] = {
+        "llama": LlamaForCausalLM(
+            LlamaConfig(
+                **sizes,
+                rope_parameters={
+                    "rope_type": "llama3",
+                    "rope_theta": 500.0,
+                    "factor": 4.0,
+                    "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0,
+                    "original_max_position_embeddings": 16,
+                },
+            )
+        ),
+        "qwen2": Qwen2ForCausalLM(Qwen2Config(**{**sizes, "hidden_size": 32})),
+        "qwen3": Qwen3ForCausalLM(Qwen3Config(**sizes, tie_word_embeddings=True)),
+    }
+    chosen = models[family]
+    with torch.no_grad():
+        # They begin as zeros and ones, which any order of them would equal.
+        for parameter in chosen.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    chosen.save_pretrained(directory)
     make_tokenizer(directory)
     return directory
 

@@ -7,7 +7,6 @@ import pytest
 
 from infra.errors import ExitStatus
 from infra.kafka.topics.creation import create_topics
-from infra.ports import free_port
 from infra.settings import KafkaSettings
 from infra.weights.manifest import verify
 from schemas import records as r
@@ -55,7 +54,7 @@ def test_a_gang_of_clocks_resumes_after_a_kill_and_trains_each_group_once(
     )
     modelled = '{"model": "Qwen3-8B", "step_s": 10, "scale": 0.1}'
     run = {"RUN__STEPS": 2, "RUN__GROUPS_PER_STEP": 1, "TRAINER__CHECKPOINT_EVERY": 1}
-    gang = {"BACKEND": "clock", "RANKS": 3, "RENDEZVOUS": f"127.0.0.1:{free_port()}"}
+    gang = {"BACKEND": "clock", "RANKS": 3}
     gang_settings = {f"TRAINER__{name}": value for name, value in gang.items()}
     env = environment(kafka, model, tmp_path, DEVICE_MODEL=modelled, **run, **gang_settings)
     # Two devices in one process, and one.

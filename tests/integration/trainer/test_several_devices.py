@@ -6,7 +6,6 @@ import pytest
 
 from infra.errors import ExitStatus
 from infra.kafka.topics.creation import create_topics
-from infra.ports import free_port
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import Trajectory
@@ -35,9 +34,11 @@ def log(kafka: KafkaSettings) -> KafkaSettings:
     return kafka
 
 
-def gang(kafka: KafkaSettings, model: Path, data: Path, ranks: int) -> dict[str, str]:
+def gang(
+    kafka: KafkaSettings, model: Path, data: Path, ranks: int, **of: str | int
+) -> dict[str, str]:
     """Return the environment of three steps of a gang."""
-    of = {"BACKEND": "fsdp2", "RANKS": ranks, "RENDEZVOUS": f"127.0.0.1:{free_port()}"}
+    of = {"BACKEND": "fsdp2", "RANKS": ranks, **of}
     more = {f"TRAINER__{name}": value for name, value in of.items()}
     return environment(kafka, model, data, RUN__STEPS=3, **more)
 
@@ -74,11 +75,18 @@ def test_workers_with_several_devices_train_as_a_gang(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "of", [{}, {"BACKEND": "megatron", "MEGATRON__TENSOR_PARALLEL": 2}], ids=["fsdp2", "megatron"]
+)
 def test_the_end_of_a_further_rank_ends_all_and_the_run_goes_on(
-    log: KafkaSettings, sessions: list[Trajectory], model: Path, tmp_path: Path
+    log: KafkaSettings,
+    sessions: list[Trajectory],
+    model: Path,
+    tmp_path: Path,
+    of: dict[str, str | int],
 ) -> None:
     record_sessions(log, sessions)
-    env = gang(log, model, tmp_path, 2) | {"SEAMLESSFLOW_TRAINER__DEVICES": "[0, 1]"}
+    env = gang(log, model, tmp_path, 2, **of) | {"SEAMLESSFLOW_TRAINER__DEVICES": "[0, 1]"}
     scheduler = ScriptedScheduler(log)
     try:
         with TrainerProcesses(env) as processes:

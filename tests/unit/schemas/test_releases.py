@@ -214,6 +214,7 @@ DROPPABLE = {
     "WeightsPublished.tensors_hash",
     "WorkerAssignment.policy",
     "WorkerHeartbeat.release",
+    "WorkerHeartbeat.rendezvous",
     "WorkerUsage.computing_ms",
     "WorkerUsage.full_batch_ms",
     "WorkerUsage.recomputing_ms",

@@ -25,8 +25,9 @@ from trainer.backends.backend import (
     StepInput,
     unmeasured,
 )
-from trainer.backends.clock.gang_line import gathered, joined
 from trainer.backends.clock.stand_in import WEIGHTS, stand_in
+from trainer.backends.meeting.line import GangLine
+from trainer.backends.meeting.meeting import Meeting, begun
 from trainer.data.credit.columns import Annotated, Column
 from trainer.data.packing import MicroBatch
 from trainer.settings import TrainerSettings
@@ -50,12 +51,14 @@ class ClockBackend:
     def __init__(
         self,
         settings: TrainerSettings,
-        stopping: Stopping = never,
+        way: Meeting | GangLine,
         computing: Computing = unmeasured,
+        stopping: Stopping = never,
     ) -> None:
-        """Wait for the other workers of the gang.
+        """Wait for the other workers: that of rank 0 at the meeting, others on their line to it.
 
-        Raises `ModelUnusable`, `ModelTooLarge` and, at once when `stopping`, `WorkersAbsent`.
+        Raises `ModelUnusable`, `ModelTooLarge` and, at once when `stopping`, `WorkersAbsent` and
+        `LineLost`.
         """
         trainer, self._model = settings.trainer, settings.device_model
         self._computing = computing
@@ -67,9 +70,13 @@ class ClockBackend:
         self._snapshot = 0
         self._on_devices = False
         self._ended = threading.Event()
-        meeting, others = trainer.rendezvous, trainer.ranks - self._own
-        self._first = joined(meeting, self._own, stopping) if trainer.rank else None
-        self._others = [] if trainer.rank else gathered(meeting, others, stopping)
+        self._first: GangLine | None = None
+        self._others: Sequence[GangLine] = ()
+        if isinstance(way, Meeting):
+            self._others = way.begin(trainer.ranks - self._own)
+        else:
+            begun(way, stopping)
+            self._first = way
 
     @property
     def dtype(self) -> str:

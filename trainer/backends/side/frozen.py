@@ -25,9 +25,9 @@ Placed = Callable[[PreTrainedModel], PreTrainedModel]
 class FrozenModel:
     """A model as it is in its directory."""
 
-    def __init__(self, directory: Path, dtype: Dtype, placed: Placed) -> None:
-        """Raise `ModelUnusable`."""
-        model = load_model(directory, dtype)
+    def __init__(self, directory: Path, dtype: Dtype, placed: Placed, empty: bool) -> None:
+        """`empty` as for `load_model`. Raise `ModelUnusable`."""
+        model = load_model(directory, dtype, empty)
         for parameter in model.parameters():
             parameter.requires_grad_(False)
         self._model = placed(model)

@@ -44,13 +44,15 @@ class SideModels:
             return placed(model)
 
         self._frozen: dict[Column, FrozenModel] = {}
+        empty = settings.backend == "fsdp2"
         if settings.reference_used:
             directory = settings.reference or policy
             _check_tokens(policy, directory)
-            self._frozen[Column.REFERENCE] = FrozenModel(directory, settings.compute, checked)
+            reference = FrozenModel(directory, settings.compute, checked, empty)
+            self._frozen[Column.REFERENCE] = reference
         if settings.advantage == "distill" and settings.teacher is not None:
             _check_tokens(policy, settings.teacher)
-            teacher = FrozenModel(settings.teacher, settings.compute, checked)
+            teacher = FrozenModel(settings.teacher, settings.compute, checked, empty)
             self._frozen[Column.TEACHER] = teacher
         self._forward = forward
         self.critic: Critic | None = None

@@ -1,6 +1,6 @@
 """A rank that follows the leader until it has rested three times, or an update has failed.
 
-python -m tests.integration.trainer.gang.following_rank MODEL RENDEZVOUS DTYPE [SETTINGS as JSON]
+python -m tests.integration.trainer.gang.following_rank MODEL PLACE DTYPE [SETTINGS as JSON]
 """
 
 import json
@@ -8,21 +8,23 @@ import sys
 from pathlib import Path
 
 from infra.errors import ExitStatus
+from tests.builders.trainer.gangs.meetings import line
 from trainer.backends.backend import UpdateFailed
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.settings import TrainerSection
 
 
-def settings(rank: int, rendezvous: str, dtype: str, more: str = "{}") -> TrainerSection:
+def settings(rank: int, dtype: str, more: str = "{}") -> TrainerSection:
     """Return the settings of two ranks on the CPU; `more` is a JSON object of others."""
-    gang = {"backend": "fsdp2", "rank": rank, "ranks": 2, "rendezvous": rendezvous}
+    gang = {"backend": "fsdp2", "rank": rank, "ranks": 2}
     return TrainerSection.model_validate(
         {**gang, "device": "cpu", "threads": 1, "dtype": dtype} | json.loads(more)
     )
 
 
 def main() -> None:
-    backend = FsdpBackend(Path(sys.argv[1]), settings(1, *sys.argv[2:]))
+    model, place, *of = sys.argv[1:]
+    backend = FsdpBackend(Path(model), settings(1, *of), line(place, 1))
     try:
         for _ in range(3):
             backend.follow()

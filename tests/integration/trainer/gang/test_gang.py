@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 from infra.errors import ExitStatus
-from infra.ports import free_port
 from tests.builders.trainer.chains import forked_chains, sampled, some_chains, with_advantages
+from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.models import open_tiny, write_tiny
 from tests.integration.trainer.gang.following_rank import settings
 from trainer.backends.backend import Backend, StepInput, UpdateFailed
@@ -67,11 +67,11 @@ def end() -> int:
 
 @pytest.fixture
 def leader(model: Path, dtype: str, more: str, end: int) -> Iterator[FsdpBackend]:
-    rendezvous = f"127.0.0.1:{free_port()}"
+    way = meeting()
     module = "tests.integration.trainer.gang.following_rank"
-    command = [sys.executable, "-m", module, str(model), rendezvous, dtype, more]
+    command = [sys.executable, "-m", module, str(model), way.place, dtype, more]
     with subprocess.Popen(command) as other:
-        backend = FsdpBackend(model, settings(0, rendezvous, dtype, more))
+        backend = FsdpBackend(model, settings(0, dtype, more), way)
         yield backend
         assert other.wait(TIMEOUT_S) == end
         backend.close()

@@ -10,12 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from infra.ports import free_port
 from tests.builders.trainer.chains import forked_sessions
-from tests.builders.trainer.models import write_tiny
-from tests.integration.trainer.gang.whole_steps import CASES, section
+from tests.builders.trainer.gangs.meetings import meeting
+from tests.builders.trainer.gangs.own_gang import leave_gang
+from tests.builders.trainer.models import write_family
+from tests.integration.trainer.gang.whole_steps import CASES, GANGS, proven, section
 from trainer.backends.backend import Backend
-from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.losses.corrections import CORRECTIONS
 from trainer.backends.losses.surrogates import SURROGATES
 from trainer.backends.torch_backend import TorchBackend
@@ -27,6 +27,7 @@ from trainer.data.sessions import ValidSession, read
 from trainer.data.staleness import StepClock
 from trainer.data.units.aggregations import AGGREGATIONS
 from trainer.loss import LossSection
+from trainer.ranks.chosen_backend import chosen_backend
 from trainer.settings import TrainerSettings
 from trainer.steps.annotation import annotated, needed
 from trainer.steps.inputs import batch_rules, of_step, step_updates
@@ -37,12 +38,12 @@ FILES = ("weights", "optimizer", "critic-weights", "critic-optimizer")
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny(tmp_path_factory.mktemp("tiny"))
+    return write_family(tmp_path_factory.mktemp("tiny"), "qwen3")
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny(tmp_path_factory.mktemp("other"), seed=1)
+    return write_family(tmp_path_factory.mktemp("other"), "qwen3", seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -81,22 +82,26 @@ def executed(backend: Backend, settings: TrainerSettings, out: Path) -> dict[str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("gang", "name"), [(gang, name) for gang in GANGS for name in CASES if proven(gang, name)]
+)
 def test_a_step_on_two_ranks_is_that_on_one(
-    name: str, model: Path, other: Path, further: subprocess.Popen[str], tmp_path: Path
+    gang: str, name: str, model: Path, other: Path, further: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     case = {**CASES[name], "reference": other, "teacher": other}
     alone = section(case)
     wanted = executed(TorchBackend(model, alone), TrainerSettings(trainer=alone), tmp_path / "one")
 
-    gang = {"backend": "fsdp2", "ranks": 2, "rendezvous": f"127.0.0.1:{free_port()}"}
+    ranks, way = {**GANGS[gang], "ranks": 2}, meeting()
     assert further.stdin is not None
-    further.stdin.write(section(case, **gang, rank=1).model_dump_json() + "\n")
+    further.stdin.write(f"{way.place} {section(case, **ranks, rank=1).model_dump_json()}\n")
     further.stdin.flush()
-    first = section(case, **gang, rank=0)
-    leader = FsdpBackend(model, first)
-    found = executed(leader, TrainerSettings(trainer=first), tmp_path / "two")
-    leader.close()
+    first = section(case, **ranks, rank=0)
+    try:
+        leader = chosen_backend(first)(model, first, way)
+        found = executed(leader, TrainerSettings(trainer=first), tmp_path / "two")
+    finally:
+        leave_gang()
 
     assert found == pytest.approx(wanted, rel=1e-6, abs=1e-6)
     assert wanted["grad_norm"] > 0

@@ -1,7 +1,7 @@
 """Cases of a gang of two ranks on the CPU, and a further rank that follows through all of them.
 
-python -m tests.integration.trainer.gang.whole_steps MODEL, with the settings of a case as JSON in
-each line of standard input.
+python -m tests.integration.trainer.gang.whole_steps MODEL, with the place of the meeting and the
+settings of a case as JSON in each line of standard input.
 """
 
 import sys
@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainer.backends.fsdp_backend import FsdpBackend
+from tests.builders.trainer.gangs.meetings import line
+from tests.builders.trainer.gangs.own_gang import leave_gang
+from trainer.ranks.chosen_backend import chosen_backend
 from trainer.settings import TrainerSection
 
 BASE: Mapping[str, Any] = {
@@ -76,16 +78,31 @@ CASES: Mapping[str, Mapping[str, Any]] = {
 """Settings of the trainer by the name of a case."""
 
 
+GANGS: Mapping[str, Mapping[str, Any]] = {
+    "fsdp2": {"backend": "fsdp2"},
+    "megatron-data": {"backend": "megatron"},
+    "megatron-tensor": {"backend": "megatron", "megatron": {"tensor_parallel": 2}},
+}
+"""Settings of the trainer by the name of a way to divide the work."""
+
+
+def proven(gang: str, case: str) -> bool:
+    """Return whether the settings of a gang allow those of a case."""
+    return gang == "fsdp2" or "critic" not in case
+
+
 def section(case: Mapping[str, Any], **more: Any) -> TrainerSection:
     """Return the settings of a case."""
     return TrainerSection.model_validate({**BASE, **case, **more})
 
 
 def main() -> None:
-    for line in sys.stdin:
-        backend = FsdpBackend(Path(sys.argv[1]), TrainerSection.model_validate_json(line))
+    for given in sys.stdin:
+        place, _, settings = given.partition(" ")
+        section = TrainerSection.model_validate_json(settings)
+        backend = chosen_backend(section)(Path(sys.argv[1]), section, line(place, 1))
         backend.follow()
-        backend.close()
+        leave_gang()
 
 
 if __name__ == "__main__":

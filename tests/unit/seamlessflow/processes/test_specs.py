@@ -64,6 +64,23 @@ def test_the_trainer_runs_on_the_machine_of_the_first_rank() -> None:
     assert [spec.name for spec in second] == ["trainer-w"]
 
 
+@pytest.mark.parametrize(
+    ("values", "size"),
+    [
+        ({}, None),
+        ({"trainer": {"backend": "fsdp2", "ranks": 4}}, 4),
+        ({"trainer": {"backend": "clock", "ranks": 4}, "scheduler": {"gang_size": 8}}, 8),
+        ({"trainer": {"backend": "fsdp2", "ranks": 2}, "policies": {"b": {}}}, 2),
+        ({"policies": {"b": {"trainer": {"backend": "fsdp2", "ranks": 2}}}}, None),
+    ],
+)
+def test_the_scheduler_forms_gangs_of_all_ranks_so_that_none_trains_without_a_lost_one(
+    monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], size: int | None
+) -> None:
+    scheduler = settings_of(children(**values).scheduler(), SchedulerSettings, monkeypatch)
+    assert scheduler.scheduler.gang_size == size
+
+
 def test_every_process_reads_back_what_the_configuration_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

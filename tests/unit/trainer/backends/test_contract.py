@@ -1,6 +1,7 @@
 """The contract of the back ends in a process, whatever computes: memory, weights, checkpoints."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from infra.device_model.settings import DeviceModelSection
 from infra.weights.tensors import tensor_hashes
 from tests.builders.trainer.chains import some_chains, with_advantages, with_returns
+from tests.builders.trainer.gangs.meetings import meeting
+from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_tiny
 from trainer.backends.backend import (
     Computing,
@@ -17,6 +20,7 @@ from trainer.backends.backend import (
     unmeasured,
 )
 from trainer.backends.clock.clock_backend import ClockBackend
+from trainer.backends.megatron.megatron_backend import MegatronBackend
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.packing import pack
 from trainer.metrics.names import known
@@ -30,7 +34,8 @@ Make = Callable[..., LocalBackend]
 def clock(model: Path, note: Computing = unmeasured) -> LocalBackend:
     at_once = DeviceModelSection(scale=1e-9)
     settings = TrainerSettings(policy=PolicySection(model=model), device_model=at_once)
-    return ClockBackend(settings, computing=note)
+    with closing(meeting()) as way:
+        return ClockBackend(settings, way, note)
 
 
 def computing(model: Path, note: Computing = unmeasured) -> LocalBackend:
@@ -44,15 +49,25 @@ def headed(model: Path, note: Computing = unmeasured) -> LocalBackend:
     return TorchBackend(model, TrainerSection.model_validate(own), note)
 
 
+def divided(model: Path, note: Computing = unmeasured) -> LocalBackend:
+    """Return one of Megatron-core, in place of any before it: a process is in one gang."""
+    leave_gang()
+    section = {"device": "cpu", "threads": 1, "backend": "megatron"}
+    return MegatronBackend(model, TrainerSection.model_validate(section), meeting(), note)
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny(tmp_path_factory.mktemp("tiny"))
 
 
-@pytest.fixture(params=[computing, headed, clock], ids=["torch", "head", "clock"])
-def make(request: pytest.FixtureRequest) -> Make:
+@pytest.fixture(
+    params=[computing, headed, divided, clock], ids=["torch", "head", "megatron", "clock"]
+)
+def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     made: Make = request.param
-    return made
+    yield made
+    leave_gang()
 
 
 def step(seed: int = 0) -> StepInput:
@@ -73,7 +88,9 @@ def test_only_in_a_step_something_is_computed(make: Make, model: Path, tmp_path:
     backend.train(step())
     backend.write_weights(tmp_path)
     backend.rest()
-    assert notes == [True, False]
+    # A rank of a gang waits for the others in between.
+    assert notes
+    assert notes == [True, False] * (len(notes) // 2)
 
 
 def test_a_step_changes_the_weights_and_one_without_a_token_leaves_them(
@@ -99,10 +116,11 @@ def test_a_checkpoint_has_the_state_of_its_snapshot(
     saved = tmp_path / "checkpoint"
     saved.mkdir()
     first.save(saved)
+    expected = written(first, tmp_path / "first")
     second = make(model)
     second.load(saved, 1)
     second.train(step(1))
-    assert written(second, tmp_path / "second") == written(first, tmp_path / "first")
+    assert written(second, tmp_path / "second") == expected
 
 
 def test_memory_can_be_given_back_and_taken_again(make: Make, model: Path) -> None:

@@ -7,6 +7,7 @@ from queue import Queue
 import pytest
 
 from infra.device_model.settings import DeviceModelSection
+from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.trainer_processes import kill_further_rank
 from trainer.backends.clock.clock_backend import ClockBackend
 from trainer.policy import PolicySection
@@ -23,7 +24,7 @@ def test_the_end_of_a_further_rank_is_told_and_explains_the_error_that_it_makes(
         policy=PolicySection(model=tmp_path), device_model=DeviceModelSection(scale=1e-9)
     )
     told: Queue[BaseException] = Queue()
-    devices = WorkerDevices(4, ["cpu"], lambda: ClockBackend(settings), told.put)
+    devices = WorkerDevices(4, ["cpu"], "", lambda: ClockBackend(settings, meeting()), told.put)
     try:
         with pytest.raises(RankLost, match="rank 5") as found, devices.following():
             kill_further_rank(os.getpid())

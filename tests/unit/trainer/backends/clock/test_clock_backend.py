@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from infra.device_model.settings import DeviceModelSection, worker_rates
-from infra.ports import free_port
 from tests.builders.trainer.chains import some_chains
+from tests.builders.trainer.gangs.meetings import line, meeting
 from tests.paths import ROOT
 from trainer.backends.backend import Computing, StepInput, unmeasured
 from trainer.backends.clock.clock_backend import ClockBackend, ClockInterrupted
-from trainer.backends.clock.gang_line import LineLost, WorkersAbsent
+from trainer.backends.meeting.line import LineLost
 from trainer.data.packing import pack
 from trainer.policy import PolicySection
 from trainer.settings import TrainerSection, TrainerSettings
@@ -41,15 +41,17 @@ def settings(
 class OtherWorker(threading.Thread):
     """A gang's worker of rank 3, which follows until the first one rests or is lost."""
 
-    def __init__(self, settings: TrainerSettings, computing: Computing) -> None:
+    def __init__(self, settings: TrainerSettings, place: str, computing: Computing) -> None:
         super().__init__(daemon=True)
         self._settings = settings
+        self._place = place
         self._computing = computing
         self.lost: LineLost | None = None
         self.start()
 
     def run(self) -> None:
-        backend = ClockBackend(self._settings, computing=self._computing)
+        way = line(self._place, self._settings.trainer.rank)
+        backend = ClockBackend(self._settings, way, self._computing)
         try:
             backend.follow()
         except LineLost as error:
@@ -65,9 +67,9 @@ def gang(
     **second: Any,
 ) -> Iterator[tuple[ClockBackend, OtherWorker]]:
     """Yield the first worker, of three devices, and one more, of one device."""
-    both: dict[str, Any] = {"ranks": 4, "rendezvous": f"127.0.0.1:{free_port()}"}
-    other = OtherWorker(settings(model, second, rank=3, **both), computing[1])
-    first = ClockBackend(settings(model, devices=(0, 1, 2), **both), computing=computing[0])
+    way = meeting()
+    other = OtherWorker(settings(model, second, rank=3, ranks=4), way.place, computing[1])
+    first = ClockBackend(settings(model, devices=(0, 1, 2), ranks=4), way, computing[0])
     try:
         yield first, other
     finally:
@@ -77,7 +79,8 @@ def gang(
 
 def test_a_step_takes_what_its_sequences_take_and_says_nothing_of_a_loss(tmp_path: Path) -> None:
     modelled = {"model": "Qwen3-4B", "step_s": 3, "scale": 1e-9}
-    metrics = ClockBackend(settings(tmp_path, modelled, devices=(0, 1), ranks=2)).train(STEP)
+    alone = settings(tmp_path, modelled, devices=(0, 1), ranks=2)
+    metrics = ClockBackend(alone, meeting()).train(STEP)
     rates = worker_rates(DeviceModelSection(**modelled), 2)
     modelled_s = 3 + sum(rates.training(tokens) for tokens in LENGTHS)
     assert metrics == {"learning_rate": 0.05, "modelled_s": pytest.approx(modelled_s)}
@@ -121,12 +124,8 @@ def test_the_loss_of_a_worker_ends_the_others(tmp_path: Path) -> None:
             first.train(STEP)
 
 
-def test_a_process_that_must_end_waits_for_no_worker_and_no_device(tmp_path: Path) -> None:
-    ranks: dict[str, Any] = {"ranks": 2, "rendezvous": f"127.0.0.1:{free_port()}"}
-    for rank in (0, 1):
-        with pytest.raises(WorkersAbsent, match=ranks["rendezvous"]):
-            ClockBackend(settings(tmp_path, rank=rank, **ranks), lambda: True)
-    backend = ClockBackend(settings(tmp_path, {"step_s": 1e4, "scale": 1}))
+def test_a_process_that_must_end_waits_for_no_device(tmp_path: Path) -> None:
+    backend = ClockBackend(settings(tmp_path, {"step_s": 1e4, "scale": 1}), meeting())
     backend.interrupt()
     with pytest.raises(ClockInterrupted):
         backend.train(STEP)
@@ -137,10 +136,12 @@ def test_a_clock_needs_no_torch(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 import trainer.ranks.__main__, trainer.ranks.bootstrap
+from trainer.backends.meeting.meeting import Meeting
 from trainer.ranks.worker_devices import worker_devices
 from trainer.settings import TrainerSettings
 settings = TrainerSettings(trainer={{"backend": "clock"}}, policy={{"model": {str(tmp_path)!r}}})
-worker_devices(settings, print, lambda: False, print)
+way = Meeting(settings.trainer.host, {{}})
+worker_devices(settings, way, print, lambda: False, print)
 print(*sorted({{"torch", "transformers", "renderers"}} & set(sys.modules)))
 """
     done = subprocess.run(

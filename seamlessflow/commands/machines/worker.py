@@ -8,8 +8,9 @@ import typer
 
 if TYPE_CHECKING:
     from infra.settings import KafkaSettings
-    from seamlessflow.config import RunConfig, WorkerSection
+    from seamlessflow.config import RunConfig
     from seamlessflow.processes.child import ChildSpec
+    from seamlessflow.worker_section import WorkerSection
 
 
 def worker(
@@ -69,7 +70,7 @@ def worker_section(config: "RunConfig", asked: Mapping[str, Any]) -> "WorkerSect
     """Return the settings of a worker that joins. Raises `typer.BadParameter`."""
     from pydantic import ValidationError
 
-    from seamlessflow.config import WorkerSection
+    from seamlessflow.worker_section import WorkerSection
 
     try:
         made = WorkerSection.model_validate(asked)

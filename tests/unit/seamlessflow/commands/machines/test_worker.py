@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from infra.settings import KafkaSettings
 from seamlessflow.__main__ import app
-from seamlessflow.commands.worker import joining
+from seamlessflow.commands.machines.worker import joining
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.cluster import WITHOUT_FOLLOWING, NoRunningRun, kafka_of_running

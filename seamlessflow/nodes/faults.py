@@ -1,0 +1,83 @@
+"""Faults of a run on several nodes: what one node names that the others cannot reach. Pure."""
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+
+from infra.faults import Fault, suggestion
+from seamlessflow.config import RunConfig
+from seamlessflow.each_policy import each_policy
+from seamlessflow.processes.ranks import trains
+
+_HOST_NAME = "SLURMD_NODENAME"
+
+
+def node_name(asked: str | None, environment: Mapping[str, str], host: str) -> str:
+    """Return the name of this node: as asked, that of Slurm, or the host's."""
+    return asked or environment.get(_HOST_NAME) or host
+
+
+def name_faults(config: RunConfig, name: str) -> Iterator[Fault]:
+    """Yield a fault for a name that no entry of the configuration has."""
+    if name in config.nodes:
+        return
+    if not config.head:
+        text = "no worker is of a node: set workers[].node, or start the run with train"
+        yield Fault(("node",), text)
+        return
+    there = ", ".join(config.nodes)
+    text = f"there is no node {name!r}, but {there}{suggestion(name, config.nodes)}"
+    yield Fault(("node",), f"{text}; choose one with --name")
+
+
+def spread_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield what keeps several nodes from meeting; nothing if the run has one."""
+    if len(config.nodes) < 2:
+        return
+    if config.kafka is None:
+        text = "an embedded Kafka answers on its own node alone: set kafka.bootstrap_servers"
+        yield Fault(("kafka",), f"{text} to one that all nodes reach")
+    else:
+        yield from _loopback(("kafka", "bootstrap_servers"), config.kafka.bootstrap_servers)
+    if config.secret_invented:
+        text = "is not set, and each node would choose another: set it in the file, or in"
+        yield Fault(("gateway", "secret"), f"{text} SEAMLESSFLOW_GATEWAY__SECRET of all nodes")
+    if not config.out.is_absolute():
+        text = f"{config.out} is relative: name a directory that all nodes share by its whole path"
+        yield Fault(("out",), text)
+    for own in each_policy(config):
+        yield from _gang_faults(own, config)
+
+
+def elsewhere_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault if the run is of several nodes, for a command that starts all of it here."""
+    if len(config.nodes) > 1:
+        text = f"are of the nodes {', '.join(config.nodes)}: start `seamlessflow node` on each"
+        yield Fault(("workers",), text)
+
+
+def _gang_faults(own: RunConfig, config: RunConfig) -> Iterator[Fault]:
+    """Yield the faults of the gang of one policy."""
+    nodes = {worker.node or config.head for worker in trains(own)}
+    if len(nodes) < 2:
+        return
+    first = own.run.policy == config.run.policy
+    above = () if first else ("policies", own.run.policy)
+    if _is_loopback(host := own.trainer.host):
+        text = f"{host} is this host for each node: name the address of the node of rank 0"
+        yield Fault((*above, "trainer", "host"), text)
+
+
+def _loopback(path: tuple[str, ...], addresses: str) -> Iterator[Fault]:
+    for address in addresses.split(","):
+        host = address.strip().rpartition(":")[0].strip("[]")
+        if _is_loopback(host):
+            text = f"{address.strip()} is this host for each node: name an address that all reach"
+            yield Fault(path, text)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"
+    return address.is_loopback or address.is_unspecified

@@ -1,0 +1,23 @@
+"""Meetings of a gang's ranks on this machine."""
+
+from infra.ports import HOST
+from trainer.backends.meeting.facts import Facts
+from trainer.backends.meeting.line import GangLine
+from trainer.backends.meeting.meeting import Coming, Meeting, came
+
+FACTS: Facts = {"run.policy": "main"}
+
+
+def meeting() -> Meeting:
+    """Return a meeting of ranks with `FACTS`, or of rank 0 alone."""
+    return Meeting(HOST, FACTS)
+
+
+def coming(rank: int, devices: int = 1, facts: Facts = FACTS) -> Coming:
+    """Return what a rank says when it comes."""
+    return Coming(worker=f"w{rank}", rank=rank, devices=devices, facts=facts)
+
+
+def line(place: str, rank: int, devices: int = 1) -> GangLine:
+    """Return the line of a rank that is admitted."""
+    return came(place, coming(rank, devices))

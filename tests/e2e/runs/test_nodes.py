@@ -1,0 +1,170 @@
+"""A run on two nodes: two directories as two hosts, one Kafka, one gang across both."""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.errors import ExitStatus
+from infra.settings import KafkaSettings
+from schemas.records import RunFinished, StepCommitted, StepCompleted
+from schemas.topics import CONTROL
+from tests.e2e.runs.short_run import records_of, run_log, short_run
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.slow
+
+LIMIT_S = 240
+STEPS = 6
+AGENT = """
+import httpx
+
+async def run(task, session):
+    sample = int(session.session_id.split(".")[1])
+    async with httpx.AsyncClient(base_url=session.base_url, timeout=60) as client:
+        answer = await client.post(
+            "/chat/completions",
+            headers={"authorization": f"Bearer {session.api_key}"},
+            json={
+                "model": session.model,
+                "max_tokens": 8,
+                "messages": [{"role": "user", "content": "go"}],
+            },
+        )
+        answer.raise_for_status()
+    return float(sample % 2)
+"""
+
+
+def own_address() -> str:
+    """Return the address of this machine that others would use; skip where it has none."""
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: only a route is looked up
+        except OSError:
+            pytest.skip("this machine has no address but loopback")
+        return str(probe.getsockname()[0])
+
+
+def _carry(one: socket.socket, other: socket.socket) -> None:
+    with one, other:
+        while True:
+            for end in select.select([one, other], [], [])[0]:
+                data = end.recv(65536)
+                if not data:
+                    return
+                (other if end is one else one).sendall(data)
+
+
+@contextmanager
+def reached_by_hosts(kafka: KafkaSettings, host: str) -> Iterator[KafkaSettings]:
+    """Yield a Kafka on loopback at an address that is none, as hosts would name it."""
+    to, _, port = kafka.bootstrap_servers.rpartition(":")
+    with socket.create_server((host, 0)) as listening:
+
+        def accept() -> None:
+            while True:
+                try:
+                    came, _ = listening.accept()
+                except OSError:
+                    return  # closed
+                try:
+                    ends = (came, socket.create_connection((to, int(port))))
+                except OSError:
+                    came.close()  # the broker has ended
+                    continue
+                threading.Thread(target=_carry, args=ends, daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        address = f"{host}:{listening.getsockname()[1]}"
+        yield kafka.model_copy(update={"bootstrap_servers": address})
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def two_nodes(directory: Path, kafka: KafkaSettings, host: str, backend: str) -> Path:
+    """Write the configuration of a run whose gang is on both nodes."""
+    config = short_run(directory, AGENT, STEPS, modelled=backend == "clock", kafka=kafka)
+    values: dict[str, Any] = yaml.safe_load(config.read_text())
+    tags = ["rollout", "train"]
+    values |= {
+        "workers": [{"id": name, "tags": tags, "node": name} for name in ("one", "two")],
+        "gateway": {"secret": "a secret of this test alone"},
+        "trainer": {
+            **values["trainer"],
+            "backend": backend,
+            "ranks": 2,
+            "host": host,
+        },
+    }
+    config.write_text(yaml.safe_dump(values))
+    return config
+
+
+@contextmanager
+def node(name: str, config: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a node in a directory of its own; kill it at the end if it goes on."""
+    own = config.parent / f"host-{name}"
+    own.mkdir(exist_ok=True)
+    path = os.pathsep.join(map(str, (ROOT, config.parent)))
+    with (own / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "seamlessflow", "node", "--config", config, "--name", name],
+            cwd=own,
+            env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def vanish(process: subprocess.Popen[bytes]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(LIMIT_S)
+
+
+def logs(config: Path) -> str:
+    return "".join(f"\n--- {file}\n{file.read_text()}" for file in config.parent.glob("host-*/log"))
+
+
+@pytest.mark.parametrize("backend", ["clock", "fsdp2"])
+def test_a_gang_on_two_nodes_ends_its_run_though_one_vanishes_and_comes_back(
+    backend: str, broker: KafkaSettings, tmp_path: Path
+) -> None:
+    host, own = own_address(), broker.model_copy(update={"topic_prefix": f"nodes-{backend}."})
+    with reached_by_hosts(own, host) as kafka:
+        config = two_nodes(tmp_path, kafka, host, backend)
+        with node("one", config) as first:
+            with node("two", config) as second:
+                log = run_log(kafka, tmp_path / "out", LIMIT_S)
+                log.wait(StepCommitted)
+                log.close()
+                vanish(second)
+            with node("two", config) as again:
+                assert first.wait(LIMIT_S) == 0, logs(config)
+                assert again.wait(LIMIT_S) == 0, logs(config)
+        records = records_of(kafka, CONTROL)
+    assert {one.step for one in records if isinstance(one, StepCompleted)} >= set(range(1, STEPS))
+    assert [one.steps for one in records if isinstance(one, RunFinished)] == [STEPS]
+
+
+def test_a_node_that_no_entry_names_is_refused(broker: KafkaSettings, tmp_path: Path) -> None:
+    kafka = broker.model_copy(update={"bootstrap_servers": "kafka.example:9092"})
+    config = two_nodes(tmp_path, kafka, "one.example", "clock")
+    with node("tow", config) as process:
+        assert process.wait(LIMIT_S) == ExitStatus.LASTING
+    assert "there is no node 'tow', but one, two" in logs(config)

@@ -1,0 +1,120 @@
+"""The ranks of a gang meet once all are there, each once, and none of another run."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+
+import pytest
+
+from infra.ports import HOST
+from tests.builders.trainer.gangs.meetings import FACTS, coming, line, meeting
+from trainer.backends.meeting.line import GangLine, LineLost
+from trainer.backends.meeting.meeting import Meeting, RankRefused, WorkersAbsent, begun, came
+
+LIMIT_S = 20.0
+
+
+class Leader(threading.Thread):
+    """Rank 0, which waits for others in a thread of its own."""
+
+    def __init__(self, others: int) -> None:
+        super().__init__(daemon=True)
+        self.meeting = meeting()
+        self.others = others
+        self.lines: Sequence[GangLine] = ()
+        self.start()
+
+    def run(self) -> None:
+        self.lines = self.meeting.begin(self.others, "begin")
+
+    def met(self) -> Sequence[GangLine]:
+        self.join(LIMIT_S)
+        assert not self.is_alive()
+        return self.lines
+
+
+@pytest.fixture
+def leader() -> Iterator[Callable[[int], Leader]]:
+    made: list[Leader] = []
+
+    def make(others: int) -> Leader:
+        made.append(Leader(others))
+        return made[-1]
+
+    yield make
+    for one in made:
+        for opened in one.met():
+            opened.close()
+
+
+def test_all_begin_once_all_devices_are_there_in_the_order_of_their_ranks(
+    leader: Callable[[int], Leader],
+) -> None:
+    first = leader(3)
+    place = first.meeting.place
+    with closing(line(place, 3)) as last, closing(line(place, 1, 2)) as early:
+        assert [begun(early), begun(last)] == ["begin", "begin"]
+        for number, to in enumerate(first.met()):
+            to.send(number)
+        assert [early.receive(LIMIT_S), last.receive(LIMIT_S)] == [0, 1]
+    assert not first.meeting.open
+
+
+def test_a_rank_that_ended_before_all_were_there_comes_again(
+    leader: Callable[[int], Leader],
+) -> None:
+    first = leader(2)
+    place = first.meeting.place
+    line(place, 1).close()
+    with closing(line(place, 2)) as other, closing(line(place, 1)) as again:
+        assert [begun(other), begun(again)] == ["begin", "begin"]
+
+
+def test_a_rank_of_another_run_is_refused_by_what_differs_and_the_gang_waits_on(
+    leader: Callable[[int], Leader],
+) -> None:
+    place = leader(1).meeting.place
+    facts = {**FACTS, "run.policy": "other"}
+    with pytest.raises(RankRefused, match=r"rank 1 .*: run\.policy is other, not main") as refused:
+        came(place, coming(1, facts=facts))
+    assert refused.value.lasting
+    with closing(line(place, 1)) as right:
+        assert begun(right) == "begin"
+
+
+@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n", b'{"rank": 1}\n', b"[1]\n", b""])
+def test_another_program_at_the_meeting_is_sent_away(
+    leader: Callable[[int], Leader], said: bytes
+) -> None:
+    first = leader(1)
+    host, port = first.meeting.place.split(":")
+    with socket.create_connection((host, int(port))) as other:
+        other.settimeout(LIMIT_S)
+        other.sendall(said)
+        other.shutdown(socket.SHUT_WR)
+        assert other.recv(1) == b""
+    with closing(line(first.meeting.place, 1)) as right:
+        assert begun(right) == "begin"
+
+
+def test_a_process_that_must_end_waits_for_no_rank() -> None:
+    with (
+        closing(Meeting(HOST, FACTS, lambda: True)) as place,
+        pytest.raises(WorkersAbsent, match=f"0 of 2 other devices came to {place.place}"),
+    ):
+        place.begin(2)
+
+
+def test_a_rank_is_told_that_rank_0_ended_or_that_it_must_end_itself() -> None:
+    with socket.create_server((HOST, 0)) as listener:
+        own = GangLine(socket.create_connection(listener.getsockname()))
+        other, _ = listener.accept()
+        with other, closing(own):
+            with pytest.raises(LineLost, match="the process ends"):
+                begun(own, lambda: True)
+            assert not own.lost
+            other.shutdown(socket.SHUT_RDWR)
+            with pytest.raises(LineLost, match="closed"):
+                begun(own)
+            assert own.lost

@@ -1,0 +1,96 @@
+"""A line between two workers of a gang: values as JSON, a line of text each, over TCP.
+
+The loss of one worker ends it for both. A clock's gang works over such lines (`clock_backend.py`);
+other gangs only meet over them (`meeting.py`).
+"""
+
+import json
+import socket
+import time
+from contextlib import suppress
+from typing import Any
+
+from infra.errors import SeamlessFlowError
+from infra.kafka.outage import Stopping, never
+
+ANSWER_S = 6 * 3600.0
+"""Limit between two values: as long as a call of the trainer may take."""
+LOOK_S = 0.2
+"""Seconds between two looks at whether the process must end."""
+_MOST_BYTES = 1 << 26
+
+
+class LineLost(SeamlessFlowError):
+    """The end of the line to another worker of the gang."""
+
+    lasting = False
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the line to another worker of the gang ended: {reason}")
+
+
+class GangLine:
+    """A connection to another worker. `close` may be called from any thread."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(LOOK_S)
+        self._connection = connection
+        host, port, *_ = connection.getpeername()
+        self.place = f"{host}:{port}"
+        """Address of the other side, host:port."""
+        self.here = str(connection.getsockname()[0])
+        """Address of this side, without a port."""
+        self._read = bytearray()
+
+    def send(self, value: Any) -> None:
+        """Send a value. Raises `LineLost`."""
+        try:
+            self._connection.sendall(f"{json.dumps(value)}\n".encode())
+        except OSError as error:
+            raise LineLost(str(error)) from error
+
+    def receive(self, limit_s: float = ANSWER_S, stopping: Stopping = never) -> Any:
+        """Wait for the next value. Raises `LineLost`, at once when `stopping`."""
+        deadline = time.monotonic() + limit_s
+        try:
+            while (end := self._read.find(b"\n")) < 0:
+                if stopping() or time.monotonic() > deadline:
+                    raise LineLost(f"no value in {limit_s:g} s, or the process ends")
+                self._read += self._more()
+            line, self._read = self._read[:end], self._read[end + 1 :]
+            return json.loads(line)
+        except (OSError, ValueError) as error:
+            raise LineLost(str(error)) from error
+
+    @property
+    def lost(self) -> bool:
+        """Return whether the other side has closed it. For one that waits for a value."""
+        try:
+            self._connection.setblocking(False)
+            return not self._connection.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        finally:
+            self._connection.settimeout(LOOK_S)
+
+    def close(self) -> None:
+        """End the line, and a wait for its next value."""
+        with suppress(OSError):  # the other side was faster
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+    def _more(self) -> bytes:
+        """Return what has come, nothing if nothing has in a while."""
+        try:
+            read = self._connection.recv(1 << 16)
+        except TimeoutError:
+            return b""
+        if not read:
+            raise LineLost("it was closed")
+        if len(self._read) + len(read) > _MOST_BYTES:
+            raise ValueError("what comes is no value of this project")
+        return read

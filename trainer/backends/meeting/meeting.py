@@ -1,0 +1,153 @@
+"""The meeting of a gang's ranks: rank 0 waits for the others, checks them, and lets all begin.
+
+It listens on a free port of `trainer.host`, and its worker's heartbeat on `fleet` says where; a
+worker's further ranks get the place from their first. Each says its number, its devices and the
+facts of its run (`facts.py`). The ranks that met are one tuple of processes: one that ends later is
+not replaced, all meet again.
+"""
+
+import logging
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from infra.errors import SeamlessFlowError
+from infra.kafka.outage import Stopping, never
+from trainer.backends.meeting.facts import Facts, differences
+from trainer.backends.meeting.line import LOOK_S, GangLine, LineLost
+
+JOIN_S = 600.0
+"""Limit for the ranks to find each other."""
+_HELLO_S = 10.0
+_log = logging.getLogger(__name__)
+
+
+class WorkersAbsent(SeamlessFlowError):
+    """Workers of a gang that did not come together in time."""
+
+    lasting = False
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the gang did not meet in {JOIN_S:g} s: {reason}")
+
+
+class RankRefused(SeamlessFlowError):
+    """A rank that belongs to another run than rank 0 of the gang that it came to."""
+
+    lasting = True
+
+    def __init__(self, rank: int, reason: str) -> None:
+        self.rank = rank
+        self.reason = reason
+        super().__init__(f"rank {rank} is of another run than rank 0 of its gang: {reason}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coming:
+    """The first words of ranks that come to the meeting."""
+
+    worker: str
+    rank: int
+    """Number of the first device that the process speaks for."""
+    devices: int
+    """Devices that it speaks for: those of a clock's worker, else one."""
+    facts: Facts
+
+
+class Meeting:
+    """The place where rank 0 waits."""
+
+    def __init__(self, host: str, facts: Facts, stopping: Stopping = never) -> None:
+        """Listen on a free port of `host`. Raises `OSError`."""
+        self.host = host
+        self._facts = facts
+        self._stopping = stopping
+        self._listener = socket.create_server((host, 0))
+        self._listener.settimeout(LOOK_S)
+        self.place = f"{host}:{self._listener.getsockname()[1]}"
+        """Address of the meeting, host:port."""
+        self.open = True
+        """False once the gang has met."""
+
+    def begin(self, others: int, word: str = "") -> Sequence[GangLine]:
+        """Wait for the ranks of the `others` devices, tell each the word, and return their lines.
+
+        The lines are in the order of the ranks. Raises `WorkersAbsent`, at once when stopping.
+        """
+        deadline = time.monotonic() + JOIN_S
+        there: dict[int, tuple[Coming, GangLine]] = {}
+        while (devices := sum(coming.devices for coming, _ in there.values())) < others:
+            if self._stopping() or time.monotonic() > deadline:
+                came_to = f"came to {self.place}, where rank 0 waits"
+                raise WorkersAbsent(f"{devices} of {others} other devices {came_to}")
+            self._admit(there)
+            # One that has ended meanwhile starts again, and says so anew.
+            for rank in [rank for rank, (_, line) in there.items() if line.lost]:
+                there.pop(rank)[1].close()
+        lines = [there[rank][1] for rank in sorted(there)]
+        for line in lines:
+            line.send(word)
+        self.close()
+        return lines
+
+    def close(self) -> None:
+        """Listen no more."""
+        self.open = False
+        self._listener.close()
+
+    def _admit(self, there: dict[int, tuple[Coming, GangLine]]) -> None:
+        """Note the next process that comes, if it belongs to the gang."""
+        try:
+            line = GangLine(self._listener.accept()[0])
+        except TimeoutError:
+            return
+        with suppress(LineLost):
+            coming = _coming(line.receive(_HELLO_S, self._stopping))
+            if coming is not None:
+                reason = differences(self._facts, coming.facts)
+                line.send(reason)
+                if not reason:
+                    if coming.rank in there:
+                        there[coming.rank][1].close()
+                    there[coming.rank] = (coming, line)
+                    return
+                _log.error("%s of %s", RankRefused(coming.rank, reason), coming.worker)
+        line.close()
+
+
+def came(place: str, coming: Coming) -> GangLine:
+    """Return the line to rank 0, which has admitted this process.
+
+    Raises `OSError` and `LineLost` if none waits there, and `RankRefused`.
+    """
+    host, _, port = place.rpartition(":")
+    line = GangLine(socket.create_connection((host, int(port)), _HELLO_S))
+    try:
+        line.send(asdict(coming))
+        if reason := str(line.receive(_HELLO_S)):
+            raise RankRefused(coming.rank, reason)
+    except BaseException:
+        line.close()
+        raise
+    return line
+
+
+def begun(line: GangLine, stopping: Stopping = never) -> str:
+    """Wait until all ranks are there; return the word of rank 0. Raises `LineLost`."""
+    return str(line.receive(JOIN_S, stopping))
+
+
+def _coming(said: Any) -> Coming | None:
+    """Return the first words of a process; None for those of any other program."""
+    if not isinstance(said, Mapping):
+        return None
+    try:
+        coming = Coming(**said)
+    except TypeError:
+        return None
+    numbers = isinstance(coming.rank, int) and isinstance(coming.devices, int)
+    return coming if numbers and isinstance(coming.facts, Mapping) else None

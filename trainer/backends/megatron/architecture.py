@@ -1,0 +1,94 @@
+"""The architecture of a Hugging Face model as Megatron-core's settings; refuses what differs.
+
+Called by `sharded_model.py`. Dense Qwen2, Qwen3 and Llama; each of their parts that Megatron-core
+computes in another way, or not at all, is an error that names it.
+"""
+
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from trainer.backends.backend import ModelUnusable
+from trainer.backends.megatron.leaves import Dimensions
+from trainer.backends.megatron.library import TransformerConfig
+
+FAMILIES = ("llama", "qwen2", "qwen3")
+_ROTARY = ("default", "linear", "llama3")
+"""Kinds of rotary embeddings whose frequencies depend on neither length nor step."""
+
+
+def dimensions(model: PreTrainedModel, ranks: int) -> Dimensions:
+    """Return the numbers of a model divided over so many ranks. Raise `ModelUnusable`."""
+    config, whose = model.config, str(model.name_or_path)
+    if reason := _unproven(model):
+        raise ModelUnusable(whose, f"{reason} (trainer.backend = megatron)")
+    for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size"):
+        if (number := getattr(config, name)) % ranks:
+            divided = f"trainer.megatron.tensor_parallel {ranks} does not divide its {name}"
+            raise ModelUnusable(whose, f"{divided}, {number}")
+    return Dimensions(
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.num_key_value_heads,
+        config.vocab_size,
+        ranks,
+    )
+
+
+def transformer_config(config: Any, ranks: int, biased: bool, normed: bool) -> TransformerConfig:
+    """Return the settings of Megatron-core for a Hugging Face configuration.
+
+    `biased`: queries, keys and values have a bias; `normed`: queries and keys are normalised.
+    """
+    return TransformerConfig(
+        num_layers=config.num_hidden_layers,
+        hidden_size=config.hidden_size,
+        ffn_hidden_size=config.intermediate_size,
+        num_attention_heads=config.num_attention_heads,
+        num_query_groups=config.num_key_value_heads,
+        kv_channels=head_dimension(config),
+        tensor_model_parallel_size=ranks,
+        layernorm_epsilon=config.rms_norm_eps,
+        add_qkv_bias=biased,
+        qk_layernorm=normed,
+        # Weights come from a file, and the model moves to its device with the role.
+        use_cpu_initialization=True,
+        perform_initialization=False,
+        params_dtype=torch.float32,
+        gated_linear_unit=True,
+        activation_func=torch.nn.functional.silu,
+        normalization="RMSNorm",
+        add_bias_linear=False,
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        bias_activation_fusion=False,
+        bias_dropout_fusion=False,
+        masked_softmax_fusion=False,
+        gradient_accumulation_fusion=False,
+        apply_rope_fusion=False,
+        persist_layer_norm=False,
+        # Its default warns of itself.
+        cuda_graph_scope=[],
+    )
+
+
+def head_dimension(config: Any) -> int:
+    """Return the width of a head."""
+    given = getattr(config, "head_dim", None)
+    return int(given or config.hidden_size // config.num_attention_heads)
+
+
+def _unproven(model: PreTrainedModel) -> str:
+    """Return what of a model this back end cannot compute, or nothing."""
+    config = model.config
+    if config.model_type not in FAMILIES:
+        return f"is a {config.model_type}, not one of {', '.join(FAMILIES)}"
+    if config.hidden_act != "silu":
+        return f"its hidden_act is {config.hidden_act}, not silu"
+    if {*(getattr(config, "layer_types", None) or ())} - {"full_attention"}:
+        return "has layers with sliding attention"
+    rotary: Any = model.base_model.rotary_emb
+    if rotary.rope_type not in _ROTARY:
+        return f"its rope_type is {rotary.rope_type}, not one of {', '.join(_ROTARY)}"
+    return ""

@@ -1,0 +1,150 @@
+"""The tensors of a model under Megatron-core's names, from those of a Hugging Face model and back.
+
+Pure; called by `sharded_model.py`. Megatron-core keeps queries, keys and values of a layer in one
+tensor, by query group, and the gate with the up projection, by rank; a rank has the rows (or
+columns) of its own heads and hidden units. Every change is a move of elements, so it is exact.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from trainer.backends.backend import ModelUnusable
+
+Kind = Literal["copied", "rows", "columns", "fused", "vocabulary"]
+"""Division of a tensor over ranks: none; by rows; by columns; by rows of several tensors in turn;
+by rows, filled up with zeros to as many for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """The numbers that decide how tensors are divided."""
+
+    layers: int
+    heads: int
+    groups: int
+    """Heads of keys and values; each serves as many heads of queries."""
+    vocabulary: int
+    ranks: int
+    """Tensor parallel size."""
+
+    @property
+    def padded(self) -> int:
+        """Return the size of the vocabulary with rows that fill up the last rank."""
+        return -(-self.vocabulary // self.ranks) * self.ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One tensor of Megatron-core, and the Hugging Face tensors that it is made of."""
+
+    name: str
+    kind: Kind
+    sources: tuple[str, ...]
+    parts: tuple[int, ...] = (1,)
+    """Of `fused`: rows of each source in a block, as a ratio."""
+    blocks: int = 1
+    """Of `fused`: blocks, in each of which the sources follow each other."""
+
+    @property
+    def divided(self) -> bool:
+        """Return whether ranks have different parts of it."""
+        return self.kind != "copied"
+
+    @property
+    def partial(self) -> bool:
+        """Return whether each rank has only its own heads' part of the gradient."""
+        return self.name.endswith(("q_layernorm.weight", "k_layernorm.weight"))
+
+
+def leaves(names: Sequence[str], dimensions: Dimensions, whose: str) -> list[Leaf]:
+    """Return all tensors of a model whose Hugging Face parameters have these names.
+
+    Raise `ModelUnusable` with the name of a parameter that has no place, or that is missing.
+    """
+    given = set(names)
+    found = [Leaf("embedding.weight", "vocabulary", ("model.embed_tokens.weight",))]
+    for layer in range(dimensions.layers):
+        found += _of_layer(layer, dimensions, given)
+    found.append(Leaf("decoder.final_layernorm.weight", "copied", ("model.norm.weight",)))
+    if "lm_head.weight" in given:
+        found.append(Leaf("output.weight", "vocabulary", ("lm_head.weight",)))
+    placed = {source for leaf in found for source in leaf.sources}
+    if wrong := sorted(given ^ placed):
+        lacks = "has no place in the Megatron-core model" if wrong[0] in given else "is missing"
+        raise ModelUnusable(whose, f"{wrong[0]} {lacks} (trainer.backend = megatron)")
+    return found
+
+
+def shards(leaf: Leaf, whole: Mapping[str, Tensor], dimensions: Dimensions) -> list[Tensor]:
+    """Return each rank's shard of a leaf, from whole Hugging Face tensors by name."""
+    sources, ranks = [whole[name] for name in leaf.sources], dimensions.ranks
+    match leaf.kind:
+        case "copied":
+            return sources * ranks
+        case "rows":
+            return list(sources[0].chunk(ranks, 0))
+        case "columns":
+            return list(sources[0].chunk(ranks, 1))
+        case "vocabulary":
+            filler = sources[0].new_zeros(
+                dimensions.padded - dimensions.vocabulary, *sources[0].shape[1:]
+            )
+            return list(torch.cat([sources[0], filler]).chunk(ranks, 0))
+        case "fused":
+            blocks = [one.reshape(leaf.blocks, -1, *one.shape[1:]) for one in sources]
+            return list(torch.cat(blocks, 1).flatten(0, 1).chunk(ranks, 0))
+
+
+def whole(leaf: Leaf, found: Sequence[Tensor], dimensions: Dimensions) -> dict[str, Tensor]:
+    """Return the whole Hugging Face tensors of a leaf, by name, from each rank's shard."""
+    match leaf.kind:
+        case "copied":
+            return {leaf.sources[0]: found[0]}
+        case "rows":
+            return {leaf.sources[0]: torch.cat([*found])}
+        case "columns":
+            return {leaf.sources[0]: torch.cat([*found], 1)}
+        case "vocabulary":
+            return {leaf.sources[0]: torch.cat([*found])[: dimensions.vocabulary]}
+        case "fused":
+            joined = torch.cat([*found])
+            in_blocks = joined.reshape(leaf.blocks, -1, *joined.shape[1:])
+            unit = in_blocks.shape[1] // sum(leaf.parts)
+            parts = torch.split(in_blocks, [unit * part for part in leaf.parts], 1)
+            pairs = zip(leaf.sources, parts, strict=True)
+            return {name: part.flatten(0, 1).contiguous() for name, part in pairs}
+
+
+def _of_layer(layer: int, dimensions: Dimensions, given: set[str]) -> list[Leaf]:
+    of, to = f"model.layers.{layer}", f"decoder.layers.{layer}"
+    per_group = (dimensions.heads // dimensions.groups, 1, 1)
+    found = [
+        Leaf(f"{to}.input_layernorm.weight", "copied", (f"{of}.input_layernorm.weight",)),
+        Leaf(
+            f"{to}.pre_mlp_layernorm.weight", "copied", (f"{of}.post_attention_layernorm.weight",)
+        ),
+        Leaf(
+            f"{to}.self_attention.linear_proj.weight", "columns", (f"{of}.self_attn.o_proj.weight",)
+        ),
+        Leaf(
+            f"{to}.mlp.linear_fc1.weight",
+            "fused",
+            (f"{of}.mlp.gate_proj.weight", f"{of}.mlp.up_proj.weight"),
+            (1, 1),
+            dimensions.ranks,
+        ),
+        Leaf(f"{to}.mlp.linear_fc2.weight", "columns", (f"{of}.mlp.down_proj.weight",)),
+    ]
+    for kind in ("weight", "bias"):
+        sources = tuple(f"{of}.self_attn.{one}_proj.{kind}" for one in "qkv")
+        if kind == "weight" or sources[0] in given:
+            name = f"{to}.self_attention.linear_qkv.{kind}"
+            found.append(Leaf(name, "fused", sources, per_group, dimensions.groups))
+    for one in "qk":
+        if (source := f"{of}.self_attn.{one}_norm.weight") in given:
+            found.append(Leaf(f"{to}.self_attention.{one}_layernorm.weight", "copied", (source,)))
+    return found

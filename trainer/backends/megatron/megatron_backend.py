@@ -1,0 +1,134 @@
+"""The back end of a gang that divides the model by Megatron-core: tensor parallel by data parallel.
+
+The gang, its messages, losses and metrics are those of `FsdpBackend`; what differs is the model,
+how gradients are summed, and that ranks of one model train the same share. Checkpoints are whole
+tensors by Hugging Face's names, as the other back ends write them, so any of these can go on from
+one, with another number of ranks too. (Megatron-core's own format has a pickle in it.)
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from infra.kafka.outage import Stopping, never
+from trainer.backends.backend import Computing, StepInput, unmeasured
+from trainer.backends.failures import GradientNorms
+from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.backends.meeting.line import GangLine
+from trainer.backends.meeting.meeting import Meeting
+from trainer.backends.megatron.leaves import Leaf
+from trainer.backends.megatron.rank_groups import RankGroups
+from trainer.backends.megatron.sharded_model import ShardedModel
+from trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS, Files, random_state, read_state
+from trainer.backends.token_sums import TokenSums
+from trainer.settings import TrainerSection
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+STEP = "step"
+
+
+class MegatronBackend(FsdpBackend):
+    """A `Backend` (see `backend.py`) on every rank of a gang."""
+
+    _model: ShardedModel
+
+    def __init__(
+        self,
+        model_directory: Path,
+        settings: TrainerSection,
+        way: Meeting | GangLine,
+        computing: Computing = unmeasured,
+        stopping: Stopping = never,
+    ) -> None:
+        """Wait for all ranks, then load the model. Raise as `FsdpBackend` does."""
+        self._copies = settings.megatron.tensor_parallel
+        super().__init__(model_directory, settings, way, computing, stopping)
+
+    def gradients(self, step: StepInput) -> Iterator[Mapping[str, Tensor]]:
+        """Yield gradients of whole Hugging Face tensors. All ranks must call it."""
+        for shards in super().gradients(step):
+            for leaf in self._model.leaves:
+                self._sum(leaf, shards[leaf.name]).div_(self._ranks)
+            yield self._model.whole_tensors(shards)
+
+    def state(self) -> Files:
+        """Return a copy of weights, optimizer and random state, on the host. Every rank must call
+        it: tensors are gathered.
+        """
+        moments: dict[str, Tensor] = {}
+        states = {name: self._optimizer.state.get(of) for name, of in self._parameters.items()}
+        for moment in MOMENTS:
+            shards = {name: state[moment] for name, state in states.items() if state}
+            found = self._model.whole_tensors(shards)
+            moments |= {f"{moment}/{name}": value.cpu() for name, value in found.items()}
+        for leaf in self._model.leaves:
+            if state := states[leaf.name]:
+                moments |= {f"{STEP}/{name}": state[STEP].clone() for name in leaf.sources}
+        return {WEIGHTS: self._whole_weights(), OPTIMIZER: moments, **random_state()}
+
+    def close(self) -> None:
+        """Leave the gang."""
+        self._groups.close()
+        super().close()
+
+    @cached_property
+    def _groups(self) -> RankGroups:
+        return RankGroups(self._copies)
+
+    def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
+        return ShardedModel(model, self._groups)
+
+    def _load_state(self, directory: Path) -> None:
+        weights, moments = read_state(directory, self._model.whole_names)
+        self._model.load_whole(weights)
+        self._optimizer.state.clear()
+        if not moments:
+            return
+        for moment in MOMENTS:
+            names = {name: moments[f"{moment}/{name}"] for name in weights}
+            for name, shard in self._model.own_shards(names).items():
+                parameter = self._parameters[name]
+                # A chunk would keep the whole tensor.
+                own = shard.to(parameter.device, parameter.dtype, copy=True)
+                self._optimizer.state[parameter][moment] = own
+        for leaf in self._model.leaves:
+            step = moments[f"{STEP}/{leaf.sources[0]}"]
+            self._optimizer.state[self._parameters[leaf.name]][STEP] = step
+
+    def _whole_weights(self) -> dict[str, Tensor]:
+        return {name: of.cpu() for name, of in self._model.whole_tensors(self._parameters).items()}
+
+    def _clipped(self, scale: float) -> GradientNorms:
+        """Sum the gradients over the ranks, undo the factor of the loss, and clip them."""
+        squares = torch.zeros(2, dtype=torch.float64, device=self._model.device)
+        for leaf in self._model.leaves:
+            gradient = self._gradient(self._parameters[leaf.name])
+            self._sum(leaf, gradient).div_(self._ranks * scale)
+            squares[int(leaf.divided)] += gradient.double().square().sum()
+        self._groups.sum_model(squares[1:])
+        norm = squares.sum().sqrt().float()
+        clip = self._settings.optimizer.clip_norm
+        torch.nn.utils.clip_grads_with_norm_(self._parameters.values(), clip, norm)
+        return GradientNorms(float(norm))
+
+    def _sum(self, leaf: Leaf, gradient: Tensor) -> Tensor:
+        """Replace the gradient of a shard by its sum over the ranks; return it."""
+        if leaf.partial:
+            self._groups.sum_model(gradient)
+        return self._groups.sum_data(gradient)
+
+    def _gradient(self, parameter: Tensor) -> Tensor:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        return parameter.grad
+
+    def _merged(self, sums: TokenSums) -> TokenSums:
+        # Ranks of one model have the same sums.
+        self._computing(False)
+        merged = sums.merged(self._groups.sum_data, self._groups.largest_data)
+        self._computing(True)
+        return merged

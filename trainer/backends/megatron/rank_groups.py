@@ -1,0 +1,48 @@
+"""The two groups of a rank: those that share a model (tensor parallel), and those that have the
+same part of one and train other tokens (data parallel).
+
+Ranks that follow each other share a model. Called by the back end.
+"""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from trainer.backends.megatron.library import parallel_state
+
+
+class RankGroups:
+    """The groups of this process, for Megatron-core also; one at a time in a process."""
+
+    def __init__(self, tensor_parallel: int) -> None:
+        """Make the groups. All ranks must call it, once their process group is there."""
+        parallel_state.initialize_model_parallel(tensor_model_parallel_size=tensor_parallel)
+        self.size = tensor_parallel
+        self.place: int = parallel_state.get_tensor_model_parallel_rank()
+        """Number of the shard of the model that this rank has."""
+        self.tensor: dist.ProcessGroup = parallel_state.get_tensor_model_parallel_group()
+        self._data: dist.ProcessGroup = parallel_state.get_data_parallel_group()
+
+    def shards(self, tensor: Tensor) -> list[Tensor]:
+        """Return the shard of each rank of the model."""
+        found = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(found, tensor.contiguous(), group=self.tensor)
+        return found
+
+    def sum_model(self, tensor: Tensor) -> None:
+        """Replace a tensor by its sum over the ranks of the model."""
+        dist.all_reduce(tensor, group=self.tensor)
+
+    def sum_data(self, tensor: Tensor) -> Tensor:
+        """Replace a tensor by its sum over the ranks with other tokens; return it."""
+        dist.all_reduce(tensor, group=self._data)
+        return tensor
+
+    def largest_data(self, tensor: Tensor) -> Tensor:
+        """Replace a tensor by its maximum over the ranks with other tokens; return it."""
+        dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self._data)
+        return tensor
+
+    def close(self) -> None:
+        """Forget the groups."""
+        parallel_state.destroy_model_parallel()

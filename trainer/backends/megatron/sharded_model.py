@@ -1,0 +1,149 @@
+"""A causal model of which each rank has a shard, built of Megatron-core's layers.
+
+Called as transformers' models are, so that forward passes, reference and teacher are those of the
+other back ends. Its parameters are whole Hugging Face tensors only outside: `whole_tensors`.
+Dimensions: B rows, T columns, H hidden, V vocabulary.
+"""
+
+import copy
+from collections.abc import Mapping, Set
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutput
+
+from trainer.backends.megatron.architecture import dimensions, transformer_config
+from trainer.backends.megatron.attention import HeadAttention, seen_tokens
+from trainer.backends.megatron.leaves import leaves, shards, whole
+from trainer.backends.megatron.library import (
+    ColumnParallelLinear,
+    TransformerBlock,
+    VocabParallelEmbedding,
+    get_gpt_layer_local_spec,
+)
+from trainer.backends.megatron.rank_groups import RankGroups
+
+
+class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
+    """This rank's shard of a model."""
+
+    frequencies: Tensor
+    _supports_sdpa = True
+    _supports_attention_backend = True
+
+    def __init__(self, model: PreTrainedModel, groups: RankGroups) -> None:
+        """Take this rank's part of a whole model. Raise `ModelUnusable`."""
+        self._dimensions = dimensions(model, groups.size)
+        given = dict(model.named_parameters())
+        super().__init__(copy.deepcopy(model.config))
+        self._groups = groups
+        self.leaves = leaves([*given], self._dimensions, str(model.name_or_path))
+        self._family, self._generation = type(model), model.generation_config
+        self._tied = "output.weight" not in {leaf.name for leaf in self.leaves}
+        self._build(
+            biased=any(name.endswith("q_proj.bias") for name in given),
+            normed=any(name.endswith("q_norm.weight") for name in given),
+        )
+        rotary: Any = model.base_model.rotary_emb
+        first = next(iter(given.values()))
+        nn.Module.to(self, first.dtype)
+        self.register_buffer("frequencies", rotary.inv_freq.clone().float(), persistent=False)
+        self.load_whole(given)
+        self.requires_grad_(first.requires_grad)
+        nn.Module.eval(self)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        use_cache: bool = False,
+    ) -> CausalLMOutput:
+        """Return logits (B, T, V). `attention_mask` has which tokens each one sees (B, 1, T, T)."""
+        rows, size = input_ids.shape
+        if position_ids is not None and attention_mask is None:
+            attention_mask = seen_tokens(position_ids)
+        places_BT = torch.arange(size, device=input_ids.device).expand(rows, size)
+        angles_TB1D = self._angles(places_BT if position_ids is None else position_ids)
+        states_TBH = self.decoder(
+            hidden_states=self.embedding(input_ids).transpose(0, 1).contiguous(),
+            attention_mask=attention_mask,
+            rotary_pos_emb=angles_TB1D,
+        )
+        weight = self.embedding.weight if self._tied else None
+        own_BTV, _ = self.output(states_TBH.transpose(0, 1), weight)
+        # Megatron-core's own gathering needs a CUDA device. Gradients flow to this rank's part.
+        of_ranks = self._groups.shards(own_BTV.detach())
+        of_ranks[self._groups.place] = own_BTV
+        logits_BTV = torch.cat(of_ranks, -1)[..., : self._dimensions.vocabulary]
+        return CausalLMOutput(logits=logits_BTV)
+
+    def get_output_embeddings(self) -> nn.Module:
+        output: nn.Module = self.output
+        return output
+
+    def whole_tensors(self, shards: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return Hugging Face tensors, whole, from this rank's shards by Megatron-core's names.
+
+        Those of weights, gradients or moments. All ranks of a model must call it.
+        """
+        found: dict[str, Tensor] = {}
+        for leaf in self.leaves:
+            if leaf.name in shards:
+                of_ranks = self._groups.shards(shards[leaf.name].detach())
+                found |= whole(leaf, of_ranks, self._dimensions)
+        return found
+
+    def own_shards(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return this rank's shards by Megatron-core's names, from whole tensors."""
+        return {
+            leaf.name: shards(leaf, tensors, self._dimensions)[self._groups.place]
+            for leaf in self.leaves
+        }
+
+    @torch.no_grad()
+    def load_whole(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take this rank's shards of whole Hugging Face tensors."""
+        parameters = dict(self.named_parameters())
+        for name, shard in self.own_shards(tensors).items():
+            parameters[name].copy_(shard)
+
+    def save_pretrained(self, *arguments: Any, **more: Any) -> None:
+        """Write a state of the whole model, as the model that this was made of does."""
+        with torch.device("meta"):
+            unsharded = self._family(copy.deepcopy(self.config))
+        unsharded.generation_config = self._generation
+        unsharded.save_pretrained(*arguments, **more)
+
+    @property
+    def whole_names(self) -> Set[str]:
+        """Return the names of the whole Hugging Face parameters."""
+        return {name for leaf in self.leaves for name in leaf.sources}
+
+    def _build(self, biased: bool, normed: bool) -> None:
+        config = transformer_config(self.config, self._groups.size, biased, normed)
+        spec: Any = get_gpt_layer_local_spec(qk_layernorm=normed, normalization="RMSNorm")
+        spec.submodules.self_attention.submodules.core_attention = HeadAttention
+        width = self.config.hidden_size
+        shared: dict[str, Any] = {
+            "config": config,
+            "init_method": config.init_method,
+            "tp_group": self._groups.tensor,
+        }
+        self.embedding = VocabParallelEmbedding(self._dimensions.padded, width, **shared)
+        self.decoder = TransformerBlock(config, spec)
+        self.output = ColumnParallelLinear(
+            width,
+            self._dimensions.padded,
+            bias=False,
+            gather_output=False,
+            skip_weight_param_allocation=self._tied,
+            **shared,
+        )
+
+    def _angles(self, positions_BT: Tensor) -> Tensor:
+        """Return the angles of the rotary embedding (T, B, 1, width of a head)."""
+        half_TBD = positions_BT.transpose(0, 1)[..., None].float() * self.frequencies
+        return torch.cat([half_TBD, half_TBD], -1)[:, :, None]

@@ -1,0 +1,163 @@
+"""Models built without weights, whose shards are then read straight from the safetensors files.
+
+So no rank of a gang ever holds a whole model: its peak is its shards and one slice of a tensor.
+Called by `model.py` (empty models) and the back end that shards (their weights).
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Shard
+from transformers import AutoConfig, GenerationConfig, PreTrainedModel
+
+from trainer.backends.backend import ModelUnusable
+
+_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+def empty_model(
+    kind: Any, directory: Path, dtype: torch.dtype, **more: object
+) -> PreTrainedModel | None:
+    """Return the model of a directory with its parameters on the meta device, its buffers right.
+
+    None if its files do not hold its very tensors, by name and shape: it needs a conversion, for
+    which all of it must be loaded. Raise OSError or ValueError for a directory without a model.
+    """
+    config = AutoConfig.from_pretrained(directory, local_files_only=True, **more)
+    if getattr(config, "quantization_config", None) is not None:
+        return None
+    with torch.device("meta"):
+        model: PreTrainedModel = kind.from_config(config, dtype=dtype)
+    # Some modules stay in float32 whatever was asked for: only loading knows which.
+    kept = model._keep_in_fp32_modules or model._keep_in_fp32_modules_strict
+    if (kept and dtype != torch.float32) or not _with_buffers(model):
+        return None
+    if not _covered(model, directory):
+        return None
+    if (directory / "generation_config.json").is_file():
+        model.generation_config = GenerationConfig.from_pretrained(directory)
+    return model
+
+
+def is_empty(model: nn.Module) -> bool:
+    """Return whether the parameters of a model have no memory yet."""
+    return any(parameter.is_meta for parameter in model.parameters())
+
+
+def fill(model: PreTrainedModel, directory: Path, device: torch.device) -> None:
+    """Give an empty model, sharded or not, its memory on a device, and read its parts into it.
+
+    What the files lack (the output of a critic) is 0. Raise `ModelUnusable`.
+    """
+    model._apply(lambda tensor: _zeros(tensor, device))  # type: ignore[no-untyped-call]
+    model.tie_weights()
+    try:
+        files = _files(directory)
+        for names, tensor in _tensors(model):
+            if name := next((name for name in names if name in files), None):
+                # Opened for each: what is read of a mapped file counts as memory until it closes.
+                with safe_open(files[name], framework="pt") as opened:
+                    read_part(opened, name, tensor)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ModelUnusable(str(directory), f"cannot be loaded: {error}") from error
+
+
+def _zeros(tensor: Tensor, device: torch.device) -> Tensor:
+    return torch.zeros_like(tensor, device=device) if tensor.is_meta else tensor
+
+
+@torch.no_grad()
+def read_part(file: Any, name: str, tensor: Tensor) -> None:
+    """Read a tensor, or the rows of this rank's shard, from an open safetensors file.
+
+    Raise ValueError if it has another shape there.
+    """
+    part = file.get_slice(name)
+    if part.get_shape() != list(tensor.shape):
+        raise ValueError(f"{name} has the shape {part.get_shape()}, not {list(tensor.shape)}")
+    if not isinstance(tensor, DTensor):
+        tensor.copy_(file.get_tensor(name))
+        return
+    local = tensor.to_local()
+    if local.numel():
+        first = _first_row(tensor)
+        local.copy_(part[first : first + len(local)])
+
+
+def _first_row(tensor: DTensor) -> int:
+    """Return the place of a shard's first row in the whole tensor: as `torch.chunk` divides it."""
+    (placement,) = tensor.placements
+    if placement != Shard(0):
+        raise ValueError(f"a tensor is placed as {placement}, not by rows")
+    mesh = tensor.device_mesh
+    return mesh.get_local_rank() * -(-len(tensor) // mesh.size())
+
+
+def _with_buffers(model: PreTrainedModel) -> bool:
+    """Compute the buffers that no file holds, on the host; return whether all are known."""
+    saved = model.state_dict().keys()
+    for prefix, module in model.named_modules():
+        names = [name for name, _ in module.named_buffers(recurse=False)]
+        for name in names:
+            buffer = module._buffers[name]
+            if buffer is None or not buffer.is_meta:
+                continue
+            found = torch.empty_like(buffer, device="cpu")
+            module._buffers[name] = found.fill_(torch.nan) if found.is_floating_point() else found
+        if any(f"{prefix}.{name}".lstrip(".") not in saved for name in names):
+            # Its parameters have no memory, so this writes into the buffers alone.
+            model._init_weights(module)  # type: ignore[no-untyped-call]
+            if any(
+                not own.is_floating_point() or not torch.isfinite(own).all()
+                for own in module.buffers(recurse=False)
+            ):
+                return False
+    return True
+
+
+def _covered(model: PreTrainedModel, directory: Path) -> bool:
+    """Return whether the files hold each tensor that a model saves, in its shape."""
+    files = _files(directory)
+    for names, tensor in _tensors(model):
+        found = [name for name in names if name in files]
+        if not found and not _is_new_output(model, names[0]):
+            return False
+        for name in found:
+            with safe_open(files[name], framework="pt") as opened:
+                if list(tensor.shape) != opened.get_slice(name).get_shape():
+                    return False
+    return True
+
+
+def _is_new_output(model: PreTrainedModel, name: str) -> bool:
+    """Return whether a parameter belongs to the output of a critic, which begins with zeros."""
+    module = model.get_submodule(name.rpartition(".")[0])
+    return isinstance(module, nn.Linear) and module.out_features == 1
+
+
+def _tensors(model: nn.Module) -> list[tuple[list[str], Tensor]]:
+    """Return each tensor that a model saves, once, with all its names: tied ones have several."""
+    names: defaultdict[int, list[str]] = defaultdict(list)
+    tensors = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        names[id(tensor)].append(name)
+        tensors[id(tensor)] = tensor
+    return [(names[key], tensor) for key, tensor in tensors.items()]
+
+
+def _files(directory: Path) -> Mapping[str, Path]:
+    """Return the file of each tensor of a directory, by name. Raise ValueError."""
+    index = directory / _INDEX
+    if not index.is_file():
+        with safe_open(directory / _SINGLE, framework="pt") as opened:
+            return dict.fromkeys(opened.keys(), directory / _SINGLE)
+    named = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+    if outside := next((of for of in named.values() if Path(of).name != of), None):
+        raise ValueError(f"{_INDEX} names {outside}, which is not a file beside it")
+    return {name: directory / of for name, of in named.items()}
