@@ -20,6 +20,9 @@ def kubernetes(
     image: Annotated[str, typer.Option(help="Image with this project and your agent.")],
     secret: Annotated[str, typer.Option(help="Name of the Secret.")] = "seamlessflow",  # nosec B107
     claim: Annotated[str, typer.Option(help="Claim of the shared volume.")] = "seamlessflow",
+    strimzi: Annotated[
+        str, typer.Option(help="Name of a Kafka that Strimzi shall make.  [a Kafka that is there]")
+    ] = "",
 ) -> None:
     """Write Kubernetes manifests of a run, one file a component; see runbooks/kubernetes.md."""
     import os
@@ -29,6 +32,7 @@ def kubernetes(
     from seamlessflow.config import RunConfig
     from seamlessflow.config_file import load
     from seamlessflow.kubernetes.faults import cluster_faults
+    from seamlessflow.kubernetes.kafka import bootstrap_address, cluster
     from seamlessflow.kubernetes.manifests import as_yaml, manifests
     from seamlessflow.kubernetes.objects import ClusterNames
 
@@ -41,10 +45,16 @@ def kubernetes(
     loaded = load(config, cluster_faults)
     if (kafka := loaded.kafka) is None:  # refused above
         return
+    if strimzi and kafka.bootstrap_servers != (address := bootstrap_address(strimzi)):
+        text = f"kafka.bootstrap_servers is not {address}, where {strimzi} answers"
+        raise typer.BadParameter(text, param_hint="--strimzi")
     rendered = manifests(loaded, kafka, config.read_text(), ClusterNames(image, secret, claim))
+    if strimzi:
+        rendered["kafka"] = cluster(strimzi)
     files = {out / f"{name}.yaml": objects for name, objects in rendered.items()}
-    if left := sorted(set(out.glob("node-*.yaml")) - set(files)):
-        text = f"{left[0]} is of no node of this run: remove it, or it would be applied too"
+    earlier = {*out.glob("node-*.yaml"), *out.glob("kafka.yaml")}
+    if left := sorted(earlier - set(files)):
+        text = f"{left[0]} is not of this run: remove it, or it would be applied too"
         raise typer.BadParameter(text, param_hint="--out")
     out.mkdir(parents=True, exist_ok=True)
     for path, objects in files.items():

@@ -22,6 +22,7 @@ from schemas.topics import TASKS
 from seamlessflow.__main__ import app
 from seamlessflow.config_file import as_written, load, parse, sections_of
 from seamlessflow.kubernetes.faults import cluster_faults
+from seamlessflow.kubernetes.kafka import cluster
 from seamlessflow.kubernetes.manifests import as_yaml, manifests
 from seamlessflow.kubernetes.objects import ClusterNames
 from tests.paths import ROOT
@@ -79,11 +80,13 @@ def environment(container: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("one", objects(), ids=lambda o: f"{o['kind']}/{o['metadata']['name']}")
+EVERY = [*objects(), *cluster("kafka")]
+
+
+@pytest.mark.parametrize("one", EVERY, ids=lambda o: f"{o['kind']}/{o['metadata']['name']}")
 def test_every_object_is_valid(one: dict[str, Any]) -> None:
-    if one["kind"] == "ScaledObject":
-        schema = json.loads((SCHEMAS / "ScaledObject.json").read_text())
-        jsonschema.validate(one, schema)
+    if (own := SCHEMAS / f"{one['kind']}.json").exists():
+        jsonschema.validate(one, json.loads(own.read_text()))
     else:
         kubernetes_validate.validate(one, "1.31", strict=True)
 
@@ -261,3 +264,11 @@ def test_a_variable_of_the_shell_is_not_rendered(
     result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path)])
     assert result.exit_code == 2
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "status"), [("kafka", 0), ("other", 2)])
+def test_a_kafka_of_strimzi_is_the_one_of_the_file(name: str, status: int, tmp_path: Path) -> None:
+    arguments = ["render", "kubernetes", "--config", str(EXAMPLE / "run.yaml"), "--image", IMAGE]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path), "--strimzi", name])
+    assert result.exit_code == status
+    assert (tmp_path / "kafka.yaml").exists() == (status == 0)
