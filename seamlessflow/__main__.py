@@ -18,6 +18,7 @@ from seamlessflow.commands.history import replay
 from seamlessflow.commands.history.erase import erase
 from seamlessflow.commands.history.export import export
 from seamlessflow.commands.history.import_files import import_files
+from seamlessflow.commands.machines import render
 from seamlessflow.commands.machines.node import node
 from seamlessflow.commands.machines.worker import worker
 from seamlessflow.commands.scheduling.plan import plan
@@ -55,6 +56,7 @@ app.command()(doctor)
 app.command()(export)
 app.command(name="import")(import_files)
 app.add_typer(replay.app, name="replay")
+app.add_typer(render.app, name="render")
 app.add_typer(topics.app, name="topics")
 app.add_typer(schemas.app, name="schemas")
 app.add_typer(dead_letters.app, name="dlq")

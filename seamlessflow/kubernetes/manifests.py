@@ -1,0 +1,90 @@
+"""All manifests of a run, one file a component, and their YAML. Pure.
+
+Called by `seamlessflow render kubernetes`. The same configuration gives the same bytes.
+"""
+
+from collections.abc import Iterable
+
+import yaml
+
+from infra.settings import KafkaSettings
+from seamlessflow.config import RunConfig
+from seamlessflow.kubernetes.nodes import NODE, node_job
+from seamlessflow.kubernetes.objects import APP, ClusterNames, Manifest, manifest, selector
+from seamlessflow.kubernetes.services import PORT, agents, gateways
+from seamlessflow.processes.specs import AGENTS, GATEWAY
+
+CONFIG_FILE = "run.yaml"
+_SHARED_GIB = 2048
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Writer of YAML without anchors, and of texts with several lines as such."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Return True: what stands twice is written twice."""
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_PlainDumper.add_representer(str, _text)
+
+
+def manifests(
+    config: RunConfig, kafka: KafkaSettings, text: str, names: ClusterNames
+) -> dict[str, list[Manifest]]:
+    """Return the objects by the name of their file. `text` is the YAML of the configuration."""
+    spoken_to = [{"from": [_pods(AGENTS)], "ports": [{"port": PORT}]}]
+    # Ranks of a gang listen on free ports, which the others read in `fleet`.
+    among = [{"from": [_pods(NODE)]}]
+    nodes = {f"node-{name}": [node_job(config, name, CONFIG_FILE, names)] for name in config.nodes}
+    return {
+        "config": [manifest("ConfigMap", "v1", APP, "config", data={CONFIG_FILE: text})],
+        "storage": [_claim(names)],
+        GATEWAY: [
+            *gateways(config, kafka, names),
+            _budget(GATEWAY, maxUnavailable=1),
+            _policy(GATEWAY, spoken_to),
+        ],
+        AGENTS: [
+            *agents(config, kafka, names),
+            _budget(AGENTS, maxUnavailable=1),
+            _policy(AGENTS, []),
+        ],
+        # Kubernetes knows no share of the pods of Jobs: all of them stay.
+        "nodes": [_budget(NODE, minAvailable=len(config.nodes)), _policy(NODE, among)],
+        **nodes,
+    }
+
+
+def as_yaml(objects: Iterable[Manifest]) -> str:
+    """Return the objects as YAML documents, their parts in the order in which they were made."""
+    return yaml.dump_all(
+        objects, Dumper=_PlainDumper, sort_keys=False, explicit_start=True, width=1_000_000
+    )
+
+
+def _claim(names: ClusterNames) -> Manifest:
+    asked = {"requests": {"storage": f"{_SHARED_GIB}Gi"}}
+    spec = {"accessModes": ["ReadWriteMany"], "resources": asked}
+    return manifest("PersistentVolumeClaim", "v1", names.claim, "storage", spec=spec)
+
+
+def _budget(component: str, **limit: int) -> Manifest:
+    spec = {**limit, "selector": selector(component)}
+    name = f"{APP}-{component}"
+    return manifest("PodDisruptionBudget", "policy/v1", name, component, spec=spec)
+
+
+def _policy(component: str, ingress: list[Manifest]) -> Manifest:
+    spec = {"podSelector": selector(component), "policyTypes": ["Ingress"], "ingress": ingress}
+    name = f"{APP}-{component}"
+    return manifest("NetworkPolicy", "networking.k8s.io/v1", name, component, spec=spec)
+
+
+def _pods(component: str) -> Manifest:
+    return {"podSelector": selector(component)}

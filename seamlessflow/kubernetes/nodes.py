@@ -1,0 +1,91 @@
+"""Nodes of a run as Jobs, one pod each. Pure.
+
+A pod runs `seamlessflow node`, which starts the processes of its workers, restarts those that end
+or stand still by their signs of life, and ends with the run.
+"""
+
+from infra.errors import ExitStatus
+from seamlessflow.config import RunConfig
+from seamlessflow.kubernetes.devices import device_count
+from seamlessflow.kubernetes.objects import (
+    APP,
+    CONFIG_DIR,
+    GRACE_S,
+    ClusterNames,
+    Manifest,
+    container,
+    from_secret,
+    manifest,
+    pod,
+)
+from seamlessflow.kubernetes.services import KAFKA_OPTIONS
+
+NODE = "node"
+_CORES, _MEMORY_GIB = 4, 16
+_DEVICE_CORES, _DEVICE_MEMORY_GIB = 8, 96
+"""Requests of a pod for itself, and for each of its GPUs."""
+_DRAIN_S = 60
+_EVICTED = {"type": "DisruptionTarget", "status": "True"}
+_RETRIES = 1000
+"""Pods that a Job may lose: a limit of a run's own restarts is `restarts`."""
+
+
+def node_job(config: RunConfig, name: str, file: str, names: ClusterNames) -> Manifest:
+    """Return the Job of a node, whose configuration is `file` in the ConfigMap."""
+    inside = _container(config, name, file, names)
+    grace = round(config.agents.drain_s) + _DRAIN_S + GRACE_S
+    template = pod(
+        NODE,
+        names,
+        inside,
+        name,
+        restartPolicy="Never",
+        terminationGracePeriodSeconds=grace,
+    )
+    return manifest(
+        "Job",
+        "batch/v1",
+        f"{APP}-{NODE}-{name}",
+        NODE,
+        spec={
+            "backoffLimit": _RETRIES,
+            # Never two pods of one node: a new one begins when the old one has ended.
+            "podReplacementPolicy": "Failed",
+            # A wrong setting, or a run with nothing to train, is not mended by another start.
+            "podFailurePolicy": {
+                "rules": [
+                    {
+                        "action": "FailJob",
+                        "onExitCodes": {"operator": "In", "values": [ExitStatus.LASTING.value]},
+                    },
+                    {"action": "Ignore", "onPodConditions": [_EVICTED]},
+                ]
+            },
+            "template": template,
+        },
+    )
+
+
+def _container(config: RunConfig, name: str, file: str, names: ClusterNames) -> Manifest:
+    """Return the container of a node, with the GPUs of its workers."""
+    count = device_count(config.nodes[name])
+    requests = {
+        "cpu": str(_CORES + _DEVICE_CORES * count),
+        "memory": f"{_MEMORY_GIB + _DEVICE_MEMORY_GIB * count}Gi",
+    }
+    gpus = {"nvidia.com/gpu": str(count)} if count else {}
+    command = ["seamlessflow", "node", "--config", f"{CONFIG_DIR}/{file}", "--name", name]
+    own_address = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    return container(
+        NODE,
+        names,
+        command,
+        config.out.parent,
+        env=[
+            {"name": "SEAMLESSFLOW_TRAINER__HOST", **own_address},
+            from_secret("SEAMLESSFLOW_GATEWAY__SECRET", names, "gateway-secret"),
+            from_secret("SEAMLESSFLOW_GATEWAY__ADMIN_KEY", names, "admin-key"),
+            from_secret(KAFKA_OPTIONS[0], names, KAFKA_OPTIONS[1], optional=True),
+        ],
+        resources={"requests": {**requests, **gpus}, "limits": gpus},
+    )

@@ -1,0 +1,274 @@
+"""Manifests of a run on Kubernetes: all of them valid, and all that they name is real."""
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import typer
+import yaml
+from pydantic import BaseModel
+from typer.testing import CliRunner
+
+from infra.settings import ENV_PREFIX, ProcessSettings
+from producers.agents.settings import AgentsSettings
+from producers.gateway.calls.keys import derived_admin_key
+from producers.gateway.settings import GatewaySettings
+from schemas.topics import TASKS
+from seamlessflow.__main__ import app
+from seamlessflow.config_file import as_written, load, parse, sections_of
+from seamlessflow.kubernetes.faults import cluster_faults
+from seamlessflow.kubernetes.kafka import cluster
+from seamlessflow.kubernetes.manifests import as_yaml, manifests
+from seamlessflow.kubernetes.objects import ClusterNames
+from tests.paths import ROOT
+
+EXAMPLE = ROOT / "examples" / "kubernetes-64-gpus"
+IMAGE = "registry.example/seamlessflow:first"
+SCHEMAS = Path(__file__).parent / "schemas"
+OPTIONS = json.dumps({"security.protocol": "SASL_SSL", "sasl.password": "of kafka"})
+SECRETS = {
+    "gateway-secret": "a secret of sixteen letters",
+    "admin-key": derived_admin_key("a secret of sixteen letters"),
+    "kafka-options": OPTIONS,
+}
+SETTINGS: dict[str, type[ProcessSettings]] = {
+    "producers.gateway": GatewaySettings,
+    "producers.agents": AgentsSettings,
+}
+
+
+def rendered(**values: Any) -> dict[str, list[dict[str, Any]]]:
+    config = parse({**sections_of(EXAMPLE / "run.yaml"), **values})
+    assert config.kafka is not None
+    return manifests(config, config.kafka, "text: of the file\n", ClusterNames(IMAGE))
+
+
+def lines(**values: Any) -> list[str]:
+    config = parse({**sections_of(EXAMPLE / "run.yaml"), **values})
+    return [fault.line(as_written) for fault in cluster_faults(config)]
+
+
+def objects() -> list[dict[str, Any]]:
+    return [one for file in rendered().values() for one in file]
+
+
+def named(kind: str, name: str) -> dict[str, Any]:
+    [found] = [o for o in objects() if o["kind"] == kind and o["metadata"]["name"] == name]
+    return found
+
+
+def containers() -> Iterator[dict[str, Any]]:
+    for one in objects():
+        if "template" in one.get("spec", {}):
+            yield from one["spec"]["template"]["spec"]["containers"]
+
+
+def environment(container: dict[str, Any]) -> dict[str, str]:
+    """Return the variables of a container in a cluster whose Secret is `SECRETS`."""
+    found = {}
+    for one in container["env"]:
+        source = one.get("valueFrom", {})
+        if "secretKeyRef" in source:
+            found[one["name"]] = SECRETS[source["secretKeyRef"]["key"]]
+        else:
+            found[one["name"]] = one.get("value", "10.0.0.7")
+    return found
+
+
+EVERY = [*objects(), *cluster("kafka")]
+
+
+@pytest.mark.parametrize("one", EVERY, ids=lambda o: f"{o['kind']}/{o['metadata']['name']}")
+def test_every_object_is_valid(one: dict[str, Any]) -> None:
+    if (own := SCHEMAS / f"{one['kind']}.json").exists():
+        jsonschema.validate(one, json.loads(own.read_text()))
+    else:
+        kubernetes_validate.validate(one, "1.31", strict=True)
+
+
+def test_a_wrong_field_is_noticed() -> None:
+    job = named("Job", "seamlessflow-node-host-a")
+    job["spec"]["backofLimit"] = 3
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(job, "1.31", strict=True)
+
+
+def test_the_example_is_rendered_to_the_same_bytes(tmp_path: Path) -> None:
+    arguments = ["render", "kubernetes", "--config", str(EXAMPLE / "run.yaml"), "--image", IMAGE]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    kept = {path.name: path.read_text() for path in (EXAMPLE / "rendered").iterdir()}
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == kept
+
+
+def test_yaml_reads_as_the_objects_that_were_made() -> None:
+    assert list(yaml.safe_load_all(as_yaml(objects()))) == objects()
+
+
+def test_every_command_exists() -> None:
+    for container in containers():
+        program, *arguments = container["command"]
+        if program == "python":
+            assert importlib.util.find_spec(f"{arguments[1]}.__main__") is not None
+        else:
+            command = typer.main.get_group(app).commands[arguments[0]]
+            options = {option for one in command.params for option in one.opts}
+            assert {one for one in arguments if one.startswith("--")} <= options
+
+
+def test_a_node_reads_the_file_and_every_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    [node] = [one for one in containers() if one["command"][-1] == "host-b"]
+    for name, text in environment(node).items():
+        monkeypatch.setenv(name, text)
+    config = load(EXAMPLE / "run.yaml")
+    assert config.trainer.host == "10.0.0.7"
+    assert not config.secret_invented
+    assert config.gateway.admin_key is not None
+    assert config.kafka is not None
+    assert config.kafka.bootstrap_servers == "kafka-kafka-bootstrap:9092"
+    assert str(config.kafka.options["security.protocol"]) == "SASL_SSL"
+
+
+@pytest.mark.parametrize("component", ["gateway", "agents"])
+def test_a_process_reads_every_variable(component: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    [own] = [one for one in containers() if one["name"] == component]
+    settings = SETTINGS[own["command"][-1]]
+    variables = environment(own)
+    assert [name for name in variables if not exists(settings, name)] == []
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    read = settings()
+    assert read.kafka.bootstrap_servers == "kafka-kafka-bootstrap:9092"
+    assert str(read.kafka.options["security.protocol"]) == "SASL_SSL"
+
+
+def exists(settings: type[BaseModel], variable: str) -> bool:
+    """Return True if the settings have the field of a variable."""
+    for part in variable.removeprefix(ENV_PREFIX).lower().split("__"):
+        if part not in settings.model_fields:
+            return False
+        kind = settings.model_fields[part].annotation
+        settings = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else BaseModel
+    return True
+
+
+def test_the_agents_have_the_key_of_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    [own] = [one for one in containers() if one["name"] == "agents"]
+    for name, text in environment(own).items():
+        monkeypatch.setenv(name, text)
+    read = AgentsSettings()
+    assert read.agents.admin_key.get_secret_value() == SECRETS["admin-key"]
+    assert read.agents.gateway_url == "http://seamlessflow-gateway:8800"
+
+
+def test_agents_are_scaled_by_the_lag_of_their_group() -> None:
+    prefixed = rendered(
+        kafka={"bootstrap_servers": "k:9092", "topic_prefix": "own."},
+        agents={"callable": "my.agent:run", "group": "players", "concurrency": 7},
+    )
+    [scaling] = [one for one in prefixed["agents"] if one["kind"] == "ScaledObject"]
+    trigger = scaling["spec"]["triggers"][0]["metadata"]
+    assert (trigger["topic"], trigger["consumerGroup"]) == ("own.tasks", "own.players")
+    assert trigger["lagThreshold"] == "7"
+    assert scaling["spec"]["maxReplicaCount"] == TASKS.partitions - 1
+
+
+def test_a_pod_has_the_devices_of_its_node_once() -> None:
+    workers = [
+        {"id": "a", "node": "one", "device": "cuda:0", "tags": ["rollout", "train"]},
+        {"id": "b", "node": "one", "device": "cuda:1"},
+        {"id": "c", "node": "two", "device": "cpu"},
+    ]
+    files = rendered(workers=workers, trainer={"ranks": 1})
+    limits = {
+        name: files[f"node-{name}"][0]["spec"]["template"]["spec"]["containers"][0]["resources"]
+        for name in ("one", "two")
+    }
+    assert limits["one"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert limits["two"]["limits"] == {}
+
+
+def test_a_pod_is_not_root() -> None:
+    for one in objects():
+        if "template" in one.get("spec", {}):
+            assert one["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
+
+
+def test_selectors_find_the_pods_of_their_component() -> None:
+    pods = [
+        o["spec"]["template"]["metadata"]["labels"]
+        for o in objects()
+        if "template" in o.get("spec", {})
+    ]
+    for one in objects():
+        for wanted in selectors(one.get("spec", {})):
+            assert any(wanted.items() <= labels.items() for labels in pods), one["metadata"]
+
+
+def selectors(value: Any) -> Iterator[dict[str, str]]:
+    if isinstance(value, dict):
+        if "matchLabels" in value:
+            yield value["matchLabels"]
+        for inner in value.values():
+            yield from selectors(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from selectors(inner)
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"kafka": None}, "kafka: an embedded Kafka answers in its own pod alone"),
+        ({"out": "runs"}, "out: runs: name a directory within the shared volume"),
+        ({"gateway": {"secret": "one of sixteen letters"}}, "gateway.secret: is a secret"),
+        (
+            {"kafka": {"bootstrap_servers": "k:9092", "options": {"sasl.password": "p"}}},
+            "kafka.options.sasl.password: is a secret",
+        ),
+        ({"workers": [{"id": "a", "device": "cpu"}]}, "node: no worker is of a node"),
+        ({"workers": [{"id": "a", "node": "A_b", "device": "cpu"}]}, "node: 'A_b' is no name"),
+        ({"workers": [{"id": "a", "node": "a"}]}, "workers[0].device: is not named"),
+        (
+            {"workers": [{"id": "a", "node": "a", "device": "cuda:1"}]},
+            "workers: of the node a have the devices [1]",
+        ),
+    ],
+)
+def test_what_no_cluster_can_run_is_refused(values: dict[str, Any], text: str) -> None:
+    assert [line[: len(text)] for line in lines(**values)] == [text]
+
+
+def test_the_example_has_no_fault() -> None:
+    assert lines() == []
+
+
+def test_a_file_of_a_node_that_is_gone_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "node-gone.yaml").write_text("")
+    arguments = ["render", "kubernetes", "--config", str(EXAMPLE / "run.yaml"), "--image", IMAGE]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["node-gone.yaml"]
+
+
+def test_a_variable_of_the_shell_is_not_rendered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_RUN__STEPS", "3")
+    arguments = ["render", "kubernetes", "--config", str(EXAMPLE / "run.yaml"), "--image", IMAGE]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "status"), [("kafka", 0), ("other", 2)])
+def test_a_kafka_of_strimzi_is_the_one_of_the_file(name: str, status: int, tmp_path: Path) -> None:
+    arguments = ["render", "kubernetes", "--config", str(EXAMPLE / "run.yaml"), "--image", IMAGE]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path), "--strimzi", name])
+    assert result.exit_code == status
+    assert (tmp_path / "kafka.yaml").exists() == (status == 0)
