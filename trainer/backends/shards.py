@@ -29,7 +29,9 @@ def empty_model(
     None if its files do not hold its very tensors, by name and shape: it needs a conversion, for
     which all of it must be loaded. Raise OSError or ValueError for a directory without a model.
     """
-    config = AutoConfig.from_pretrained(directory, local_files_only=True, **more)
+    config = AutoConfig.from_pretrained(  # nosec B615 # a local directory
+        directory, local_files_only=True, **more
+    )
     if getattr(config, "quantization_config", None) is not None:
         return None
     with torch.device("meta"):
@@ -41,7 +43,9 @@ def empty_model(
     if not _covered(model, directory):
         return None
     if (directory / "generation_config.json").is_file():
-        model.generation_config = GenerationConfig.from_pretrained(directory)
+        model.generation_config = GenerationConfig.from_pretrained(  # nosec B615 # a local directory
+            directory, local_files_only=True
+        )
     return model
 
 
