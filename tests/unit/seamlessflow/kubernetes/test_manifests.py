@@ -110,6 +110,16 @@ def test_yaml_reads_as_the_objects_that_were_made() -> None:
     assert list(yaml.safe_load_all(as_yaml(objects()))) == objects()
 
 
+def test_no_secret_is_written() -> None:
+    config = parse(sections_of(EXAMPLE / "run.yaml"))
+    assert config.kafka is not None
+    secret = config.gateway.secret.get_secret_value()
+    made = manifests(config, config.kafka, "", ClusterNames(IMAGE))
+    text = "".join(as_yaml(one) for one in made.values())
+    assert "invented." not in text
+    assert derived_admin_key(secret) not in text
+
+
 def test_every_command_exists() -> None:
     for container in containers():
         program, *arguments = container["command"]
