@@ -41,9 +41,15 @@ class TrainerProcesses:
         words = [process.communicate(timeout=TIMEOUT_S)[1].decode() for process in self._all]
         return list(zip(self.wait(), words, strict=True))
 
-    def said(self) -> str:
-        """Return all that the trainer, which has ended, wrote to standard error."""
-        return self._all[0].communicate(timeout=TIMEOUT_S)[1].decode()
+    def said(self, number: int = 0) -> str:
+        """Wait for the end of the process with this number; return what it wrote to standard
+        error.
+        """
+        return self._all[number].communicate(timeout=TIMEOUT_S)[1].decode()
+
+    def status(self, number: int) -> int:
+        """Wait for the end of the process with this number; return its status."""
+        return self._all[number].wait(TIMEOUT_S)
 
     def wait(self) -> list[int]:
         """Wait for the end of all; return their statuses, that of the trainer first."""

@@ -21,6 +21,10 @@ from tests.builders.trainer.trajectories import one_turn
 from trainer.recovery.resume import surviving
 
 GROUPS = ("run-0", "run-1")
+GANG = {"TRAINER__BACKEND": "clock", "TRAINER__RANKS": 3}
+FIRST = {"SEAMLESSFLOW_TRAINER__WORKER": "w0", "SEAMLESSFLOW_TRAINER__DEVICES": "[0, 1]"}
+"""Two devices in one process."""
+SECOND = {"SEAMLESSFLOW_TRAINER__WORKER": "w1", "SEAMLESSFLOW_TRAINER__RANK": "2"}
 
 
 @pytest.fixture
@@ -54,14 +58,8 @@ def test_a_gang_of_clocks_resumes_after_a_kill_and_trains_each_group_once(
     )
     modelled = '{"model": "Qwen3-8B", "step_s": 10, "scale": 0.1}'
     run = {"RUN__STEPS": 2, "RUN__GROUPS_PER_STEP": 1, "TRAINER__CHECKPOINT_EVERY": 1}
-    gang = {"BACKEND": "clock", "RANKS": 3}
-    gang_settings = {f"TRAINER__{name}": value for name, value in gang.items()}
-    env = environment(kafka, model, tmp_path, DEVICE_MODEL=modelled, **run, **gang_settings)
-    # Two devices in one process, and one.
-    workers = [
-        {"SEAMLESSFLOW_TRAINER__WORKER": "w0", "SEAMLESSFLOW_TRAINER__DEVICES": "[0, 1]"},
-        {"SEAMLESSFLOW_TRAINER__WORKER": "w1", "SEAMLESSFLOW_TRAINER__RANK": "2"},
-    ]
+    env = environment(kafka, model, tmp_path, DEVICE_MODEL=modelled, **run, **GANG)
+    workers = [FIRST, SECOND]
     with TrainerProcesses(env, workers) as processes:
         scheduler.wait_for_count(r.StepStarted, 2)
         assert processes.kill(2) == [ExitStatus.PASSING] * 2
@@ -82,3 +80,16 @@ def test_a_gang_of_clocks_resumes_after_a_kill_and_trains_each_group_once(
     assert completed.metrics["modelled_s"] > 10
     assert completed.metrics.keys().isdisjoint({"loss", "grad_norm"})
     assert scheduler.of(r.WorkerHeartbeat)[-1].hardware["peak_flops"] == 989e12
+
+
+@pytest.mark.slow
+def test_a_worker_with_other_settings_is_refused_by_the_gang_and_says_which(
+    kafka: KafkaSettings, scheduler: ScriptedScheduler, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    make_tokenizer(model)
+    env = environment(kafka, model, tmp_path, **GANG)
+    other = {**SECOND, "SEAMLESSFLOW_TRAINER__SEED": "7"}
+    with TrainerProcesses(env, [FIRST, other]) as processes:
+        assert "trainer.seed is 7, not 0" in processes.said(2)
+        assert processes.status(2) == ExitStatus.LASTING
