@@ -58,9 +58,13 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
     meeting = _meeting(settings, stopping)
     process = _process(settings, metrics, meeting, stopping)
     try:
-        way = meeting or _way(settings, stopping)
-        lost, computing = process.inbox.fail, process.note_computing
-        devices = worker_devices(settings, way, lost, stopping, computing)
+        devices = worker_devices(
+            settings,
+            lambda: meeting or _way(settings, stopping),
+            process.inbox.fail,
+            stopping,
+            process.note_computing,
+        )
     except BaseException:
         if meeting is not None:
             meeting.close()

@@ -13,21 +13,22 @@ from trainer.settings import TrainerSettings
 
 def worker_devices(
     settings: TrainerSettings,
-    way: Meeting | GangLine | None,
+    find_way: Callable[[], Meeting | GangLine | None],
     lost: Callable[[BaseException], None],
     stopping: Stopping,
     computing: Computing,
 ) -> WorkerDevices:
     """Return the devices of the worker; `lost` gets the end of one of its further ranks.
 
-    `way` is the meeting of its gang with rank 0, else the line to it; None without a gang.
-    `computing` is told of the first rank alone.
+    `find_way` returns the meeting of its gang with rank 0, else the line to it; None without a
+    gang. It may wait for rank 0. `computing` is told of the first rank alone.
     Raises `ModelUnusable`, for a clock `ModelTooLarge`, and `WorkersAbsent` and `LineLost`.
     """
-    if settings.trainer.backend == "clock" and way is not None:
+    if settings.trainer.backend == "clock" and (way := find_way()) is not None:
         clock = ClockBackend(settings, way, computing, stopping)
         return WorkerDevices(settings.trainer.rank, (), "", lambda: clock, lost)
     # Not at the top: a clock needs no torch, which takes seconds to import.
     from trainer.ranks.torch_devices import torch_devices
 
-    return torch_devices(settings, way, lost, stopping, computing)
+    # Behind the import: all workers of a gang import at the same time, not one after another.
+    return torch_devices(settings, find_way(), lost, stopping, computing)

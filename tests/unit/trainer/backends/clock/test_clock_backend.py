@@ -141,7 +141,7 @@ from trainer.ranks.worker_devices import worker_devices
 from trainer.settings import TrainerSettings
 settings = TrainerSettings(trainer={{"backend": "clock"}}, policy={{"model": {str(tmp_path)!r}}})
 way = Meeting(settings.trainer.host, {{}})
-worker_devices(settings, way, print, lambda: False, print)
+worker_devices(settings, lambda: way, print, lambda: False, print)
 print(*sorted({{"torch", "transformers", "renderers"}} & set(sys.modules)))
 """
     done = subprocess.run(
