@@ -1,15 +1,18 @@
 """The forward pass: log-probs and entropies of trained tokens under a Hugging Face model.
 
 Logits are computed only where a trained token is predicted: the output layer gets only those hidden
-states, so memory and time grow with trained tokens times vocabulary, not with all tokens. Called
-by the back ends. Dimensions: B rows, T columns, H hidden, N trained tokens, V vocabulary.
+states, so memory and time grow with trained tokens times vocabulary, not with all tokens; and of
+these never all are in float32, unless the model computes in it. Called by the back ends.
+Dimensions: B rows, T columns, H hidden, N trained tokens, V vocabulary.
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from trainer.backends.backend import ModelUnusable
@@ -19,6 +22,8 @@ _RECURRENT = ("linear", "mamba", "conv", "recurrent")
 _MASKED = ("sdpa", "eager")
 """Implementations of attention that take a mask of pairs of tokens."""
 _FULL = "full_attention"
+_MOST_FLOATS = 1 << 24
+"""Most logits that are in float32 at a time: 64 MiB, and as much for each result of them."""
 
 
 class Forward:
@@ -47,7 +52,8 @@ class Forward:
         """Return the same, and the last hidden states (N, H) where the tokens are predicted."""
         logits_NV, hidden_NH = self._pass(batch, scored=True)
         targets_N = torch.from_numpy(batch.targets_N).to(logits_NV.device)
-        return *scores(_tempered(logits_NV, batch), targets_N, entropy_gradient), hidden_NH
+        temperatures_N = _temperatures(batch, logits_NV.device)
+        return *scores(logits_NV, targets_N, temperatures_N, entropy_gradient), hidden_NH
 
     def hidden(self, batch: MicroBatch) -> Tensor:
         """Return the last hidden states (N, H) alone, without any logits."""
@@ -78,13 +84,37 @@ class Forward:
 
 
 def scores(
-    logits_NV: Tensor, targets_N: Tensor, entropy_gradient: bool = False
+    logits_NV: Tensor,
+    targets_N: Tensor,
+    temperatures_N: Tensor | None = None,
+    entropy_gradient: bool = False,
+    most: int = _MOST_FLOATS,
 ) -> tuple[Tensor, Tensor]:
     """Return the log-softmax at the targets (with gradient) and the entropy (if asked with one).
 
-    Over the whole vocabulary, as engines report log-probs, also where top-k or top-p sampled.
+    Over the whole vocabulary, as engines report log-probs, also where top-k or top-p sampled. Of
+    more than `most` logits a part after the other is in float32, and again in the backward pass.
     """
+    rows = max(1, most // logits_NV.shape[-1])
+    if len(logits_NV) <= rows:
+        return _scores(logits_NV, targets_N, temperatures_N, entropy_gradient)
+    temperatures = repeat(None) if temperatures_N is None else torch.split(temperatures_N, rows)
+    parts = [
+        checkpoint(_scores, *part, entropy_gradient, use_reentrant=False, preserve_rng_state=False)
+        for part in zip(
+            torch.split(logits_NV, rows), torch.split(targets_N, rows), temperatures, strict=False
+        )
+    ]
+    logprobs, entropies = zip(*parts, strict=True)
+    return torch.cat(logprobs), torch.cat(entropies)
+
+
+def _scores(
+    logits_NV: Tensor, targets_N: Tensor, temperatures_N: Tensor | None, entropy_gradient: bool
+) -> tuple[Tensor, Tensor]:
     logits_NV = logits_NV.float()
+    if temperatures_N is not None:
+        logits_NV = logits_NV / temperatures_N.unsqueeze(-1)
     normalisers_N = logits_NV.logsumexp(-1)
     logprobs_N = logits_NV.gather(-1, targets_N.unsqueeze(-1)).squeeze(-1) - normalisers_N
     # Its gradient keeps two more tensors of this size, so it is computed only for a bonus.
@@ -94,12 +124,11 @@ def scores(
     return logprobs_N, entropies_N
 
 
-def _tempered(logits_NV: Tensor, batch: MicroBatch) -> Tensor:
-    """Return the logits at the temperature of each token: that policy is the one that sampled."""
+def _temperatures(batch: MicroBatch, device: torch.device) -> Tensor | None:
+    """Return the temperature of each token, whose policy is the one that sampled; None for 1."""
     if (batch.temperatures_N == 1).all():
-        return logits_NV
-    temperatures_N = torch.from_numpy(batch.temperatures_N).to(logits_NV.device)
-    return logits_NV.float() / temperatures_N.unsqueeze(-1)
+        return None
+    return torch.from_numpy(batch.temperatures_N).to(device)
 
 
 def model_inputs(model: PreTrainedModel, batch: MicroBatch) -> dict[str, Any]:
