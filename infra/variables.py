@@ -22,6 +22,7 @@ SECTIONS = (
     "GATEWAY",
     "KAFKA",
     "MANAGER",
+    "NODE",
     "OUT",
     "PACING",
     "POLICIES",

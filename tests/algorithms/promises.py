@@ -10,6 +10,7 @@ from trainer.settings import TrainerSection
 
 LEFT_OUT = {
     "trainer.backend clock",  # computes nothing: tests/e2e/runs/test_rehearsal.py
+    "trainer.backend megatron",  # steps as of others: tests/integration/trainer/gang
     # Parts of dtype, of which one name each is in a run.
     *(
         f"trainer.{part}_dtype {name}"
@@ -19,6 +20,7 @@ LEFT_OUT = {
 }
 """Names that no whole run has."""
 OPERATION = {
+    "megatron",
     "worker",
     "tags",
     "hardware",

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,8 @@ def own_address() -> str:
 
 
 def _carry(one: socket.socket, other: socket.socket) -> None:
-    with one, other:
+    # A node that is killed resets its connections.
+    with one, other, suppress(ConnectionError):
         while True:
             for end in select.select([one, other], [], [])[0]:
                 data = end.recv(65536)
