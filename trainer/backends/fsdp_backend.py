@@ -52,9 +52,6 @@ class FsdpBackend(TorchBackend):
     For `MegatronBackend` to override: `_copies`, and what `TorchBackend` names.
     """
 
-    _copies = 1
-    """Ranks that train the same share, which follow each other."""
-
     def __init__(
         self,
         model_directory: Path,
@@ -182,6 +179,11 @@ class FsdpBackend(TorchBackend):
             if self._gang.leads:
                 found[name] = whole.cpu()
         return found
+
+    @property
+    def _copies(self) -> int:
+        """Ranks that train the same share, which follow each other."""
+        return 1
 
     def _repeated(self, shares: Sequence[_Share]) -> list[_Share]:
         """Return the share of each rank."""

@@ -14,18 +14,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from infra.kafka.outage import Stopping, never
-from trainer.backends.backend import Computing, StepInput, unmeasured
+from trainer.backends.backend import StepInput
 from trainer.backends.failures import GradientNorms
 from trainer.backends.fsdp_backend import FsdpBackend
-from trainer.backends.meeting.line import GangLine
-from trainer.backends.meeting.meeting import Meeting
 from trainer.backends.megatron.leaves import Leaf
 from trainer.backends.megatron.rank_groups import RankGroups
 from trainer.backends.megatron.sharded_model import ShardedModel
 from trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS, Files, random_state, read_state
 from trainer.backends.token_sums import TokenSums
-from trainer.settings import TrainerSection
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 STEP = "step"
@@ -35,18 +31,6 @@ class MegatronBackend(FsdpBackend):
     """A `Backend` (see `backend.py`) on every rank of a gang."""
 
     _model: ShardedModel
-
-    def __init__(
-        self,
-        model_directory: Path,
-        settings: TrainerSection,
-        way: Meeting | GangLine,
-        computing: Computing = unmeasured,
-        stopping: Stopping = never,
-    ) -> None:
-        """Wait for all ranks, then load the model. Raise as `FsdpBackend` does."""
-        self._copies = settings.megatron.tensor_parallel
-        super().__init__(model_directory, settings, way, computing, stopping)
 
     def gradients(self, step: StepInput) -> Iterator[Mapping[str, Tensor]]:
         """Yield gradients of whole Hugging Face tensors. All ranks must call it."""
@@ -74,6 +58,10 @@ class MegatronBackend(FsdpBackend):
         """Leave the gang."""
         self._groups.close()
         super().close()
+
+    @property
+    def _copies(self) -> int:
+        return self._settings.megatron.tensor_parallel
 
     @cached_property
     def _groups(self) -> RankGroups:
