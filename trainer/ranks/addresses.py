@@ -75,8 +75,11 @@ def connected(
         raise TrainerAbsent(policy, time.monotonic() - began, str(error)) from error
 
 
-def admitted(reader: Reader, policy: str, coming: Coming, stopping: Stopping) -> GangLine:
-    """Return the line to rank 0 of the policy's gang; read `fleet` until it admits this worker.
+def admitted(
+    reader: Reader, policy: str, coming: Coming, stopping: Stopping
+) -> tuple[GangLine, WorkerHeartbeat]:
+    """Return the line to rank 0 of the policy's gang, and its heartbeat; read `fleet` until it
+    admits this worker.
 
     Raises `RankRefused`, and `WorkersAbsent`, at once when `stopping`.
     """
@@ -86,9 +89,9 @@ def admitted(reader: Reader, policy: str, coming: Coming, stopping: Stopping) ->
             return None
         return record if record.policy == policy and record.rendezvous else None
 
-    def call(leader: WorkerHeartbeat) -> GangLine | None:
+    def call(leader: WorkerHeartbeat) -> tuple[GangLine, WorkerHeartbeat] | None:
         ended = leader.state in (ENDED, "failed")
-        return None if ended else came(leader.rendezvous, coming)
+        return None if ended else (came(leader.rendezvous, coming), leader)
 
     try:
         return _answered(reader, beat, call, JOIN_S, stopping)

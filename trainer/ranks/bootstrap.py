@@ -60,7 +60,7 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
     try:
         devices = worker_devices(
             settings,
-            lambda: meeting or _way(settings, stopping),
+            lambda: meeting or _way(process, stopping),
             process.inbox.fail,
             stopping,
             process.note_computing,
@@ -70,6 +70,8 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
             meeting.close()
         process.give_up()
         raise
+    if meeting is not None:
+        process.gang.met = meeting.met
     try:
         service = _service(process, devices.backend, stopping)
         follow = _following(devices, service)
@@ -134,9 +136,9 @@ def _meeting(settings: TrainerSettings, stopping: Stopping) -> Meeting | None:
     return Meeting(trainer.host, gang_facts(settings), stopping)
 
 
-def _way(settings: TrainerSettings, stopping: Stopping) -> GangLine | None:
+def _way(process: RankProcess, stopping: Stopping) -> GangLine | None:
     """Return the line to rank 0 of the gang; None without a gang."""
-    trainer = settings.trainer
+    settings, trainer = process.settings, process.settings.trainer
     if trainer.backend == "torch":
         return None
     coming = Coming(
@@ -144,12 +146,15 @@ def _way(settings: TrainerSettings, stopping: Stopping) -> GangLine | None:
         rank=trainer.rank,
         devices=max(1, len(trainer.devices)) if trainer.backend == "clock" else 1,
         facts=gang_facts(settings),
+        incarnation=process.roles.incarnation,
     )
     # A reader of its own: that of the process leaves the heartbeats of other workers out.
     name = f"trainer-{trainer.worker}-gang"
     with closing(Reader(settings.kafka, name, stopping=stopping)) as reader:
         reader.assign({(FLEET.name, 0): BEGINNING})
-        return admitted(reader, settings.run.policy, coming, stopping)
+        line, leader = admitted(reader, settings.run.policy, coming, stopping)
+    process.gang.met = {leader.worker: leader.incarnation}
+    return line
 
 
 def _process(

@@ -3,6 +3,7 @@
 Kept by the trainer, and by each rank of a gang of several.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from schemas import records as r
@@ -18,9 +19,12 @@ class GangWatch:
     """Newest scheduler read of."""
     policy: str = ""
     """Policy that the gang trains; empty for any."""
-    members: dict[str, str] = field(default_factory=dict)
+    members: Mapping[str, str] = field(default_factory=dict)
     """Incarnations of all training processes of the newest gang, by worker."""
     gang_epoch: int = 0
+    met: Mapping[str, str] = field(default_factory=dict)
+    """Incarnations of the training processes that this one has met, by worker; empty for the
+    trainer, which has met none. They are a gang before an assignment makes it one."""
     broken_by: str = ""
     """Worker of the gang whose training process was lost; empty if none was."""
 
@@ -35,12 +39,16 @@ class GangWatch:
                 if record.gang_epoch > self.gang_epoch:
                     self.members, self.gang_epoch = {}, record.gang_epoch
                 if record.gang_epoch == self.gang_epoch:
-                    self.members[record.worker] = record.incarnation
+                    self.members = {**self.members, record.worker: record.incarnation}
             case r.RunFinished() if self.own(record.policy):
-                self.members = {}  # each ends in order from now on
+                self.members = self.met = {}  # each ends in order from now on
             case r.WorkerLost() if record.process == "train" and record.epoch >= self.epoch:
                 # The loss of an earlier life of that process broke an earlier gang.
-                if self.members.get(record.worker) == record.incarnation:
+                if {**self.members, **self.met}.get(record.worker) == record.incarnation:
+                    self.broken_by = record.worker
+            case r.WorkerJoined() if record.process == "train" and record.epoch >= self.epoch:
+                # A life that the scheduler never saw, since the next one came so soon.
+                if self.met.get(record.worker, record.incarnation) != record.incarnation:
                     self.broken_by = record.worker
 
     def own(self, policy: str) -> bool:

@@ -138,6 +138,14 @@ def vanish(process: subprocess.Popen[bytes]) -> None:
     process.wait(LIMIT_S)
 
 
+def ends(process: subprocess.Popen[bytes], config: Path) -> int:
+    """Return the status of a node that ends; fail with all logs if it goes on."""
+    try:
+        return process.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"a node goes on after {LIMIT_S} s{logs(config)}")
+
+
 def logs(config: Path) -> str:
     return "".join(f"\n--- {file}\n{file.read_text()}" for file in config.parent.glob("host-*/log"))
 
@@ -156,8 +164,8 @@ def test_a_gang_on_two_nodes_ends_its_run_though_one_vanishes_and_comes_back(
                 log.close()
                 vanish(second)
             with node("two", config) as again:
-                assert first.wait(LIMIT_S) == 0, logs(config)
-                assert again.wait(LIMIT_S) == 0, logs(config)
+                assert ends(first, config) == 0, logs(config)
+                assert ends(again, config) == 0, logs(config)
         records = records_of(kafka, CONTROL)
     assert {one.step for one in records if isinstance(one, StepCompleted)} >= set(range(1, STEPS))
     assert [one.steps for one in records if isinstance(one, RunFinished)] == [STEPS]
@@ -167,5 +175,5 @@ def test_a_node_that_no_entry_names_is_refused(broker: KafkaSettings, tmp_path: 
     kafka = broker.model_copy(update={"bootstrap_servers": "kafka.example:9092"})
     config = two_nodes(tmp_path, kafka, "one.example", "clock")
     with node("tow", config) as process:
-        assert process.wait(LIMIT_S) == ExitStatus.LASTING
+        assert ends(process, config) == ExitStatus.LASTING
     assert "there is no node 'tow', but one, two" in logs(config)

@@ -56,6 +56,8 @@ class Coming:
     devices: int
     """Devices that it speaks for: those of a clock's worker, else one."""
     facts: Facts
+    incarnation: str = ""
+    """Of the worker's training process; empty for its further ranks."""
 
 
 class Meeting:
@@ -72,6 +74,8 @@ class Meeting:
         """Address of the meeting, host:port."""
         self.open = True
         """False once the gang has met."""
+        self.met: Mapping[str, str] = {}
+        """Incarnations of the training processes that came, by worker, once all have."""
 
     def begin(self, others: int, word: str = "") -> Sequence[GangLine]:
         """Wait for the ranks of the `others` devices, tell each the word, and return their lines.
@@ -89,6 +93,7 @@ class Meeting:
             for rank in [rank for rank, (_, line) in there.items() if line.lost]:
                 there.pop(rank)[1].close()
         lines = [there[rank][1] for rank in sorted(there)]
+        self.met = {one.worker: one.incarnation for one, _ in there.values() if one.incarnation}
         for line in lines:
             line.send(word)
         self.close()
@@ -150,4 +155,5 @@ def _coming(said: Any) -> Coming | None:
     except TypeError:
         return None
     numbers = isinstance(coming.rank, int) and isinstance(coming.devices, int)
-    return coming if numbers and isinstance(coming.facts, Mapping) else None
+    texts = isinstance(coming.worker, str) and isinstance(coming.incarnation, str)
+    return coming if numbers and texts and isinstance(coming.facts, Mapping) else None

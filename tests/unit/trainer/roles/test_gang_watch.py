@@ -34,6 +34,34 @@ def test_the_loss_of_a_member_breaks_a_gang_and_that_of_an_older_one_does_not() 
     watched(replace(LOST, incarnation="v-before")).check(2)
 
 
+def met(*records: Record) -> GangWatch:
+    """Return the watch of a process that met another before any gang was assigned."""
+    watch = GangWatch(met={"v": "v-now"})
+    for record in records:
+        watch.apply(record)
+    return watch
+
+
+def test_the_loss_of_a_process_that_was_met_breaks_a_gang_that_is_not_assigned_yet() -> None:
+    with pytest.raises(GangBroken, match="worker v"):
+        met(LOST).check(2)
+    met(replace(LOST, incarnation="v-before")).check(2)
+    met(replace(LOST, process="rollout")).check(2)
+    met(control.finished(4), LOST).check(2)
+
+
+def test_an_assignment_to_an_earlier_life_of_a_process_that_was_met_breaks_nothing() -> None:
+    earlier = assigned("v", 2, incarnation="v-before")
+    met(earlier, replace(LOST, incarnation="v-before")).check(2)
+
+
+def test_a_life_that_followed_so_soon_that_the_last_was_never_seen_breaks_the_gang() -> None:
+    with pytest.raises(GangBroken, match="worker v"):
+        met(control.joined("v", process="train", incarnation="v-next")).check(2)
+    met(control.joined("v", process="train", incarnation="v-now")).check(2)
+    met(control.joined("v", process="rollout", incarnation="v-next")).check(2)
+
+
 def test_members_that_end_with_the_run_break_no_gang() -> None:
     ended = replace(LOST, reason="ended")
     over = control.finished(4)

@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -59,6 +60,16 @@ def test_all_begin_once_all_devices_are_there_in_the_order_of_their_ranks(
             to.send(number)
         assert [early.receive(LIMIT_S), last.receive(LIMIT_S)] == [0, 1]
     assert not first.meeting.open
+
+
+def test_rank_0_knows_the_lives_of_the_processes_that_it_met(
+    leader: Callable[[int], Leader],
+) -> None:
+    waits = leader(2)
+    first = replace(coming(1), incarnation="life")
+    with closing(came(waits.meeting.place, first)), closing(line(waits.meeting.place, 2)):
+        waits.met()
+    assert waits.meeting.met == {"w1": "life"}
 
 
 def test_a_rank_that_ended_before_all_were_there_comes_again(
