@@ -78,6 +78,7 @@ class VllmEngines:
 
     def __init__(self, settings: RolloutSection, log_dir: Path) -> None:
         self._settings = settings
+        self._vllm = _over_devices(settings)
         self._log_dir = log_dir
         # Checked at the start, not with the first role: the mistake is in the settings.
         if shutil.which(settings.vllm.python) is None:
@@ -92,8 +93,7 @@ class VllmEngines:
         """Start a server and wait for it. Raises `VllmNotStarted`, `WeightsRejected`."""
         settings, directory = self._settings, Path(weights.directory)
         log_file = self._log_dir / f"vllm-{settings.worker}.log"
-        vllm = _over_devices(settings)
-        return VllmEngine(vllm, settings.capacity, directory, weights.version, log_file)
+        return VllmEngine(self._vllm, settings.capacity, directory, weights.version, log_file)
 
 
 class ScriptedEngines:
@@ -173,9 +173,7 @@ def verify_full(weights: PublishedWeights) -> None:
 
 
 def _over_devices(settings: RolloutSection) -> VllmSection:
-    """Return the settings of a server that shares each pass among the worker's devices."""
-    if len(settings.devices) < 2:
-        return settings.vllm
-    # First, so that arguments of the configuration win.
-    arguments = ("--tensor-parallel-size", str(len(settings.devices)), *settings.vllm.arguments)
-    return settings.vllm.model_copy(update={"arguments": arguments})
+    try:
+        return settings.vllm.over(len(settings.devices))
+    except ValueError as error:
+        raise SettingsRejected("SEAMLESSFLOW_ROLLOUT__VLLM__REPLICAS", str(error)) from error

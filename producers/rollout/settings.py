@@ -15,6 +15,7 @@ from infra.worker.updates import UpdateSection
 
 _ADDRESS = ("--host", "--port", "--uds")
 """Arguments of vLLM that say where it listens."""
+_STAGES = ("--pipeline-parallel-size", "-pp")
 
 
 class TorchSection(Section):
@@ -54,7 +55,19 @@ class VllmSection(Section):
         "any client asks; none: start one",
     )
     arguments: tuple[str, ...] = Field(
-        (), description="Further arguments of the server, such as --tensor-parallel-size=2"
+        (), description="Further arguments of the server, such as --pipeline-parallel-size=2"
+    )
+    replicas: int = Field(
+        1,
+        ge=1,
+        description="Copies of the model, which share the worker's turns (data parallel), each on "
+        "its part of the worker's devices",
+    )
+    tensor_parallel: int | None = Field(
+        None,
+        ge=1,
+        description="Devices that share each pass of a copy (tensor parallel); none: all devices "
+        "of the worker, divided by replicas",
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="Element type of weights and KV; auto: that of the model's files"
@@ -65,7 +78,7 @@ class VllmSection(Section):
     kv_bytes: int | None = Field(
         4 * 1024**3,
         ge=1,
-        description="Memory for keys and values, in bytes; none: most of the device",
+        description="Memory of each device for keys and values, in bytes; none: most of it",
     )
     threads: int | None = Field(
         None,
@@ -86,6 +99,22 @@ class VllmSection(Section):
         300, gt=0, description="Seconds without a token, while it samples, until it counts as lost"
     )
     restarts: int = Field(3, ge=0, description="Most restarts of a lost server in ten minutes")
+
+    def over(self, devices: int) -> "VllmSection":
+        """Return the settings of a server over so many devices; 0 if the worker names none.
+
+        Raises `ValueError` if it would leave some without work.
+        """
+        if devices < 2:
+            return self
+        tensor_parallel = self.tensor_parallel or max(1, devices // self.replicas)
+        stages = 1 + any(argument.startswith(_STAGES) for argument in self.arguments)
+        if tensor_parallel * self.replicas * stages > devices or (
+            stages == 1 and tensor_parallel * self.replicas < devices
+        ):
+            used = f"replicas x tensor_parallel is {self.replicas} x {tensor_parallel}"
+            raise ValueError(f"{used}, the worker has {devices} devices")
+        return self.model_copy(update={"tensor_parallel": tensor_parallel})
 
     @field_validator("url")
     @classmethod
@@ -170,7 +199,7 @@ class RolloutSection(Section):
     devices: tuple[int, ...] = Field(
         (),
         description="vllm, clock: numbers of the worker's devices on its node, which share each "
-        "pass (tensor parallel); none: one device",
+        "pass (tensor parallel), or each its part of the turns (vllm.replicas); none: one device",
     )
     probe_deadline_s: float = Field(
         120,

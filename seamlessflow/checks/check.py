@@ -137,6 +137,7 @@ def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
     yield from gang_faults(config)
     yield from side_model_faults(config)
     yield from devices.modelled_faults(config)
+    yield from devices.divided_faults(config)
     yield from packages.training_faults(config)
     yield from devices.device_faults(config, devices.gpu_count())
     yield from _writable(config)
@@ -168,6 +169,7 @@ def _shared(config: RunConfig, trainers: bool, here: RunConfig | None = None) ->
     yield from faults_of_processes(config, trainers)
     yield from truncation_faults(config)
     yield from devices.modelled_faults(config)
+    yield from devices.divided_faults(config)
     yield from devices.device_faults(config, devices.gpu_count(), (here or config).workers)
     command = config.agents.command
     if command and shutil.which(command[0]) is None:

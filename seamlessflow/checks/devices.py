@@ -61,6 +61,18 @@ def modelled_faults(config: RunConfig) -> Iterator[Fault]:
             yield Fault(("device_model", "model"), str(error))
 
 
+def divided_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault where the devices of a worker are not those that its vLLM server would use."""
+    sampled = [worker for worker in config.workers if "rollout" in worker.tags]
+    if config.rollout.engine != "vllm":
+        return
+    for count in {worker.device_count: None for worker in sampled}:
+        try:
+            config.rollout.vllm.over(count)
+        except ValueError as error:
+            yield Fault(("rollout", "vllm", "replicas"), str(error))
+
+
 def _devices(
     config: RunConfig, number: int, worker: WorkerSection
 ) -> Iterator[tuple[SettingPath, str]]:

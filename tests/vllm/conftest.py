@@ -3,6 +3,7 @@
 They run only if asked for (`-m vllm`), and then fail where there is no vLLM.
 """
 
+import json
 import os
 from collections.abc import Iterator
 from functools import partial
@@ -33,6 +34,8 @@ def section() -> VllmSection:
         kv_bytes=64 * 1024**2,
         threads=1,
         arguments=("--enforce-eager",),
+        # See scripts/test-vllm-devices.
+        **json.loads(os.environ.get("SEAMLESSFLOW_TEST_VLLM", "{}")),
     )
 
 

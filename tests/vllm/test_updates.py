@@ -151,7 +151,8 @@ def test_prefixes_are_reused_under_the_same_weights_alone(
         return engine.health().reused_tokens - before
 
     assert reused("first") == 0
-    assert reused("second") > 0
+    # Each replica has prefixes of its own.
+    assert any(reused(f"again-{number}") for number in range(4))
     engine.pause("keep")
     engine.load_weights(weights, NEXT)
     engine.resume()

@@ -4,6 +4,7 @@ vLLM pins other versions of many libraries than this process has, so it runs in 
 environment. It listens on the loopback interface and downloads nothing.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,11 +64,17 @@ def launch(
 
 
 def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> list[str]:
+    tensor_parallel = settings.tensor_parallel or 1
+    # Without a thread to spare, one process is best; several devices need several.
+    one_process = settings.threads is not None and tensor_parallel == 1
     named = {
         "--model": model,
         "--served-model-name": "policy",
         "--dtype": settings.dtype,
-        "--max-num-seqs": capacity,
+        # Of each replica.
+        "--max-num-seqs": math.ceil(capacity / settings.replicas),
+        "--tensor-parallel-size": tensor_parallel if tensor_parallel > 1 else None,
+        "--data-parallel-size": settings.replicas if settings.replicas > 1 else None,
         "--max-model-len": settings.max_length,
         "--kv-cache-memory-bytes": settings.kv_bytes,
         # Those at the request's temperature. Under top-p and top-k they are renormalised over the
@@ -84,7 +91,7 @@ def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> 
         "--enable-prompt-tokens-details",
         "--disable-uvicorn-access-log",
         *(["--enable-sleep-mode"] if settings.gpu else []),
-        *(["--distributed-executor-backend", "uni"] if settings.threads else []),
+        *(["--distributed-executor-backend", "uni"] if one_process else []),
         *settings.arguments,
         # Last, so that no argument or file of theirs can open the control routes to others.
         *("--host", HOST, "--port", str(port)),

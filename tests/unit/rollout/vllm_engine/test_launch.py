@@ -111,3 +111,21 @@ def test_memory_can_be_freed_on_a_gpu_alone() -> None:
 def test_further_arguments_win_over_all_but_the_address() -> None:
     command = launched(arguments=["--dtype", "float16"]).command
     assert command[-6:] == ("--dtype", "float16", "--host", "127.0.0.1", "--port", "8123")
+
+
+def test_the_devices_of_a_worker_share_each_pass_or_the_turns() -> None:
+    shared = launched(tensor_parallel=2, threads=1)
+    assert value(shared, "--tensor-parallel-size") == "2"
+    assert value(shared, "--data-parallel-size") is None
+    # Its ranks are processes.
+    assert value(shared, "--distributed-executor-backend") is None
+    copies = launched(replicas=3)
+    assert value(copies, "--data-parallel-size") == "3"
+    assert value(copies, "--max-num-seqs") == "6"
+    assert value(copies, "--tensor-parallel-size") is None
+
+
+def test_a_copy_of_the_model_takes_its_part_of_the_devices() -> None:
+    section = VllmSection(replicas=2)
+    assert section.over(8).tensor_parallel == 4
+    assert section.over(0) == section.over(1) == section

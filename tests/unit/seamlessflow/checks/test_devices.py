@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.checks.devices import device_faults, modelled_faults
+from seamlessflow.checks.devices import device_faults, divided_faults, modelled_faults
 from seamlessflow.config_file import parse
 
 
@@ -79,3 +79,23 @@ def test_devices_of_all_workers_are_those_of_their_sections() -> None:
         0, workers=workers, rollout={"torch": {"device": "cuda:0"}}, trainer={"device": "cuda:1"}
     )
     assert [line.split(":")[0] for line in found] == ["rollout.torch.device", "trainer.device"]
+
+
+def test_a_vllm_server_uses_all_devices_of_its_worker() -> None:
+    def divided(**vllm: Any) -> list[str]:
+        config = parse(
+            {
+                "workers": [{"id": "a", "tags": ["rollout"], "devices": [0, 1, 2, 3]}],
+                "rollout": {"engine": "vllm", "vllm": vllm},
+            }
+        )
+        return [fault.text for fault in divided_faults(config)]
+
+    assert divided() == divided(replicas=2) == divided(replicas=2, tensor_parallel=2) == []
+    stages = ["--pipeline-parallel-size=2"]
+    assert divided(tensor_parallel=2, arguments=stages) == []
+    has = "the worker has 4 devices"
+    assert divided(replicas=3) == [f"replicas x tensor_parallel is 3 x 1, {has}"]
+    assert divided(tensor_parallel=2) == [f"replicas x tensor_parallel is 1 x 2, {has}"]
+    assert divided(replicas=8) == [f"replicas x tensor_parallel is 8 x 1, {has}"]
+    assert divided(tensor_parallel=8) and divided(tensor_parallel=4, arguments=stages)

@@ -1,0 +1,65 @@
+"""Log-probs of the torch engine against the trainer's, of the same weights, by element type."""
+
+import threading
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.gpu.part import Asked, Figures, meets
+from benchmarks.gpu.steps import VOCABULARY, some_chains, step, write_model
+from producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk
+from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from schemas.tokens import pack
+from trainer.backends.torch_backend import TorchBackend
+from trainer.data.chains import Chain, Tokens
+from trainer.settings import TrainerSection
+
+_DEADLINE_S = 300.0
+_PROMPT = 64
+FIGURES = ("mismatch_mean", "mismatch_max", "mismatch_kl")
+
+
+def run(asked: Asked) -> Figures:
+    """Return the trainer's figures of the mismatch for float32 and bfloat16."""
+    model = write_model(asked.directory / "model", asked.small)
+    sessions, tokens = (4, 16) if asked.small else (16, 256)
+    figures: dict[str, object] = {}
+    for dtype in ("float32", "bfloat16"):
+        settings = TorchEngineSettings(device=asked.device, dtype=dtype, max_length=1024)
+        with closing(TorchEngine.from_directory(model, settings)) as engine:
+            sampled = [_sampled(engine, number, tokens) for number in range(sessions)]
+            tolerance = engine.logprob_tolerance
+        backend = TorchBackend(model, TrainerSection(device=asked.device, dtype=dtype))
+        backend.load(None, 0)
+        backend.acquire()
+        metrics = backend.train(step(sampled, 4096, learning_rate=1e-9))
+        found = {name: float(f"{metrics[name]:.3g}") for name in FIGURES}
+        figures[dtype] = found
+        meets(found["mismatch_mean"] < tolerance, f"{dtype}: above {tolerance:g}", figures)
+    return figures
+
+
+def _sampled(engine: Engine, number: int, tokens: int) -> Chain:
+    """Return a session that the engine has sampled."""
+    prompt = np.random.default_rng(number).integers(0, VOCABULARY, _PROMPT, np.int32)
+    ids, logprobs, ended = bytearray(), bytearray(), threading.Event()
+
+    def on_chunk(chunk: TokenChunk) -> None:
+        ids.extend(chunk.token_ids)
+        logprobs.extend(chunk.logprobs)
+        if chunk.finish_reason is not None:
+            ended.set()
+
+    sampling = SamplingParams(tokens, seed=number)
+    engine.submit(f"r{number}", pack(prompt.tolist()), b"", sampling, on_chunk)
+    if not ended.wait(_DEADLINE_S):
+        raise TimeoutError(f"no answer in {_DEADLINE_S:g} s")
+    (like,) = some_chains(1, _PROMPT, 1)
+    all_ids = np.concatenate([prompt, np.frombuffer(ids, np.int32)])
+    said = np.concatenate([np.zeros(_PROMPT, np.float32), np.frombuffer(logprobs, np.float32)])
+    trained = np.arange(len(all_ids)) >= _PROMPT
+    zeros = np.zeros(len(all_ids), np.int32)
+    ones = np.ones(len(all_ids), np.float32)
+    made = Tokens(all_ids, trained, said, ones, zeros, zeros, zeros, np.where(trained, ones, 0))
+    return replace(like, session_id=f"g-0.{number}.0", tokens=made)

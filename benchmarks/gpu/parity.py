@@ -1,0 +1,73 @@
+"""One update on the device against the same on the CPU: torch and FSDP2, float32, each layout."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import get_args
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from benchmarks.gpu.part import Asked, Figures, meets
+from benchmarks.gpu.steps import some_chains, step, write_model
+from infra.ports import HOST
+from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.backends.meeting.meeting import Meeting
+from trainer.backends.torch_backend import TorchBackend
+from trainer.data.packing import Layout
+from trainer.settings import TrainerSection
+
+TOLERANCE = 1e-4
+_METRICS = ("loss", "grad_norm", "entropy", "mismatch_mean")
+# With so large an epsilon weights move in proportion to their gradient, not by its sign.
+_OPTIMIZER = {"lr": 0.05, "eps": 1.0}
+
+Outcome = tuple[Mapping[str, float], Mapping[str, Tensor]]
+
+
+def run(asked: Asked) -> Figures:
+    """Return the largest differences of metrics and weights, by back end and layout."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    model = write_model(asked.directory / "model", small=True)
+    figures = {}
+    for layout in get_args(Layout):
+        expected = _updated(asked, model, layout, "torch", "cpu")
+        moved = _distance((expected[0], load_file(model / "model.safetensors")), expected)
+        meets(moved > 10 * TOLERANCE, "the update moved no weight", {"moved": moved})
+        for backend in ("torch", "fsdp2"):
+            found = _updated(asked, model, layout, backend, asked.device)
+            figures[f"{backend} {layout}"] = _distance(expected, found)
+    meets(max(figures.values()) < TOLERANCE, f"a difference is above {TOLERANCE:g}", figures)
+    return figures
+
+
+def _updated(asked: Asked, model: Path, layout: Layout, backend: str, device: str) -> Outcome:
+    """Return metrics and weights of an update."""
+    chosen = {"backend": backend, "device": device, "layout": layout, "optimizer": _OPTIMIZER}
+    settings = TrainerSection.model_validate(chosen)
+    made = (
+        TorchBackend(model, settings)
+        if backend == "torch"
+        else FsdpBackend(model, settings, Meeting(HOST, {}))
+    )
+    made.load(None, 0)
+    made.acquire()
+    metrics = made.train(step(some_chains(6, 24, 9), 128, layout, _OPTIMIZER["lr"]))
+    into = asked.directory / f"{backend}-{layout}-{device}".replace(":", "-")
+    into.mkdir(exist_ok=True)
+    made.write_weights(into)
+    made.release()
+    if isinstance(made, FsdpBackend):
+        made.close()
+    return metrics, load_file(into / "model.safetensors")
+
+
+def _distance(one: Outcome, other: Outcome) -> float:
+    """Return the largest difference, of metrics relative to their size."""
+    metrics = [
+        abs(one[0][name] - other[0][name]) / max(1.0, abs(one[0][name]))
+        for name in _METRICS
+        if name in one[0]
+    ]
+    weights = [float((tensor - other[1][name]).abs().max()) for name, tensor in one[1].items()]
+    return max(*metrics, *weights)

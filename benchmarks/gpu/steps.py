@@ -1,0 +1,48 @@
+"""Models of random weights and steps to train them on."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from benchmarks.recorded.shared_prompts import chain
+from trainer.backends.backend import StepInput
+from trainer.data.chains import Chain
+from trainer.data.packing import Layout, pack
+
+VOCABULARY = 4096
+"""Tokens that steps have; a model may know more."""
+
+
+def write_model(directory: Path, small: bool) -> Path:
+    """Write a model of the shape of Qwen3-0.6B, or a tiny one, with random weights in float32."""
+    torch.manual_seed(0)
+    layers, width = (2, 64) if small else (28, 1024)
+    config = Qwen3Config(
+        vocab_size=VOCABULARY if small else 151936,
+        hidden_size=width,
+        intermediate_size=3 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=4 if small else 16,
+        num_key_value_heads=2 if small else 8,
+        head_dim=16 if small else 128,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(directory)
+    return directory
+
+
+def some_chains(sessions: int, prompt: int, answer: int) -> list[Chain]:
+    """Return sessions of a prompt, and two answers with a result between; lengths in tokens."""
+    random = np.random.default_rng(0)
+    ids = random.integers(0, VOCABULARY, prompt, np.int32)
+    return [chain(random, ids, f"g-0.{number}.0", answer) for number in range(sessions)]
+
+
+def step(
+    chains: list[Chain], budget: int, layout: Layout = "padded", learning_rate: float = 1e-3
+) -> StepInput:
+    """Return one update on all chains, in micro-batches of `budget` tokens."""
+    return StepInput(pack(chains, budget, layout), [], 0, learning_rate)

@@ -1,0 +1,71 @@
+"""New weights for an engine that samples: the pause, against loading alone and a plain copy."""
+
+import threading
+import time
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks.gpu.part import Asked, Figures, meets, timed
+from benchmarks.gpu.steps import write_model
+from infra.weights.manifest import Manifest, publish, verify
+from producers.rollout.engine.contract import SamplingParams, TokenChunk
+from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from schemas.tokens import pack
+from trainer.backends.torch_backend import TorchBackend
+from trainer.settings import TrainerSection
+
+_DEADLINE_S = 300.0
+
+
+def run(asked: Asked) -> Figures:
+    """Return seconds to publish, verify and load, and of the stream's longest silence."""
+    model = write_model(asked.directory / "model", asked.small)
+    backend = TorchBackend(model, TrainerSection(device=asked.device, dtype="bfloat16"))
+    backend.load(None, 0)
+    backend.acquire()
+    facts = Manifest(policy="policy", version=1, optimizer_step=1, lineage="l", dtype="bfloat16")
+    found: list[Path] = []
+
+    def published() -> None:
+        found.append(publish(asked.directory / "weights", facts, backend.write_weights)[0])
+
+    figures: dict[str, object] = {"publish_s": round(timed(published, asked.device), 3)}
+    backend.release()
+    (directory,) = found
+    size = sum(path.stat().st_size for path in directory.glob("*.safetensors"))
+    figures |= {"mib": size // 2**20, "verify_s": round(timed(lambda: verify(directory), "cpu"), 3)}
+    settings = TorchEngineSettings(device=asked.device, dtype="bfloat16", max_length=4096)
+    with closing(TorchEngine.from_directory(model, settings)) as engine:
+        engine.pause("keep")
+        loads = timed(lambda: engine.load_weights(directory, 1), asked.device)
+        engine.resume()
+        figures |= {"load_s": round(loads, 3), **_stream(engine, directory, asked)}
+    meets(figures["versions"] == [1, 2], "the stream has other versions", figures)
+    return figures
+
+
+def _stream(engine: TorchEngine, directory: Path, asked: Asked) -> dict[str, object]:
+    """Return the longest silence of a stream that goes on through an update."""
+    times: list[float] = []
+    versions: list[int] = []
+    some, ended = threading.Event(), threading.Event()
+    tokens = 200 if asked.small else 1000
+
+    def on_chunk(chunk: TokenChunk) -> None:
+        times.append(time.perf_counter())
+        versions.extend(span.version for span in chunk.spans)
+        some.set()
+        if chunk.finish_reason is not None:
+            ended.set()
+
+    engine.submit("stream", pack(list(range(64))), b"", SamplingParams(tokens), on_chunk)
+    if not some.wait(_DEADLINE_S):
+        raise TimeoutError("no token")
+    engine.pause("keep")
+    engine.load_weights(directory, 2)
+    engine.resume()
+    if not ended.wait(_DEADLINE_S):
+        raise TimeoutError("no end of the stream")
+    silences = [later - earlier for earlier, later in pairwise(times)]
+    return {"longest_silence_s": round(max(silences), 3), "versions": sorted(set(versions))}

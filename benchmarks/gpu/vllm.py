@@ -1,0 +1,123 @@
+"""vLLM as the engine of a worker: tokens a second against the bare server, new weights, sleep."""
+
+import os
+import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from benchmarks.gpu.part import Asked, Figures, Lacks, free_bytes, meets, timed
+from benchmarks.gpu.steps import VOCABULARY, write_model
+from producers.rollout.engine.contract import SamplingParams, TokenChunk
+from producers.rollout.settings import VllmSection
+from producers.rollout.vllm_engine.engine import VllmEngine
+from schemas.tokens import pack
+from seamlessflow.demo.tokenizer import make_tokenizer
+
+_DEADLINE_S = 600.0
+_PROMPT = 64
+_MIB = 2**20
+
+
+def run(asked: Asked) -> Figures:
+    """Return tokens a second, seconds of each move, and what sleep frees."""
+    default = VllmSection()
+    python = os.environ.get("SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON", str(default.python))
+    if shutil.which(python) is None:
+        raise Lacks(f"vLLM: there is no {python}")
+    model = write_model(asked.directory / "model", asked.small)
+    make_tokenizer(model)
+    shutil.copytree(model, asked.directory / "next")
+    turns = 8 if asked.small else 64
+    settings = VllmSection(
+        python=Path(python),
+        gpu=asked.on_gpu,
+        dtype="bfloat16" if asked.on_gpu else "float32",
+        kv_bytes=None if asked.on_gpu else 64 * _MIB,
+        threads=None if asked.on_gpu else 1,
+        max_length=2048,
+        arguments=("--enforce-eager",) if asked.small else (),
+    )
+    log = asked.directory / "vllm.log"
+    with closing(VllmEngine(settings, turns, model, 0, log)) as engine:
+        return _figures(engine, asked, turns)
+
+
+def _figures(engine: VllmEngine, asked: Asked, turns: int) -> Figures:
+    tokens = 64 if asked.small else 512
+    _sample(engine, turns, 16)  # what is compiled first is not measured
+    own = turns * tokens / timed(lambda: _sample(engine, turns, tokens), asked.device)
+    bare = turns * tokens / timed(lambda: _bare(engine, turns, tokens), asked.device)
+    figures: dict[str, object] = {
+        "tokens_a_second": round(own),
+        "bare_tokens_a_second": round(bare),
+        "ratio": round(own / bare, 2),
+    }
+    engine.pause("keep")
+    load = timed(lambda: engine.load_weights(asked.directory / "next", 1), asked.device)
+    engine.resume()
+    engine.pause("abort")
+    before = free_bytes(asked.device)
+    sleeps = timed(engine.sleep, asked.device)
+    freed = (free_bytes(asked.device) - before) // _MIB
+    wakes = timed(engine.wake, asked.device)
+    engine.resume()
+    figures |= {
+        "load_s": round(load, 3),
+        "sleep_s": round(sleeps, 3),
+        "sleep_frees_mib": freed,
+        "wake_s": round(wakes, 3),
+        "versions": _sample(engine, 1, 8),
+    }
+    meets(figures["versions"] == [1], "tokens have another version", figures)
+    meets(freed > 0 or not asked.on_gpu, "sleep frees nothing", figures)
+    return figures
+
+
+def _sample(engine: VllmEngine, turns: int, tokens: int) -> list[int]:
+    """Sample turns at once, to their last token; return the versions that sampled them."""
+    versions: set[int] = set()
+    left = threading.Semaphore(0)
+
+    def on_chunk(chunk: TokenChunk) -> None:
+        versions.update(span.version for span in chunk.spans)
+        if chunk.finish_reason is not None:
+            left.release()
+
+    for number in range(turns):
+        sampling = SamplingParams(tokens)
+        name = f"{time.monotonic_ns()}-{number}"
+        engine.submit(name, pack(_prompt(number)), b"", sampling, on_chunk)
+    for _ in range(turns):
+        if not left.acquire(timeout=_DEADLINE_S):
+            raise TimeoutError(f"no end of a turn in {_DEADLINE_S:g} s")
+    return sorted(versions)
+
+
+def _bare(engine: VllmEngine, turns: int, tokens: int) -> None:
+    """Sample the same from the server itself, without a stream."""
+    assert engine.server is not None
+
+    def ask(number: int) -> None:
+        body = {
+            "model": "policy",
+            "prompt": _prompt(number),
+            "max_tokens": tokens,
+            "ignore_eos": True,
+            "logprobs": 0,
+        }
+        url = f"{engine.server.url}/v1/completions" if engine.server else ""
+        httpx.post(url, json=body, timeout=_DEADLINE_S, trust_env=False).raise_for_status()
+
+    with ThreadPoolExecutor(turns) as threads:
+        list(threads.map(ask, range(turns)))
+
+
+def _prompt(number: int) -> list[int]:
+    random = np.random.default_rng([number, time.monotonic_ns()])
+    return [int(one) for one in random.integers(0, VOCABULARY, _PROMPT)]

@@ -1,0 +1,50 @@
+"""The parts of `scripts/test-gpu`, as far as a CPU can run them: the same code with tiny models."""
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.gpu import steps
+from benchmarks.gpu.__main__ import NO_GPU
+from benchmarks.gpu.part import PARTS, Asked, Unmet, meets
+from tests.paths import ROOT
+
+ON_A_CPU = [part for part in PARTS if part != "vllm"]
+
+
+def figures(part: str, directory: Path) -> dict[str, Any]:
+    asked = Asked("cpu", directory, small=True)
+    return dict(import_module(f"benchmarks.gpu.{part}").run(asked))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ON_A_CPU)
+def test_a_part_runs_on_a_cpu_and_its_figures_are_json(part: str, tmp_path: Path) -> None:
+    found = figures(part, tmp_path)
+    assert found and json.loads(json.dumps(found)) == found
+
+
+def test_parts_are_the_modules_that_can_run() -> None:
+    folder = Path(steps.__file__).parent
+    own = {path.stem for path in folder.glob("*.py") if "\ndef run(" in path.read_text()}
+    assert own == set(PARTS)
+
+
+def test_a_figure_that_is_not_as_it_must_be_is_told_with_the_others() -> None:
+    with pytest.raises(Unmet, match=r'too slow: \{"seconds": 3\}'):
+        meets(False, "too slow", {"seconds": 3})
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_without_a_gpu_nothing_is_run_and_the_status_says_so() -> None:
+    command = [sys.executable, "-m", "benchmarks.gpu"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == NO_GPU
+    assert "no GPU that torch can use" in done.stderr
+    assert done.stdout == ""
