@@ -137,9 +137,10 @@ def written(system: RolloutSystem, turn_id: str) -> list[Written]:
 
 
 def named(name: str, ancestor: int) -> int:
-    """Return the descendant of a process that has `name` in its command line."""
-    (found,) = [pid for pid in below(ancestor) if name in command_line(pid)]
-    return found
+    """Return a descendant of a process that has `name` in its command line: the first of several
+    replicas.
+    """
+    return min(pid for pid in below(ancestor) if name in command_line(pid))
 
 
 def below(ancestor: int) -> set[int]:
