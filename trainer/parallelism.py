@@ -19,6 +19,10 @@ class Parallel(Protocol):
         """Return the element type of matrix products."""
 
     @property
+    def attention(self) -> str:
+        """Return what computes attention."""
+
+    @property
     def critic_used(self) -> bool:
         """Return whether there is a critic."""
 
@@ -59,6 +63,7 @@ class MegatronSection(Section):
             )
         for unproven, name in (
             (trainer.compute != "float32", f"dtype {trainer.compute}"),
+            (trainer.attention != "sdpa", f"attention {trainer.attention}"),
             (trainer.critic_used, "a critic"),
             (trainer.gradient_checkpointing, "gradient_checkpointing"),
         ):
