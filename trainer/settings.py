@@ -16,10 +16,9 @@ from infra.settings import (
     SharedRunSection,
 )
 from infra.worker.tags import WorkerTags
-from trainer.computing import ComputingSettings
 from trainer.credit import CreditSettings
 from trainer.loss import LossSection
-from trainer.parallelism import MegatronSection
+from trainer.parallelism import ComputingSettings, MegatronSection
 from trainer.policy import PolicySection
 from trainer.reuse import ReuseSection
 from trainer.sinks import SinkSettings

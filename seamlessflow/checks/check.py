@@ -14,7 +14,6 @@ from infra.ports import is_free
 from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
 from seamlessflow.checks.gang import gang_faults
-from seamlessflow.checks.memory import memory_faults
 from seamlessflow.checks.models import side_model_faults, torch_engine_faults
 from seamlessflow.checks.processes import faults_of_processes
 from seamlessflow.checks.tasks import evaluation_faults, pacing_faults, task_faults
@@ -23,6 +22,7 @@ from seamlessflow.checks.updates import update_faults
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
 from seamlessflow.inspection.model_directory import incomplete, unrenderable
+from seamlessflow.memory.faults import memory_faults
 from seamlessflow.memory.machine import this_machine
 from seamlessflow.nodes.faults import elsewhere_faults, name_faults, spread_faults
 from seamlessflow.worker_section import WorkerSection

@@ -11,7 +11,7 @@ from pathlib import Path
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
 from seamlessflow.memory.engine import ENGINE_SHARE, EngineMemory, EngineShape, engine_memory
-from seamlessflow.memory.machine import Machine
+from seamlessflow.memory.machine import Capacity
 from seamlessflow.memory.model_shape import ModelShape, read_shape
 from seamlessflow.memory.parts import CONTEXT, SIZES, MemoryPart, Parts, total
 from seamlessflow.memory.training import (
@@ -27,7 +27,7 @@ _SHARE = "--gpu-memory-utilization"
 
 @dataclass(frozen=True, slots=True)
 class WorkerMemory:
-    """What one worker takes: on each of its devices, and on its host."""
+    """Memory of one worker: on each of its devices, and on its host."""
 
     workers: tuple[str, ...]
     """Workers that take the same."""
@@ -44,17 +44,17 @@ class WorkerMemory:
 
     @property
     def engine_bytes(self) -> float:
-        """What the engine takes of each device."""
+        """Return what the engine takes of each device."""
         return 0.0 if self.engine is None else total(self.engine.parts) + self.engine.kv_bytes
 
     @property
     def rank_bytes(self) -> float:
-        """What a rank of training takes of each device at most."""
+        """Return what a rank of training takes of each device at most."""
         return 0.0 if self.rank is None else total(self.rank.device_parts)
 
     @property
     def device_bytes(self) -> float:
-        """What both take of each device at most, one after the other."""
+        """Return what both take of each device at most, one after the other."""
         if self.rank is None or self.engine is None:
             return self.rank_bytes + self.engine_bytes
         # On a CPU no memory changes hands; of a GPU each leaves what CUDA itself keeps.
@@ -64,8 +64,8 @@ class WorkerMemory:
 
     @property
     def least_bytes(self) -> float:
-        """What training takes of each device whatever its sequences are, or the weights of an
-        engine and one turn.
+        """Return what training takes of each device whatever its sequences are, or the weights of
+        an engine.
         """
         rank = 0.0 if self.rank is None else total(self.rank.kept)
         if self.engine is None:
@@ -75,7 +75,7 @@ class WorkerMemory:
 
     @property
     def host_parts(self) -> Parts:
-        """What the worker takes of its host."""
+        """Return what the worker takes of its host."""
         found = []
         if self.rank is not None:
             found += [MemoryPart(part.name, self.devices * part.bytes) for part in self.rank.host]
@@ -102,7 +102,7 @@ def shapes_of(config: RunConfig) -> Mapping[Path, ModelShape]:
 def memory_of(
     config: RunConfig,
     shapes: Mapping[Path, ModelShape],
-    machine: Machine,
+    machine: Capacity,
     here: Sequence[WorkerSection] | None = None,
 ) -> list[WorkerMemory]:
     """Return what the workers `here` (None: all) of a run take, alike ones together."""
@@ -119,7 +119,7 @@ def memory_of(
 
 
 def _worker(
-    config: RunConfig, shapes: Mapping[Path, ModelShape], machine: Machine, worker: WorkerSection
+    config: RunConfig, shapes: Mapping[Path, ModelShape], machine: Capacity, worker: WorkerSection
 ) -> WorkerMemory:
     gpu = runs_on_gpu(config, worker, machine.gpus)
     trains = "train" in worker.tags and config.trainer.backend != "clock"

@@ -18,7 +18,7 @@ ENGINE_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class EngineShape:
-    """What the memory of an engine follows from."""
+    """Facts that the memory of an engine follows from."""
 
     model: ModelShape
     devices: int
@@ -38,7 +38,7 @@ class EngineShape:
 
 @dataclass(frozen=True, slots=True)
 class EngineMemory:
-    """What each device of an engine takes."""
+    """Memory of each device of an engine."""
 
     parts: Parts
     """Without keys and values."""

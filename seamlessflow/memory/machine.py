@@ -23,8 +23,8 @@ class _Memory(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """What a host has."""
+class Capacity:
+    """Memory and GPUs of a host."""
 
     device_bytes: float | None
     """Memory of each GPU, that of the smallest one; None if it is unknown, or there is none."""
@@ -34,9 +34,9 @@ class Machine:
     """NVIDIA GPUs; None if it cannot be known without torch."""
 
 
-def this_machine() -> Machine:
+def this_machine() -> Capacity:
     """Return what this host has."""
-    return Machine(_device_bytes(), host_bytes(), gpu_count())
+    return Capacity(_device_bytes(), host_bytes(), gpu_count())
 
 
 def gpu_count() -> int | None:

@@ -7,14 +7,14 @@ SIZES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of an element."""
 MEBIBYTE = 1 << 20
 CONTEXT = 512 * MEBIBYTE
-"""What CUDA itself keeps on a device for each process."""
+"""Memory that CUDA itself keeps on a device for each process."""
 LIBRARIES = 512 * MEBIBYTE
 """A process with torch and transformers, before it has a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPart:
-    """What one thing takes."""
+    """One thing that takes memory."""
 
     name: str
     bytes: float

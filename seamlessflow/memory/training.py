@@ -28,7 +28,7 @@ _LOGITS_PART = 64 * MEBIBYTE
 
 @dataclass(frozen=True, slots=True)
 class RankShape:
-    """What the memory of one rank of training follows from, beside the trainer's settings."""
+    """Facts that the memory of one rank of training follows from, beside the settings."""
 
     model: ModelShape
     tokens: int
@@ -45,7 +45,7 @@ class RankShape:
 
 @dataclass(frozen=True, slots=True)
 class RankMemory:
-    """What one rank of training takes, in parts."""
+    """Memory of one rank of training, in parts."""
 
     kept: Parts
     """On its device from the first step on."""

@@ -8,7 +8,7 @@ from typing import Any
 from seamlessflow.config import RunConfig
 from seamlessflow.memory.demand import WorkerMemory, memory_of, rank_shape
 from seamlessflow.memory.engine import EngineMemory
-from seamlessflow.memory.machine import Machine
+from seamlessflow.memory.machine import Capacity
 from seamlessflow.memory.model_shape import ModelShape
 from seamlessflow.memory.parts import MEBIBYTE, MemoryPart, Parts, total
 from seamlessflow.memory.training import RankMemory, rank_memory
@@ -56,7 +56,7 @@ def gibibytes(size: float) -> str:
 
 
 def verdicts(
-    config: RunConfig, shapes: Mapping[Path, ModelShape], machine: Machine
+    config: RunConfig, shapes: Mapping[Path, ModelShape], machine: Capacity
 ) -> Iterator[MemoryVerdict]:
     """Yield a verdict for the devices of each kind of worker, by role, and for each host."""
     for worker in memory_of(config, shapes, machine):
@@ -79,7 +79,7 @@ def verdicts(
 def _training(
     config: RunConfig,
     shapes: Mapping[Path, ModelShape],
-    machine: Machine,
+    machine: Capacity,
     worker: WorkerMemory,
     rank: RankMemory,
 ) -> MemoryVerdict:
@@ -98,7 +98,7 @@ def _training(
     return MemoryVerdict(_place(worker, "training"), parts, tuple(notes), there, found)
 
 
-def _engine(worker: WorkerMemory, engine: EngineMemory, machine: Machine) -> MemoryVerdict:
+def _engine(worker: WorkerMemory, engine: EngineMemory, machine: Capacity) -> MemoryVerdict:
     there = machine.device_bytes if worker.on_gpu else machine.host_bytes
     kv = MemoryPart("keys and values", engine.kv_bytes)
     notes = ["keys and values of a token are unknown"]

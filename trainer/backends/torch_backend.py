@@ -33,9 +33,9 @@ from trainer.backends.optimizer_state import (
 )
 from trainer.backends.side.models import SideModels
 from trainer.backends.token_sums import TokenSums
-from trainer.computing import Dtype
 from trainer.data.credit.columns import Annotated, Column
 from trainer.data.packing import MicroBatch
+from trainer.parallelism import Dtype
 from trainer.settings import TrainerSection
 
 _log = logging.getLogger(__name__)

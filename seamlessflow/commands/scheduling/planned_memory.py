@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from seamlessflow.config import RunConfig
-    from seamlessflow.memory.machine import Machine
+    from seamlessflow.memory.machine import Capacity
     from seamlessflow.memory.verdict import MemoryVerdict
 
 _DEVICES = re.compile(
@@ -81,21 +81,21 @@ def _devices(text: str) -> tuple[int, float | None]:
 
 def _machine(
     devices: str | None, sizes: tuple[str | None, str | None], run: "RunConfig", given: bool
-) -> "Machine":
-    from seamlessflow.memory.machine import Machine, this_machine
+) -> "Capacity":
+    from seamlessflow.memory.machine import Capacity, this_machine
 
     of_device, of_host = (None if text is None else bytes_of(text) for text in sizes)
     if devices is None:
         here = this_machine()
         gpus = here.gpus if of_device is None else None
-        return Machine(of_device or here.device_bytes, of_host or here.host_bytes, gpus)
+        return Capacity(of_device or here.device_bytes, of_host or here.host_bytes, gpus)
     count, size = _devices(devices)
     there = sum(worker.device_count for worker in run.workers)
     if given and there != count:
         raise typer.BadParameter(f"--devices {devices}: the workers of --config have {there}")
     if size is None and of_device is None:
         raise typer.BadParameter("--devices without a name needs --memory, that of each device")
-    return Machine(of_device or size, of_host, count)
+    return Capacity(of_device or size, of_host, count)
 
 
 def _configured(

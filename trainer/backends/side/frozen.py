@@ -15,8 +15,8 @@ from transformers import PreTrainedModel
 
 from trainer.backends.forward import Forward
 from trainer.backends.model import load_model
-from trainer.computing import Dtype
 from trainer.data.packing import MicroBatch
+from trainer.parallelism import Dtype
 
 Placed = Callable[[PreTrainedModel], PreTrainedModel]
 """Returns a model as the back end keeps models: sharded, if it shards them."""

@@ -20,7 +20,7 @@ TIMEOUT_S = 240
 MARGIN = 0.2
 """Largest share by which a peak may differ from the formula."""
 AT_ONCE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-"""What is freed goes back to the system, so that resident memory is what tensors take."""
+"""Variables with which freed memory goes back to the system, so that tensors alone count."""
 SHAPE = {
     "hidden_size": 256,
     "intermediate_size": 768,

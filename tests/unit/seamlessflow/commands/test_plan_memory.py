@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from seamlessflow.__main__ import app
 from seamlessflow.commands.scheduling.planned_memory import bytes_of
-from tests.builders.model_headers import model_headers
+from tests.builders.run_files import model_headers
 
 RECOMPUTED = ["--set", "trainer.gradient_checkpointing=true"]
 

@@ -8,7 +8,7 @@ from seamlessflow.memory.engine import EngineShape, engine_memory
 from seamlessflow.memory.model_shape import ModelShape, read_shape
 from seamlessflow.memory.parts import total
 from seamlessflow.memory.training import RankMemory, RankShape, rank_memory
-from tests.builders.model_headers import model_headers
+from tests.builders.run_files import model_headers
 from trainer.settings import TrainerSection
 
 GIBIBYTE = 1 << 30

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.memory.model_shape import ShapeUnknown, read_shape
-from tests.builders.model_headers import model_headers
 from tests.builders.models import model, saved
+from tests.builders.run_files import model_headers
 
 
 def test_a_model_of_the_form_of_qwen3_8b_has_its_published_number_of_parameters(

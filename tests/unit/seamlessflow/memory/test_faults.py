@@ -8,13 +8,12 @@ import pytest
 
 from seamlessflow.checks.check import before_training
 from seamlessflow.checks.devices import device_faults
-from seamlessflow.checks.memory import memory_faults
 from seamlessflow.config_file import parse
-from seamlessflow.memory.machine import Machine
-from tests.builders.model_headers import model_headers
-from tests.builders.run_files import changed, faults, run_values
+from seamlessflow.memory.faults import memory_faults
+from seamlessflow.memory.machine import Capacity
+from tests.builders.run_files import changed, faults, model_headers, run_values
 
-H100S = Machine(device_bytes=80e9, host_bytes=2e12, gpus=8)
+H100S = Capacity(device_bytes=80e9, host_bytes=2e12, gpus=8)
 FITTING = {"backend": "fsdp2", "ranks": 8, "dtype": "bfloat16", "device": "cuda"}
 
 
@@ -23,7 +22,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return model_headers(tmp_path_factory.mktemp("model"))
 
 
-def found(model: Path, machine: Machine, **sections: Any) -> Sequence[str]:
+def found(model: Path, machine: Capacity, **sections: Any) -> Sequence[str]:
     workers = [{"id": "a", "tags": ["rollout", "train"], "devices": list(range(8))}]
     engine = {"engine": "vllm", "vllm": {"gpu": True}}
     values: Mapping[str, Any] = {
@@ -69,7 +68,7 @@ def test_a_remedy_is_named_that_is_enough(tmp_path: Path) -> None:
 
 
 def test_an_engine_whose_devices_cannot_hold_the_weights_is_refused(model: Path) -> None:
-    small = Machine(device_bytes=8e9, host_bytes=2e12, gpus=8)
+    small = Capacity(device_bytes=8e9, host_bytes=2e12, gpus=8)
     rolling = [{"id": "a", "tags": ["rollout"]}]
     published = {"dtype": "bfloat16"}
     [line] = found(model, small, workers=rolling, trainer=published)
@@ -79,7 +78,7 @@ def test_an_engine_whose_devices_cannot_hold_the_weights_is_refused(model: Path)
 
 
 def test_a_host_must_hold_what_leaves_the_devices(model: Path) -> None:
-    small = Machine(device_bytes=80e9, host_bytes=100e9, gpus=8)
+    small = Capacity(device_bytes=80e9, host_bytes=100e9, gpus=8)
     [line] = found(model, small, trainer=FITTING)
     # Weights and moments, the copy for a checkpoint, and the weights of the sleeping engine.
     assert "needs at least 198.3 GiB of this host, which has 93.1 GiB" in line
@@ -108,7 +107,7 @@ def test_a_cpu_run_needs_the_memory_of_its_host(model: Path, tmp_path: Path) -> 
 
 
 def test_unknown_memory_refuses_nothing(model: Path) -> None:
-    assert found(model, Machine(None, None, None), trainer=FITTING) == []
+    assert found(model, Capacity(None, None, None), trainer=FITTING) == []
 
 
 @pytest.mark.parametrize(

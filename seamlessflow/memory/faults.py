@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from infra.faults import Fault
 from seamlessflow.config import RunConfig
 from seamlessflow.memory.demand import WorkerMemory, memory_of, shapes_of
-from seamlessflow.memory.machine import Machine
+from seamlessflow.memory.machine import Capacity
 from seamlessflow.memory.model_shape import ShapeUnknown
 from seamlessflow.memory.parts import MEBIBYTE, total
 from seamlessflow.memory.verdict import gibibytes, levers
@@ -19,7 +19,7 @@ _MODEL = ("policy", "model")
 
 
 def memory_faults(
-    config: RunConfig, machine: Machine, here: Sequence[WorkerSection] | None = None
+    config: RunConfig, machine: Capacity, here: Sequence[WorkerSection] | None = None
 ) -> Iterator[Fault]:
     """Yield a fault for each kind of workers `here` (None: all) that this machine cannot hold."""
     try:
