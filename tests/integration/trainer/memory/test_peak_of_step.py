@@ -16,7 +16,7 @@ from seamlessflow.memory.training import RankShape, rank_memory
 from tests.builders.models import config, random_model, saved
 from trainer.settings import TrainerSection
 
-TIMEOUT_S = 240
+TIMEOUT_S = 600
 MARGIN = 0.2
 """Largest share by which a peak may differ from the formula."""
 AT_ONCE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
@@ -44,14 +44,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         pytest.param(64, {}, id="weights"),
         pytest.param(3072, {}, id="activations"),
-        pytest.param(3072, {"gradient_checkpointing": True}, id="recomputed"),
-        pytest.param(1024, {"attention": "eager"}, id="eager"),
-        pytest.param(2048, {"layout": "tree"}, id="tree"),
-        pytest.param(1024, {"dtype": "bfloat16"}, id="autocast"),
-        pytest.param(1024, {"dtype": "bfloat16", "master_dtype": "bfloat16"}, id="half"),
-        pytest.param(64, {"backend": "fsdp2", "ranks": 2}, id="shards"),
+        pytest.param(4096, {"gradient_checkpointing": True}, id="recomputed"),
+        pytest.param(512, {"attention": "eager"}, id="eager"),
+        pytest.param(4096, {"layout": "tree"}, id="tree"),
+        pytest.param(2048, {"dtype": "bfloat16"}, id="autocast"),
+        pytest.param(2048, {"dtype": "bfloat16", "master_dtype": "bfloat16"}, id="half"),
         pytest.param(2048, {"backend": "fsdp2", "ranks": 2}, id="sharded"),
-        pytest.param(1024, {"backend": "fsdp2", "ranks": 2, "dtype": "bfloat16"}, id="mixed"),
+        pytest.param(2048, {"backend": "fsdp2", "ranks": 2, "dtype": "bfloat16"}, id="mixed"),
     ],
 )
 def test_the_peak_of_a_step_is_that_of_the_formula(

@@ -69,7 +69,7 @@ def test_recomputed_activations_are_the_inputs_of_the_layers(shape: ModelShape) 
 
 
 def test_eager_attention_has_scores_of_all_pairs(shape: ModelShape) -> None:
-    half = {"dtype": "bfloat16", "backend": "fsdp2"}
+    half: dict[str, Any] = {"dtype": "bfloat16", "backend": "fsdp2"}
     plain, eager = (
         total(rank(shape, 8192, attention=attention, **half).phases["logits"])
         for attention in ("sdpa", "eager")
