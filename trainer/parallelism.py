@@ -1,10 +1,16 @@
-"""Settings of the division of a model over ranks. Importable without torch."""
+"""Settings of the computation of a step: types, memory, and the division of a model over ranks.
 
-from typing import Protocol
+Importable without torch.
+"""
+
+from typing import Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
 from infra.settings import Section
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+Attention = Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"]
 
 
 class Parallel(Protocol):
@@ -17,6 +23,10 @@ class Parallel(Protocol):
     @property
     def compute(self) -> str:
         """Return the element type of matrix products."""
+
+    @property
+    def attention(self) -> str:
+        """Return what computes attention."""
 
     @property
     def critic_used(self) -> bool:
@@ -59,6 +69,7 @@ class MegatronSection(Section):
             )
         for unproven, name in (
             (trainer.compute != "float32", f"dtype {trainer.compute}"),
+            (trainer.attention != "sdpa", f"attention {trainer.attention}"),
             (trainer.critic_used, "a critic"),
             (trainer.gradient_checkpointing, "gradient_checkpointing"),
         ):
@@ -66,3 +77,81 @@ class MegatronSection(Section):
                 raise ValueError(
                     f"{name} is unproven with backend megatron: choose backend fsdp2 for it"
                 )
+
+
+class ComputingSettings(Section):
+    """The part of the trainer's settings that says how a rank computes."""
+
+    dtype: Dtype = Field(
+        "float32",
+        description="Element type in which the model computes and is published; float16 computes "
+        "with loss scaling",
+    )
+    master_dtype: Literal["float32", "bfloat16"] = Field(
+        "float32",
+        description="Element type in which weights and optimizer are kept and updated; bfloat16 "
+        "takes half the memory and loses updates below 1/256 of a weight",
+    )
+    compute_dtype: Dtype | None = Field(
+        None, description="Element type of matrix products, if not dtype"
+    )
+    weights_dtype: Dtype | None = Field(
+        None, description="Element type of published weights, if not dtype"
+    )
+    device: str = Field("auto", description="cpu, cuda, cuda:1; auto: cuda if there is one")
+    threads: int | None = Field(
+        None, ge=1, description="CPU threads of torch in each rank; none: its default"
+    )
+    layout: Literal["padded", "packed", "tree"] = Field(
+        "padded",
+        description="padded: one chain per row; packed: many chains in one row, for long chains of "
+        "uneven length on a device with flash attention; tree: the same with first tokens that "
+        "chains share computed once, for long prompts, large groups and sessions that fork",
+    )
+    attention: Attention = Field(
+        "sdpa",
+        description="What computes attention: sdpa (torch's own; eager for a model that lacks it), "
+        "eager (all scores written out), or the package flash_attn, on a GPU in half precision and "
+        "without layout tree",
+    )
+    micro_batch_tokens: int = Field(
+        16_384,
+        ge=2,
+        description="Most tokens of a forward and backward pass, padding included; with tree "
+        "a mask takes its square in bytes, or more",
+    )
+    gradient_checkpointing: bool = Field(
+        False, description="Recompute activations in the backward pass instead of keeping them"
+    )
+
+    offload_mb: int | None = Field(
+        None,
+        ge=0,
+        description="Most memory of its host, in MiB, that weights and optimizer of a worker may "
+        "take while its GPUs roll out; none: what the host has",
+    )
+
+    @model_validator(mode="after")
+    def _attends(self) -> Self:
+        if self.flash:
+            if self.layout == "tree":
+                raise ValueError(
+                    f"attention {self.attention} takes no mask of pairs of tokens, as layout tree "
+                    "needs it: set attention sdpa, or layout packed"
+                )
+            if self.compute == "float32":
+                raise ValueError(
+                    f"attention {self.attention} computes in half precision alone: set dtype "
+                    "bfloat16, or attention sdpa"
+                )
+        return self
+
+    @property
+    def flash(self) -> bool:
+        """Return whether attention is that of the package flash_attn."""
+        return self.attention.startswith("flash")
+
+    @property
+    def compute(self) -> Dtype:
+        """Return the element type of matrix products."""
+        return self.compute_dtype or self.dtype

@@ -18,13 +18,12 @@ from infra.settings import (
 from infra.worker.tags import WorkerTags
 from trainer.credit import CreditSettings
 from trainer.loss import LossSection
-from trainer.parallelism import MegatronSection
+from trainer.parallelism import ComputingSettings, MegatronSection
 from trainer.policy import PolicySection
 from trainer.reuse import ReuseSection
 from trainer.sinks import SinkSettings
 
 Action = Literal["count", "drop"]
-Dtype = Literal["float32", "bfloat16", "float16"]
 FilterName = Literal["zero_variance", "untrainable"]
 
 
@@ -46,7 +45,7 @@ class OptimizerSection(Section):
     clip_norm: float = Field(1.0, gt=0, description="Largest norm of the gradient")
 
 
-class TrainerSection(CreditSettings, SinkSettings):
+class TrainerSection(CreditSettings, ComputingSettings, SinkSettings):
     """The settings of training, of the trainer and of training processes."""
 
     worker: str = Field(
@@ -98,45 +97,10 @@ class TrainerSection(CreditSettings, SinkSettings):
     reuse: ReuseSection = Field(default_factory=ReuseSection)
     loss: LossSection = Field(default_factory=LossSection)
     optimizer: OptimizerSection = Field(default_factory=OptimizerSection)
-    dtype: Dtype = Field(
-        "float32",
-        description="Element type in which the model computes and is published; float16 computes "
-        "with loss scaling",
-    )
-    master_dtype: Literal["float32", "bfloat16"] = Field(
-        "float32",
-        description="Element type in which weights and optimizer are kept and updated; bfloat16 "
-        "takes half the memory and loses updates below 1/256 of a weight",
-    )
-    compute_dtype: Dtype | None = Field(
-        None, description="Element type of matrix products, if not dtype"
-    )
-    weights_dtype: Dtype | None = Field(
-        None, description="Element type of published weights, if not dtype"
-    )
-    device: str = Field("auto", description="cpu, cuda, cuda:1; auto: cuda if there is one")
-    threads: int | None = Field(
-        None, ge=1, description="CPU threads of torch in each rank; none: its default"
-    )
     mini_batches: int = Field(
         1, ge=1, description="Parts of a batch, of whole groups, that are an update each"
     )
     epochs: int = Field(1, ge=1, description="Times that a step trains its batch")
-    layout: Literal["padded", "packed", "tree"] = Field(
-        "padded",
-        description="padded: one chain per row; packed: many chains in one row, for long chains of "
-        "uneven length on a device with flash attention; tree: the same with first tokens that "
-        "chains share computed once, for long prompts, large groups and sessions that fork",
-    )
-    micro_batch_tokens: int = Field(
-        16_384,
-        ge=2,
-        description="Most tokens of a forward and backward pass, padding included; with tree "
-        "a mask takes its square in bytes, or more",
-    )
-    gradient_checkpointing: bool = Field(
-        False, description="Recompute activations in the backward pass instead of keeping them"
-    )
     seed: int = Field(0, ge=0, description="Seed of all random numbers in the trainer")
     checkpoint_every: int = Field(10, ge=1, description="Steps between full checkpoints")
     checkpoints_kept: int = Field(2, ge=1, description="Full checkpoints that stay on disk")
@@ -218,11 +182,6 @@ class TrainerSection(CreditSettings, SinkSettings):
     def reference_used(self) -> bool:
         """Return whether log-probs of the reference are needed."""
         return self.kl_penalty > 0 or self.loss.kl > 0
-
-    @property
-    def compute(self) -> Dtype:
-        """Return the element type of matrix products."""
-        return self.compute_dtype or self.dtype
 
 
 class TrainerSettings(ProcessSettings):

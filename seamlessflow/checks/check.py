@@ -6,7 +6,7 @@ own, since that takes as long as their authors' libraries take.
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from infra.faults import Fault, SettingPath
@@ -22,7 +22,10 @@ from seamlessflow.checks.updates import update_faults
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
 from seamlessflow.inspection.model_directory import incomplete, unrenderable
+from seamlessflow.memory.faults import memory_faults
+from seamlessflow.memory.machine import this_machine
 from seamlessflow.nodes.faults import elsewhere_faults, name_faults, spread_faults
+from seamlessflow.worker_section import WorkerSection
 
 
 def before_training(config: RunConfig) -> Iterator[Fault]:
@@ -46,7 +49,7 @@ def before_node(config: RunConfig, name: str) -> Iterator[Fault]:
         yield from gang_faults(own)
     yield from packages.training_faults(config)
     yield from faults_of_processes(config, True)
-    yield from devices.device_faults(config, devices.gpu_count(), here.workers)
+    yield from _machine_faults(config, here.workers)
     yield from _writable(config)
     yield from _model(("policy", "model"), config.policy.model, config)
 
@@ -139,7 +142,7 @@ def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
     yield from devices.modelled_faults(config)
     yield from devices.divided_faults(config)
     yield from packages.training_faults(config)
-    yield from devices.device_faults(config, devices.gpu_count())
+    yield from _machine_faults(config, config.workers)
     yield from _writable(config)
     yield from _model(("policy", "model"), config.policy.model, config)
 
@@ -170,7 +173,7 @@ def _shared(config: RunConfig, trainers: bool, here: RunConfig | None = None) ->
     yield from truncation_faults(config)
     yield from devices.modelled_faults(config)
     yield from devices.divided_faults(config)
-    yield from devices.device_faults(config, devices.gpu_count(), (here or config).workers)
+    yield from _machine_faults(config, (here or config).workers)
     command = config.agents.command
     if command and shutil.which(command[0]) is None:
         yield Fault(("agents", "command"), f"there is no program {command[0]}")
@@ -178,6 +181,15 @@ def _shared(config: RunConfig, trainers: bool, here: RunConfig | None = None) ->
     if "port" in gateway.model_fields_set and not is_free(gateway.port):
         yield Fault(("gateway", "port"), f"{gateway.port} is taken by another program")
     yield from _writable(config)
+
+
+def _machine_faults(config: RunConfig, here: Sequence[WorkerSection]) -> Iterator[Fault]:
+    """Yield the faults of devices and memory of the workers `here`, which are on this machine."""
+    machine = this_machine()
+    found = list(devices.device_faults(config, machine.gpus, here))
+    yield from found
+    if not found:
+        yield from memory_faults(config, machine, here)
 
 
 def _writable(config: RunConfig) -> Iterator[Fault]:

@@ -1,9 +1,7 @@
-"""Check of devices: each that is named exists. Counts GPUs without torch."""
+"""Check of devices: each that is named exists."""
 
-import ctypes
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from infra.device_model.rates import ModelTooLarge
 from infra.device_model.settings import worker_rates
@@ -12,24 +10,7 @@ from seamlessflow.config import RunConfig
 from seamlessflow.processes.ranks import trains
 from seamlessflow.worker_section import WorkerSection
 
-_NVML = "libnvidia-ml.so.1"
-_OTHER_DRIVERS = (Path("/dev/kfd"), Path("/dev/dxg"))
-"""Devices of AMD's driver, and of Windows' under WSL, whose GPUs are not counted."""
-
 _KINDS = ("auto", "cpu", "cuda", "mps", "xpu", "npu", "hpu")
-
-
-def gpu_count() -> int | None:
-    """Return the number of NVIDIA GPUs, or None if it cannot be known without torch."""
-    try:
-        library = ctypes.CDLL(_NVML)
-    except OSError:
-        return None if any(path.exists() for path in _OTHER_DRIVERS) else 0
-    count = ctypes.c_uint()
-    if library.nvmlInit_v2() or library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
-        return None
-    library.nvmlShutdown()
-    return count.value
 
 
 def device_faults(
@@ -42,8 +23,12 @@ def device_faults(
     for number, worker in enumerate(config.workers):
         if here is not None and worker not in here:
             continue
+        seen = _visible(gpus, {**os.environ, **worker.environment})
         for path, device in _devices(config, number, worker):
-            text = _fault(device, _visible(gpus, {**os.environ, **worker.environment}))
+            text = _fault(device, seen)
+            if not text and worker.devices and _are_gpus(device, seen):
+                path = ("workers", number, "devices")
+                text = _fault(f"cuda:{max(worker.devices)}", seen)
             if text and path not in reported:
                 reported.add(path)
                 yield Fault(path, text)
@@ -85,8 +70,14 @@ def _devices(
         return
     if samples and config.rollout.engine == "torch":
         yield ("rollout", "torch", "device"), config.rollout.torch.device
+    if samples and config.rollout.engine == "vllm" and config.rollout.vllm.gpu:
+        yield ("rollout", "vllm", "gpu"), "cuda"
     if computes:
         yield ("trainer", "device"), config.trainer.device
+
+
+def _are_gpus(device: str, gpus: int | None) -> bool:
+    return device.startswith("cuda") or (device == "auto" and bool(gpus))
 
 
 def _fault(device: str, gpus: int | None) -> str:

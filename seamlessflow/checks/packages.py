@@ -38,6 +38,8 @@ def training_faults(config: RunConfig) -> Iterator[Fault]:
         yield from _lacking(("trainer", "wandb_project"), "wandb")
     if trainer.mlflow_uri is not None:
         yield from _lacking(("trainer", "mlflow_uri"), "mlflow-skinny", "mlflow")
+    if trainer.flash and trainer.backend != "clock":
+        yield from _lacking(("trainer", "attention"), "flash_attn")
     yield from _of_extra("train", _TRAIN if computes(config) else _LINK)
     yield from _of_extra("charts", ("matplotlib",))
     yield from _vllm(config)

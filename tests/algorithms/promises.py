@@ -11,6 +11,9 @@ from trainer.settings import TrainerSection
 LEFT_OUT = {
     "trainer.backend clock",  # computes nothing: tests/e2e/runs/test_rehearsal.py
     "trainer.backend megatron",  # steps as of others: tests/integration/trainer/gang
+    "trainer.attention eager",  # as sdpa: tests/unit/trainer/backends/test_attention.py
+    "trainer.attention flash_attention_2",  # needs a GPU
+    "trainer.attention flash_attention_3",
     # Parts of dtype, of which one name each is in a run.
     *(
         f"trainer.{part}_dtype {name}"
@@ -28,6 +31,7 @@ OPERATION = {
     "devices",
     "rank",
     "device",
+    "offload_mb",
     "source_prefix",
     "follow",
     "train_foreign",

@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
+from infra.worker.device import device_named
 from trainer.backends.backend import ModelUnusable
 from trainer.data.packing import Layout, MicroBatch
+from trainer.settings import TrainerSection
 
 _RECURRENT = ("linear", "mamba", "conv", "recurrent")
 _MASKED = ("sdpa", "eager")
@@ -147,6 +149,28 @@ def model_inputs(model: PreTrainedModel, batch: MicroBatch) -> dict[str, Any]:
         eager = model.config._attn_implementation == "eager"
         inputs["attention_mask"] = _added(seen_11TT, model.dtype) if eager else seen_11TT
     return inputs
+
+
+def use_attention(model: PreTrainedModel, settings: TrainerSection) -> PreTrainedModel:
+    """Return the model with attention computed as the settings say. Raise `ModelUnusable`.
+
+    With `sdpa` it is as transformers chose it, which is eager for a model without it.
+    """
+    attention, reason = settings.attention, ""
+    if attention == "sdpa":
+        return model
+    device = device_named(settings.device, torch.cuda.is_available)
+    if settings.flash and not device.startswith("cuda"):
+        reason = f"it needs a GPU, and the device is {device}"
+    else:
+        try:
+            model.set_attn_implementation(attention)
+        except (ImportError, ValueError) as error:
+            reason = str(error)
+    if reason or model.config._attn_implementation != attention:
+        text = f"cannot have trainer.attention = {attention}"
+        raise ModelUnusable(str(model.name_or_path), f"{text}: {reason or 'its code has its own'}")
+    return model
 
 
 def check_layout(model: PreTrainedModel, layout: Layout) -> None:

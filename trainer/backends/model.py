@@ -18,7 +18,7 @@ from transformers.utils import logging as transformers_logging
 
 from trainer.backends.backend import ModelUnusable
 from trainer.backends.shards import empty_model
-from trainer.settings import Dtype
+from trainer.parallelism import Dtype
 
 _log = logging.getLogger(__name__)
 

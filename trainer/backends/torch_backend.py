@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from infra.worker.device import device_named, free_host_bytes
 from trainer.backends.backend import NO_STEP, Computing, Machine, StepInput, unmeasured
 from trainer.backends.failures import GradientNorms, PassFailures
-from trainer.backends.forward import Forward, check_layout
+from trainer.backends.forward import Forward, check_layout, use_attention
 from trainer.backends.losses.loss import loss_tokens, token_losses
 from trainer.backends.model import DTYPES, load_model, recompute_activations, write_model
 from trainer.backends.older_weights import OlderWeights
@@ -35,7 +35,8 @@ from trainer.backends.side.models import SideModels
 from trainer.backends.token_sums import TokenSums
 from trainer.data.credit.columns import Annotated, Column
 from trainer.data.packing import MicroBatch
-from trainer.settings import Dtype, TrainerSection
+from trainer.parallelism import Dtype
+from trainer.settings import TrainerSection
 
 _log = logging.getLogger(__name__)
 _MEGABYTE = 1024 * 1024
@@ -61,17 +62,16 @@ class TorchBackend:
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
         torch.manual_seed(settings.seed)
-        self._settings = settings
-        self._computing = computing
+        self._settings, self._computing = settings, computing
         self._device = torch.device(device_named(settings.device, torch.cuda.is_available))
-        empty = settings.backend == "fsdp2"
-        self._model = self._placed(load_model(model_directory, settings.master_dtype, empty))
+        empty, own = settings.backend == "fsdp2", settings.optimizer
+        model = load_model(model_directory, settings.master_dtype, empty)
+        self._model = self._placed(use_attention(model, settings))
         check_layout(self._model, settings.layout)
         if settings.gradient_checkpointing:
             recompute_activations(self._model)
         self._parameters = dict(self._model.named_parameters())
-        parameters, own = self._parameters.values(), settings.optimizer
-        self._optimizer = adamw(parameters, own, own.lr)
+        self._optimizer = adamw(self._parameters.values(), own, own.lr)
         self._forward = Forward(self._model)
         self._side = SideModels(model_directory, settings, self._placed, self._forward)
         self._snapshot: Files = {}

@@ -1,4 +1,4 @@
-"""The command `seamlessflow plan`: idle share and step time by strategy and split."""
+"""The command `seamlessflow plan`: idle share and step time by strategy and split, or memory."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seamlessflow.commands.scheduling.plan_table import print_plan
+from seamlessflow.commands.scheduling.planned_memory import plan_memory
 from seamlessflow.commands.scheduling.strategies import check_strategies
 
 if TYPE_CHECKING:
@@ -30,11 +31,30 @@ def _time(told: str) -> Any:
     return typer.Option(help=told, callback=_checked_time)
 
 
-_Devices = Annotated[int | None, typer.Option(min=1, max=_MOST_DEVICES, help="G: devices in all.")]
+_Devices = Annotated[
+    str | None,
+    typer.Option(help="G: devices in all. Of memory: 8xH100, 8xH100-80GB, or 8 with --memory."),
+]
+_TrainDevices = Annotated[
+    int | None, typer.Option(min=1, help="g: devices that train.  [default: all]")
+]
+_Model = Annotated[
+    Path | None, typer.Option(help="Plan memory: directory of a model. See docs/compute.md.")
+]
+_Memory = Annotated[str | None, typer.Option(help="Plan memory: that of each device, as 80GB.")]
+_HostMemory = Annotated[str | None, typer.Option(help="Memory of each host, as 2TB.")]
+_EngineDevices = Annotated[
+    int | None, typer.Option(min=1, help="Devices of each engine.  [default: 1]")
+]
+_Set = Annotated[
+    list[str] | None, typer.Option("--set", help="A setting of the run, as trainer.ranks=16.")
+]
 _Strategy = Annotated[str | None, typer.Option(help="Strategy of now.  [default: that of the run]")]
 _Lag = Annotated[
     int | None, typer.Option(min=0, max=1_000, help="As run.lag.  [default: that of the run]")
 ]
+_AsJson = Annotated[bool, typer.Option("--json", help="Plan memory: print it as JSON.")]
+_OF_MEMORY = "--host-memory, --engine-devices, --set and --json plan memory: give --model"
 _SOURCES = "give one of: --rollout-s with --train-s and --devices; --config; --out; --kafka"
 
 
@@ -51,31 +71,53 @@ def plan(
     rollout_s: Annotated[float | None, _time("R: device seconds of rollout of a step.")] = None,
     train_s: Annotated[float | None, _time("T: device seconds of training of a step.")] = None,
     devices: _Devices = None,
-    train_devices: Annotated[
-        int | None, typer.Option(min=1, help="g: devices that train.  [default: all]")
-    ] = None,
+    train_devices: _TrainDevices = None,
     switch_s: Annotated[float | None, _time("Change to training and back.  [default: 0]")] = None,
     load_s: Annotated[float | None, _time("Stand-still for new weights.  [default: 0]")] = None,
     group_s: Annotated[float | None, _time("A group's latency.  [default: 0]")] = None,
     strategy: _Strategy = None,
     lag: _Lag = None,
+    model: _Model = None,
+    memory: _Memory = None,
+    host_memory: _HostMemory = None,
+    engine_devices: _EngineDevices = None,
+    settings: _Set = None,
+    as_json: _AsJson = False,
 ) -> None:
     """Predict idle share and step time by strategy and split, and say what would shorten a step.
 
     From given work, from a configuration (simulated) or from measured steps; docs/scheduling.md.
+    With --model, or --config and --memory or --devices: memory by part, and whether it fits.
     """
+    if model is not None or (config is not None and (memory or devices)):
+        split, sizes = (train_devices, engine_devices), (memory, host_memory)
+        plan_memory(model, config, devices, sizes, split, settings or (), as_json)
+        return
+    if memory or host_memory or engine_devices or settings or as_json:
+        raise typer.BadParameter(_OF_MEMORY)
+    count = _count(devices)
     given = {"rollout": rollout_s, "train": train_s, "switch": switch_s, "load": load_s}
     given["latency"] = group_s
-    flags = any(value is not None for value in (*given.values(), devices, train_devices))
+    flags = any(value is not None for value in (*given.values(), count, train_devices))
     if flags + (config is not None) + (out is not None) + kafka != 1:
         raise typer.BadParameter(_SOURCES)
     _check(strategy, simulated=config is not None)  # before anything is read
     if config is not None:
         _plan_config(config, strategy, lag)
     elif flags:
-        _plan_given(given, devices, train_devices, strategy, lag)
+        _plan_given(given, count, train_devices, strategy, lag)
     else:
         _plan_recorded(out, strategy, lag)
+
+
+def _count(devices: str | None) -> int | None:
+    """Return the number of devices of a plan of times."""
+    if devices is None:
+        return None
+    if not devices.isdecimal() or not 1 <= int(devices) <= _MOST_DEVICES:
+        told = f"--devices {devices}: a number of 1 to {_MOST_DEVICES} (of memory, with --model)"
+        raise typer.BadParameter(told)
+    return int(devices)
 
 
 def _plan_given(

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from trainer.backends.forward import Forward
 from trainer.backends.model import load_model
 from trainer.data.packing import MicroBatch
-from trainer.settings import Dtype
+from trainer.parallelism import Dtype
 
 Placed = Callable[[PreTrainedModel], PreTrainedModel]
 """Returns a model as the back end keeps models: sharded, if it shards them."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from trainer.backends.backend import ModelUnusable
-from trainer.backends.forward import Forward, check_layout
+from trainer.backends.forward import Forward, check_layout, use_attention
 from trainer.backends.optimizer_state import Files
 from trainer.backends.side.critic import Critic
 from trainer.backends.side.frozen import FrozenModel, Placed
@@ -40,7 +40,7 @@ class SideModels:
         """
 
         def checked(model: PreTrainedModel) -> PreTrainedModel:
-            check_layout(model, settings.layout)
+            check_layout(use_attention(model, settings), settings.layout)
             return placed(model)
 
         self._frozen: dict[Column, FrozenModel] = {}

@@ -233,7 +233,7 @@ def test_a_configuration_that_makes_no_step_has_the_fault_that_simulate_tells(
         ([*WORK, "--lag", "1" + 400 * "0"], "less than or equal"),
         (
             ["--rollout-s", "1", "--train-s", "1", "--devices", "1" + 400 * "0"],
-            "less than or equal",
+            "a number of 1 to 100000",
         ),
     ],
 )

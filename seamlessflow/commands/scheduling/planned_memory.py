@@ -1,0 +1,201 @@
+"""Memory in `seamlessflow plan`: the run that is meant, and the table of what fits where."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from seamlessflow.config import RunConfig
+    from seamlessflow.memory.machine import Capacity
+    from seamlessflow.memory.verdict import MemoryVerdict
+
+_DEVICES = re.compile(
+    r"(?P<count>\d+)(x(?P<name>[A-Za-z0-9]+?)(-(?P<size>\d+(\.\d+)?[KMGT]i?B))?)?"
+)
+_SIZE = re.compile(r"(?P<number>\d+(\.\d+)?) ?(?P<power>[KMGT])(?P<binary>i?)B")
+_HOST_DEVICES = 8
+"""Devices of a host where no configuration says it."""
+
+
+def plan_memory(
+    model: Path | None,
+    config: Path | None,
+    devices: str | None,
+    sizes: tuple[str | None, str | None],
+    split: tuple[int | None, int | None],
+    settings: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Print what each part of a run takes, and end with status 1 if it does not fit.
+
+    `sizes` are the memory of a device and of a host, `split` the devices that train alone, and
+    those of an engine.
+    """
+    from seamlessflow.memory.demand import shapes_of
+    from seamlessflow.memory.verdict import verdicts
+
+    run = _configured(model, config, devices, split, settings)
+    machine = _machine(devices, sizes, run, config is not None)
+    shapes = shapes_of(run)
+    found = list(verdicts(run, shapes, machine))
+    if as_json:
+        typer.echo(json.dumps([_record(one) for one in found], indent=2))
+    else:
+        whole = shapes[run.policy.model]
+        typer.echo(f"{run.policy.model}: {whole.parameters:,} parameters")
+        for one in found:
+            _print(one)
+    if any(one.fits is False for one in found):
+        raise typer.Exit(1)
+
+
+def bytes_of(text: str) -> float:
+    """Return the bytes of a size such as 80GB or 79.6GiB. Raises `typer.BadParameter`."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no size, such as 80GB or 79.6GiB")
+    base = 1024 if found["binary"] else 1000
+    return float(found["number"]) * float(base ** (1 + "KMGT".index(found["power"])))
+
+
+def _devices(text: str) -> tuple[int, float | None]:
+    """Return number and memory of `8`, `8xH100` or `8xH100-80GB`; None if that is not told."""
+    from infra.device_model.hardware import UnknownPreset, hardware_named
+
+    found = _DEVICES.fullmatch(text)
+    if found is None or not int(found["count"]):
+        raise typer.BadParameter(f"--devices {text}: give a number, as 8, 8xH100 or 8xH100-80GB")
+    if found["size"]:
+        return int(found["count"]), bytes_of(found["size"])
+    try:
+        size = hardware_named(found["name"]).memory_bytes if found["name"] else None
+    except UnknownPreset as error:
+        text = f"--devices {text}: {error}; or give its memory, as 8x{found['name']}-80GB"
+        raise typer.BadParameter(text) from error
+    return int(found["count"]), size
+
+
+def _machine(
+    devices: str | None, sizes: tuple[str | None, str | None], run: "RunConfig", given: bool
+) -> "Capacity":
+    from seamlessflow.memory.machine import Capacity, this_machine
+
+    of_device, of_host = (None if text is None else bytes_of(text) for text in sizes)
+    if devices is None:
+        here = this_machine()
+        gpus = here.gpus if of_device is None else None
+        return Capacity(of_device or here.device_bytes, of_host or here.host_bytes, gpus)
+    count, size = _devices(devices)
+    there = sum(worker.device_count for worker in run.workers)
+    if given and there != count:
+        raise typer.BadParameter(f"--devices {devices}: the workers of --config have {there}")
+    if size is None and of_device is None:
+        raise typer.BadParameter("--devices without a name needs --memory, that of each device")
+    return Capacity(of_device or size, of_host, count)
+
+
+def _configured(
+    model: Path | None,
+    config: Path | None,
+    devices: str | None,
+    split: tuple[int | None, int | None],
+    settings: Sequence[str],
+) -> "RunConfig":
+    """Return the run of a file, or one on so many devices, with further settings."""
+    from seamlessflow.config_file import parse, sections_of
+
+    if config is not None and any(split):
+        raise typer.BadParameter("--config says which workers train, and the devices of each")
+    values: dict[str, Any] = dict(sections_of(config)) if config is not None else {}
+    if config is None and devices is not None:
+        values = _values(_devices(devices)[0], *split)
+    changes = [(("policy", "model"), str(model))] if model is not None else []
+    for path, value in [*changes, *map(_setting, settings)]:
+        values = _with(values, path, value)
+    return parse(values, config)
+
+
+def _values(count: int, alone: int | None, engine: int | None) -> dict[str, Any]:
+    """Return a configuration of so many devices in bfloat16, of which `alone` only train."""
+    size, trained = engine or 1, alone or count
+    if trained > count or (count if alone is None else count - alone) % size:
+        told = f"{count} devices cannot be so: {trained} train, and engines have {size} each"
+        raise typer.BadParameter(told)
+    workers = []
+    if alone is not None:
+        each = min(alone, _HOST_DEVICES)
+        workers = [_worker(f"t{n}", ["train"], each) for n in range(-(-alone // each))]
+        workers[-1]["devices"] = list(range(alone - each * (len(workers) - 1)))
+        engines = [_worker(f"w{n}", ["rollout"], size) for n in range((count - alone) // size)]
+        workers += engines
+    else:
+        workers = [_worker(f"w{n}", ["rollout", "train"], size) for n in range(count // size)]
+    first = 0
+    for worker in workers:
+        if count > _HOST_DEVICES:
+            worker["node"] = f"n{first // _HOST_DEVICES}"
+        first += len(worker["devices"])
+    backend = "fsdp2" if trained > 1 else "torch"
+    return {
+        "workers": workers,
+        "trainer": {"backend": backend, "ranks": trained, "dtype": "bfloat16", "device": "cuda"},
+        "rollout": {"engine": "vllm", "vllm": {"gpu": True, "kv_bytes": None}},
+    }
+
+
+def _worker(name: str, tags: list[str], devices: int) -> dict[str, Any]:
+    return {"id": name, "tags": tags, "devices": list(range(devices))}
+
+
+def _setting(text: str) -> tuple[tuple[str, ...], Any]:
+    import yaml
+
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"--set {text}: give NAME=VALUE, as trainer.dtype=bfloat16")
+    try:
+        return tuple(name.split(".")), yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise typer.BadParameter(f"--set {text}: {value!r} cannot be read") from error
+
+
+def _with(values: Mapping[str, Any], path: Sequence[str], value: object) -> dict[str, Any]:
+    """Return sections with one setting changed."""
+    first, *rest = path
+    under = values.get(first)
+    inner = _with(under if isinstance(under, Mapping) else {}, rest, value) if rest else value
+    return {**values, first: inner}
+
+
+def _record(one: "MemoryVerdict") -> dict[str, Any]:
+    return {
+        "place": one.place,
+        "parts": {part.name: round(part.bytes) for part in one.parts},
+        "needed": round(one.needed),
+        "there": None if one.there is None else round(one.there),
+        "fits": one.fits,
+        "notes": list(one.notes),
+        "levers": {lever.change: round(lever.bytes) for lever in one.levers},
+    }
+
+
+def _print(one: "MemoryVerdict") -> None:
+    from seamlessflow.memory.verdict import gibibytes
+
+    typer.echo(f"\n{one.place}")
+    for part in one.parts:
+        typer.echo(f"{gibibytes(part.bytes):>12}  {part.name}")
+    told = {True: "fits", False: "DOES NOT FIT", None: "what there is, is unknown"}[one.fits]
+    there = "" if one.there is None else f" of {gibibytes(one.there)}"
+    typer.echo(f"{gibibytes(one.needed):>12}  in all{there}: {told}")
+    for note in one.notes:
+        typer.echo(f"              {note}")
+    for lever in one.levers:
+        fits = one.there is not None and lever.bytes <= one.there
+        typer.echo(
+            f"{gibibytes(lever.bytes):>12}  with {lever.change}{', which fits' if fits else ''}"
+        )

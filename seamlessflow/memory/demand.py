@@ -1,0 +1,209 @@
+"""Memory that a run needs on the devices and hosts of its workers, against what is there.
+
+From the configuration and the shapes of its models. Called by the command `plan` and by the check
+of a run before its start.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from seamlessflow.config import RunConfig
+from seamlessflow.each_policy import each_policy
+from seamlessflow.memory.engine import ENGINE_SHARE, EngineMemory, EngineShape, engine_memory
+from seamlessflow.memory.machine import Capacity
+from seamlessflow.memory.model_shape import ModelShape, read_shape
+from seamlessflow.memory.parts import CONTEXT, SIZES, MemoryPart, Parts, total
+from seamlessflow.memory.training import (
+    RankMemory,
+    RankShape,
+    offloaded_bytes,
+    rank_memory,
+)
+from seamlessflow.worker_section import WorkerSection
+
+_SHARE = "--gpu-memory-utilization"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerMemory:
+    """Memory of one worker: on each of its devices, and on its host."""
+
+    workers: tuple[str, ...]
+    """Workers that take the same."""
+    devices: int
+    on_gpu: bool
+    rank: RankMemory | None
+    """None for a worker that does not train with torch."""
+    offloaded: float
+    """Bytes that each of its ranks moves to the host when the role leaves."""
+    engine: EngineMemory | None
+    """None for a worker that does not sample from a model."""
+    asleep: float
+    """Bytes of the engine on the host while the devices train."""
+
+    @property
+    def engine_bytes(self) -> float:
+        """Return what the engine takes of each device."""
+        return 0.0 if self.engine is None else total(self.engine.parts) + self.engine.kv_bytes
+
+    @property
+    def rank_bytes(self) -> float:
+        """Return what a rank of training takes of each device at most."""
+        return 0.0 if self.rank is None else total(self.rank.device_parts)
+
+    @property
+    def device_bytes(self) -> float:
+        """Return what both take of each device at most, one after the other."""
+        if self.rank is None or self.engine is None:
+            return self.rank_bytes + self.engine_bytes
+        # On a CPU no memory changes hands; of a GPU each leaves what CUDA itself keeps.
+        if not self.on_gpu:
+            return self.rank_bytes + self.engine_bytes
+        return max(self.rank_bytes, self.engine_bytes) + CONTEXT
+
+    @property
+    def least_bytes(self) -> float:
+        """Return what training takes of each device whatever its sequences are, or the weights of
+        an engine.
+        """
+        rank = 0.0 if self.rank is None else total(self.rank.kept)
+        if self.engine is None:
+            return rank
+        weights = self.engine.parts[0].bytes
+        return max(rank, weights) if self.on_gpu else rank + weights
+
+    @property
+    def host_parts(self) -> Parts:
+        """Return what the worker takes of its host."""
+        found = []
+        if self.rank is not None:
+            found += [MemoryPart(part.name, self.devices * part.bytes) for part in self.rank.host]
+        if self.asleep:
+            found.append(MemoryPart("weights of a sleeping engine", self.asleep))
+        if not self.on_gpu:
+            found.append(MemoryPart("on its devices", self.devices * self.device_bytes))
+        return tuple(found)
+
+
+def shapes_of(config: RunConfig) -> Mapping[Path, ModelShape]:
+    """Return the shape of each model that the trainers and engines of a run load, by directory.
+
+    Raises `ShapeUnknown`.
+    """
+    found: dict[Path, ModelShape] = {}
+    for own in each_policy(config):
+        for directory in (own.policy.model, *_side(own).values()):
+            if directory not in found:
+                found[directory] = read_shape(directory)
+    return found
+
+
+def memory_of(
+    config: RunConfig,
+    shapes: Mapping[Path, ModelShape],
+    machine: Capacity,
+    here: Sequence[WorkerSection] | None = None,
+) -> list[WorkerMemory]:
+    """Return what the workers `here` (None: all) of a run take, alike ones together."""
+    kinds: dict[tuple[object, ...], WorkerMemory] = {}
+    for own in each_policy(config):
+        for worker in own.workers:
+            if here is not None and worker not in here:
+                continue
+            one = _worker(own, shapes, machine, worker)
+            key = (own.run.policy, one.devices, one.on_gpu, *worker.tags)
+            before = kinds[key].workers if key in kinds else ()
+            kinds[key] = replace(one, workers=(*before, worker.id))
+    return list(kinds.values())
+
+
+def _worker(
+    config: RunConfig, shapes: Mapping[Path, ModelShape], machine: Capacity, worker: WorkerSection
+) -> WorkerMemory:
+    gpu = runs_on_gpu(config, worker, machine.gpus)
+    trains = "train" in worker.tags and config.trainer.backend != "clock"
+    samples = "rollout" in worker.tags and config.rollout.engine in ("torch", "vllm")
+    rank = rank_shape(config, shapes, gpu, leaves=samples) if trains else None
+    engine = _engine(config, shapes[config.policy.model], worker, gpu) if samples else None
+    kept = 0.0
+    if engine is not None and gpu and trains:
+        kept = engine.size * engine.model.parameters
+    return WorkerMemory(
+        workers=(worker.id,),
+        devices=worker.device_count,
+        on_gpu=gpu,
+        rank=None if rank is None else rank_memory(rank, config.trainer),
+        offloaded=0.0 if rank is None else offloaded_bytes(rank, config.trainer),
+        engine=None if engine is None else engine_memory(engine, machine.device_bytes),
+        asleep=kept,
+    )
+
+
+def rank_shape(
+    config: RunConfig, shapes: Mapping[Path, ModelShape], gpu: bool, leaves: bool
+) -> RankShape:
+    """Return what the memory of a rank follows from; `leaves`: the role changes on its devices.
+
+    A chain longer than `micro_batch_tokens` is a micro-batch of its own.
+    """
+    model, side = shapes[config.policy.model], _side(config)
+    longest = config.policy.max_context
+    if model.layer is not None and model.layer.positions:
+        longest = min(longest, model.layer.positions)
+    tokens = max(config.trainer.micro_batch_tokens, longest)
+    others = {name: shapes[directory] for name, directory in side.items()}
+    return RankShape(model, tokens, longest, gpu, leaves, **others)
+
+
+def runs_on_gpu(config: RunConfig, worker: WorkerSection, gpus: int | None) -> bool:
+    """Return whether a worker's devices are GPUs."""
+    named = worker.device or config.trainer.device
+    if "train" not in worker.tags:
+        if config.rollout.engine == "vllm":
+            return config.rollout.vllm.gpu
+        named = worker.device or config.rollout.torch.device
+    return gpus != 0 if named == "auto" else not named.startswith("cpu")
+
+
+def _engine(config: RunConfig, model: ModelShape, worker: WorkerSection, gpu: bool) -> EngineShape:
+    rollout = config.rollout
+    if rollout.engine == "torch":
+        size, kv, share = SIZES[rollout.torch.dtype], float(rollout.torch.kv_bytes), 1.0
+        return EngineShape(
+            model, 1, size, rollout.capacity, config.policy.max_context, kv, gpu, share
+        )
+    own = rollout.vllm
+    published = config.trainer.weights_dtype or config.trainer.dtype
+    size = SIZES[published if own.dtype == "auto" else own.dtype]
+    context = min(own.max_length or config.policy.max_context, config.policy.max_context)
+    given = None if own.kv_bytes is None else float(own.kv_bytes)
+    share = float(_argument(own.arguments, _SHARE) or ENGINE_SHARE)
+    return EngineShape(
+        model, worker.device_count, size, rollout.capacity, context, given, gpu, share
+    )
+
+
+def _argument(arguments: Sequence[str], name: str) -> str | None:
+    """Return the value of an argument of a server, as `--name=value` or `--name value`."""
+    for number, word in enumerate(arguments):
+        if word.startswith(f"{name}="):
+            return word.partition("=")[2]
+        if word == name and number + 1 < len(arguments):
+            return arguments[number + 1]
+    return None
+
+
+def _side(config: RunConfig) -> Mapping[str, Path]:
+    """Return the directories of the models beside the policy, by their part in training."""
+    trainer, policy = config.trainer, config.policy.model
+    found = {}
+    if trainer.backend == "clock":
+        return {}
+    if trainer.reference_used:
+        found["reference"] = trainer.reference or policy
+    if trainer.advantage == "distill" and trainer.teacher is not None:
+        found["teacher"] = trainer.teacher
+    if trainer.critic_used and trainer.critic.kind != "head":
+        found["critic"] = trainer.critic.model or policy
+    return found

@@ -1,0 +1,76 @@
+"""Memory of an engine of rollout on each of its devices, in bytes.
+
+Pure. Weights are divided among the devices as vLLM's tensor parallelism does it; what is left of
+its share of a device holds keys and values (Kwon et al., arXiv 2309.06180). Called by `demand.py`.
+"""
+
+from dataclasses import dataclass
+
+from seamlessflow.memory.model_shape import ModelShape
+from seamlessflow.memory.parts import CONTEXT, MemoryPart, Parts, total
+
+_FLOAT = 4
+_PREFILL_TOKENS = 8192
+"""Tokens of the largest pass of vLLM."""
+ENGINE_SHARE = 0.9
+"""Share of a device that vLLM fills, unless its arguments say otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineShape:
+    """Facts that the memory of an engine follows from."""
+
+    model: ModelShape
+    devices: int
+    """Devices that share each pass."""
+    size: int
+    """Bytes of an element of weights, keys and values."""
+    rows: int
+    """Most turns at once."""
+    context: int
+    """Most tokens of a turn with its prompt."""
+    kv_bytes: float | None
+    """Memory for keys and values of each device; None: what is left of its share."""
+    on_gpu: bool
+    share: float = ENGINE_SHARE
+    """Share of a device's memory that the engine takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMemory:
+    """Memory of each device of an engine."""
+
+    parts: Parts
+    """Without keys and values."""
+    token_bytes: float
+    """Keys and values of a token, on each device; 0 if unknown."""
+    kv_bytes: float
+    """Memory for them, on each device."""
+    kv_tokens: int
+    turns: int
+    """Turns of the full length that fit at once."""
+    least_kv_bytes: float
+    """Memory for keys and values of one turn of the full length, on each device."""
+
+
+def engine_memory(engine: EngineShape, device_bytes: float | None) -> EngineMemory:
+    """Return what each of its devices takes, of `device_bytes` each (None: unknown)."""
+    layer, devices = engine.model.layer, engine.devices
+    parts = [MemoryPart("weights", engine.size * engine.model.parameters / devices)]
+    if engine.on_gpu:
+        parts.append(MemoryPart("CUDA itself", CONTEXT))
+    token = 0.0
+    if layer is not None:
+        # A head of keys is on at least one device; more devices than heads repeat it.
+        heads = max(1.0, layer.kv_heads / devices)
+        token = 2.0 * layer.count * heads * layer.head_width * engine.size
+        wide = 2 * layer.intermediate / devices + 4 * layer.hidden
+        passed = min(_PREFILL_TOKENS, engine.context) * wide * engine.size
+        logits = engine.rows * engine.model.vocabulary * _FLOAT
+        parts.append(MemoryPart("passes", passed + logits))
+    kv = engine.kv_bytes
+    if kv is None:
+        kv = max(0.0, engine.share * (device_bytes or 0.0) - total(tuple(parts)))
+    tokens = int(kv // token) if token else 0
+    turns = min(engine.rows, tokens // engine.context)
+    return EngineMemory(tuple(parts), token, kv, tokens, turns, token * engine.context)

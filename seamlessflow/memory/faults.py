@@ -1,0 +1,71 @@
+"""Check of memory: a model that cannot fit on its devices, or on their host, is refused.
+
+Only what is certain counts, which no length of sequences changes: weights, gradients, moments and
+gathered copies of them. What activations take besides, `seamlessflow plan` says.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from infra.faults import Fault
+from seamlessflow.config import RunConfig
+from seamlessflow.memory.demand import WorkerMemory, memory_of, shapes_of
+from seamlessflow.memory.machine import Capacity
+from seamlessflow.memory.model_shape import ShapeUnknown
+from seamlessflow.memory.parts import MEBIBYTE, total
+from seamlessflow.memory.verdict import gibibytes, levers
+from seamlessflow.worker_section import WorkerSection
+
+_MODEL = ("policy", "model")
+
+
+def memory_faults(
+    config: RunConfig, machine: Capacity, here: Sequence[WorkerSection] | None = None
+) -> Iterator[Fault]:
+    """Yield a fault for each kind of workers `here` (None: all) that this machine cannot hold."""
+    try:
+        shapes = shapes_of(config)
+    except ShapeUnknown:
+        return  # what is wrong with a directory is told by others
+    workers = memory_of(config, shapes, machine, here)
+    for worker in workers:
+        there = machine.device_bytes if worker.on_gpu else None
+        if there is not None and worker.least_bytes > there:
+            helping = [one for one in levers(config, shapes, worker) if one.bytes <= there]
+            yield Fault(_MODEL, _too_large(worker, there, [one.change for one in helping]))
+        limit = config.trainer.offload_mb
+        moved = worker.devices * worker.offloaded
+        leaves = worker.on_gpu and worker.rank is not None and worker.engine is not None
+        if leaves and limit is not None and moved > limit * MEBIBYTE:
+            text = f"{worker.workers[0]} moves {gibibytes(moved)} of weights and optimizer to its "
+            text += f"host when it rolls out, and {limit} MiB are allowed: allow as much, or let "
+            yield Fault(("trainer", "offload_mb"), f"{text}workers have one role each")
+    needed = sum(len(worker.workers) * _host_least(worker) for worker in workers)
+    if machine.host_bytes is not None and needed > machine.host_bytes:
+        yield Fault(
+            _MODEL,
+            f"needs at least {gibibytes(needed)} of this host, which has "
+            f"{gibibytes(machine.host_bytes)} for it: use fewer workers here, more hosts, or "
+            "trainer.master_dtype bfloat16; seamlessflow plan tells each part",
+        )
+
+
+def _too_large(worker: WorkerMemory, there: float, changes: Sequence[str]) -> str:
+    rank = worker.rank
+    what = ""
+    if rank is not None and total(rank.kept) > there:
+        parts = ", ".join(f"{one.name} {gibibytes(one.bytes)}" for one in rank.kept)
+        what = f" to train ({parts})"
+    help_ = f"set {' or '.join(changes[:2])}" if changes else "use more devices"
+    return (
+        f"needs at least {gibibytes(worker.least_bytes)} of each device of {worker.workers[0]}"
+        f"{what}, which has {gibibytes(there)}: {help_}; seamlessflow plan tells each part"
+    )
+
+
+def _host_least(worker: WorkerMemory) -> float:
+    """Return what a worker takes of its host whatever its sequences are, in bytes."""
+    found = worker.asleep
+    if worker.rank is not None:
+        kept = [one.bytes for one in worker.rank.host if one.name.startswith(("copy", "weights"))]
+        found += worker.devices * sum(kept)
+    return found + (0.0 if worker.on_gpu else worker.devices * worker.least_bytes)

@@ -1,0 +1,93 @@
+"""The memory of a machine: of its GPUs, by NVIDIA's driver, and of its host. Imports no torch."""
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_NVML = "libnvidia-ml.so.1"
+_OTHER_DRIVERS = (Path("/dev/kfd"), Path("/dev/dxg"))
+"""Devices of AMD's driver, and of Windows' under WSL, whose GPUs are not counted."""
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Limit of a container's memory, in cgroups of version 2 and 1."""
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (
+        ("total", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Memory and GPUs of a host."""
+
+    device_bytes: float | None
+    """Memory of each GPU, that of the smallest one; None if it is unknown, or there is none."""
+    host_bytes: float | None
+    """Memory of the host, as far as this program may use it; None if it is unknown."""
+    gpus: int | None
+    """NVIDIA GPUs; None if it cannot be known without torch."""
+
+
+def this_machine() -> Capacity:
+    """Return what this host has."""
+    return Capacity(_device_bytes(), host_bytes(), gpu_count())
+
+
+def gpu_count() -> int | None:
+    """Return the number of NVIDIA GPUs, or None if it cannot be known without torch."""
+    try:
+        library = ctypes.CDLL(_NVML)
+    except OSError:
+        return None if any(path.exists() for path in _OTHER_DRIVERS) else 0
+    with _started(library) as started:
+        count = ctypes.c_uint()
+        if not started or library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+            return None
+        return count.value
+
+
+def host_bytes(limits: tuple[Path, ...] = _LIMITS) -> float:
+    """Return the host's memory, or the limit of this program's cgroup if that is less."""
+    found = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in limits:
+        if path.is_file() and (text := path.read_text(encoding="utf-8").strip()).isdecimal():
+            found = min(found, float(text))
+    return found
+
+
+def _device_bytes() -> float | None:
+    """Return the memory of the smallest GPU, or None."""
+    try:
+        library = ctypes.CDLL(_NVML)
+    except OSError:
+        return None
+    with _started(library) as started:
+        count, sizes = ctypes.c_uint(), []
+        if not started or library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+            return None
+        for number in range(count.value):
+            handle, memory = ctypes.c_void_p(), _Memory()
+            if library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle)):
+                return None
+            # None of a GPU that is divided into instances.
+            if library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)):
+                return None
+            sizes.append(float(memory.total))
+        return min(sizes, default=None)
+
+
+@contextmanager
+def _started(library: ctypes.CDLL) -> Iterator[bool]:
+    """Begin the use of the driver's library and end it; True if it could be begun."""
+    started = not library.nvmlInit_v2()
+    try:
+        yield started
+    finally:
+        if started:
+            library.nvmlShutdown()

@@ -1,0 +1,168 @@
+"""The sizes of a model that its memory follows from, by `config.json` and the safetensors headers.
+
+No weights are read, and no torch is imported. Called by `demand.py` and the command `plan`.
+"""
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.errors import SeamlessFlowError
+
+_BLOCK = re.compile(r"^(.*?\.\d+)\.")
+"""Name of a tensor in a repeated layer, such as `model.layers.3.mlp.up_proj.weight`."""
+_OUTPUT = "lm_head.weight"
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok")
+_LENGTH_BYTES = 8
+_MOST_HEADER_BYTES = 100_000_000
+
+
+class ShapeUnknown(SeamlessFlowError):
+    """A directory whose files do not tell how large its model is."""
+
+    def __init__(self, directory: Path, reason: str) -> None:
+        self.directory = directory
+        self.reason = reason
+        super().__init__(f"{directory}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """One layer of a dense decoder: attention, and a feed-forward part with a gate."""
+
+    count: int
+    """Layers of the model."""
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_width: int
+    normed: bool
+    """True if queries and keys are normalised by head."""
+    positions: int
+    """Most tokens of a sequence that the configuration names."""
+
+    @property
+    def query_width(self) -> int:
+        """Width of all queries of a token."""
+        return self.heads * self.head_width
+
+    @property
+    def key_width(self) -> int:
+        """Width of all keys of a token, which is that of its values."""
+        return self.kv_heads * self.head_width
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """A model, in numbers of parameters."""
+
+    parameters: int
+    block: int
+    """Parameters of the largest repeated layer."""
+    outside: int
+    """Parameters outside the repeated layers: embeddings, output and the last norm."""
+    largest: int
+    """Those of the largest tensor."""
+    vocabulary: int
+    output: int
+    """Parameters of the output layer, its tied embeddings included."""
+    layer: LayerShape | None
+    """None for a model that is not dense, or whose keys are not the usual ones: see `unknown`."""
+    unknown: str = ""
+    """Why there is no `layer`."""
+
+
+def read_shape(directory: Path) -> ModelShape:
+    """Return the shape of the model in a directory. Raises `ShapeUnknown`."""
+    path = directory / "config.json"
+    try:
+        found = json.loads(path.read_bytes())
+        config = {**found, **found.get("text_config", {})}
+        tensors = _tensors(directory)
+    except OSError as error:
+        named = error.filename or path
+        raise ShapeUnknown(directory, f"{named}: {error.strerror or error}") from error
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ShapeUnknown(directory, f"its files cannot be read: {error}") from error
+    if config.get("tie_word_embeddings", found.get("tie_word_embeddings")):
+        tensors = {name: shape for name, shape in tensors.items() if name != _OUTPUT}
+    if not tensors:
+        raise ShapeUnknown(directory, "its safetensors files name no tensor")
+    return _shape(config, {name: math.prod(shape) for name, shape in tensors.items()})
+
+
+def _shape(config: Mapping[str, Any], sizes: Mapping[str, int]) -> ModelShape:
+    blocks: defaultdict[str, int] = defaultdict(int)
+    for name, size in sizes.items():
+        if found := _BLOCK.match(name):
+            blocks[found[1]] += size
+    normed = any(name.endswith("q_norm.weight") for name in sizes)
+    layer, unknown = _layer(config, normed)
+    total, vocabulary = sum(sizes.values()), _number(config, "vocab_size") or 0
+    return ModelShape(
+        parameters=total,
+        block=max(blocks.values(), default=0),
+        outside=total - sum(blocks.values()),
+        largest=max(sizes.values()),
+        vocabulary=vocabulary,
+        output=vocabulary * (_number(config, "hidden_size") or 0),
+        layer=layer,
+        unknown=unknown,
+    )
+
+
+def _layer(config: Mapping[str, Any], normed: bool) -> tuple[LayerShape | None, str]:
+    """Return the layer of a dense model, or None and why it is unknown."""
+    if experts := next((name for name in _EXPERTS if _number(config, name)), None):
+        return None, f"{experts} in its config.json: a mixture of experts"
+    names = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
+    numbers = {name: _number(config, name) for name in (*names, "vocab_size")}
+    if lacking := [name for name, value in numbers.items() if value is None]:
+        return None, f"its config.json lacks {', '.join(lacking)}"
+    count, hidden, intermediate, heads = (numbers[name] or 0 for name in names)
+    return LayerShape(
+        count=count,
+        hidden=hidden,
+        intermediate=intermediate,
+        heads=heads,
+        kv_heads=_number(config, "num_key_value_heads") or heads,
+        head_width=_number(config, "head_dim") or hidden // heads,
+        normed=normed,
+        positions=_number(config, "max_position_embeddings") or 0,
+    ), ""
+
+
+def _number(config: Mapping[str, Any], name: str) -> int | None:
+    value = config.get(name)
+    return value if type(value) is int and value > 0 else None
+
+
+def _tensors(directory: Path) -> Mapping[str, list[int]]:
+    """Return the shape of each tensor, by name. Raises OSError and ValueError."""
+    index, single = (directory / f"model.safetensors{end}" for end in (".index.json", ""))
+    files = [single]
+    if index.is_file():
+        listed = json.loads(index.read_bytes())["weight_map"].values()
+        files = [directory / Path(name).name for name in sorted(set(listed))]
+    found: dict[str, list[int]] = {}
+    for file in files:
+        found |= {
+            name: tensor["shape"]
+            for name, tensor in _header(file).items()
+            if name != "__metadata__"
+        }
+    return found
+
+
+def _header(file: Path) -> dict[str, Any]:
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(_LENGTH_BYTES), "little")
+        if length > _MOST_HEADER_BYTES:
+            raise ValueError(f"{file} is no safetensors file")
+        return {**json.loads(opened.read(length))}

@@ -1,0 +1,253 @@
+"""Memory of a rank of training, on its device and on its host, in bytes.
+
+Pure. They follow the back ends as they are: the tensors that autograd keeps in the layers of
+transformers' dense decoders (RMSNorm in float32, a gated feed-forward part), ZeRO's accounts of
+what a rank holds (Rajbhandari et al., arXiv 1910.02054, section 3.1) and FSDP2's gathered blocks.
+Compared with measured peaks by `tests/integration/trainer/memory`. Called by `demand.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from seamlessflow.memory.model_shape import LayerShape, ModelShape
+from seamlessflow.memory.parts import (
+    CONTEXT,
+    LIBRARIES,
+    MEBIBYTE,
+    SIZES,
+    MemoryPart,
+    Parts,
+    total,
+)
+from trainer.settings import TrainerSection
+
+_FLOAT = 4
+_LOGITS_PART = 64 * MEBIBYTE
+"""Logits that are in float32 at a time: `_MOST_FLOATS` of `trainer/backends/forward.py`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankShape:
+    """Facts that the memory of one rank of training follows from, beside the settings."""
+
+    model: ModelShape
+    tokens: int
+    """Tokens of its largest micro-batch."""
+    longest: int
+    """Tokens of the longest chain in it."""
+    on_gpu: bool
+    leaves: bool
+    """True if its device is also that of an engine: it moves to the host with the role."""
+    reference: ModelShape | None = None
+    teacher: ModelShape | None = None
+    critic: ModelShape | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RankMemory:
+    """Memory of one rank of training, in parts."""
+
+    kept: Parts
+    """On its device from the first step on."""
+    phases: Mapping[str, Parts]
+    """On its device besides, in one phase of a step after the other."""
+    host: Parts
+    """On its host, at most."""
+
+    @property
+    def phase(self) -> str:
+        """The phase that takes most."""
+        return max(self.phases, key=lambda name: total(self.phases[name]))
+
+    @property
+    def device_parts(self) -> Parts:
+        """All parts on the device in that phase."""
+        return (*self.kept, *self.phases[self.phase])
+
+
+def rank_memory(rank: RankShape, trainer: TrainerSection) -> RankMemory:
+    """Return what a rank of training takes.
+
+    Its phases: `logits` (the end of the forward pass of a micro-batch), `layers` (its backward
+    pass, with recomputed activations), `reduction` (FSDP2: the end of that pass, in which gradients
+    outside the layers are summed), `update` (AdamW) and `annotation` (by models that come and go).
+    """
+    master = SIZES[trainer.master_dtype]
+    own = rank.model.parameters / _divisor(trainer)
+    kept = [
+        MemoryPart(f"weights ({trainer.master_dtype})", master * own),
+        MemoryPart(f"gradients ({trainer.master_dtype})", master * own),
+        MemoryPart(f"moments ({trainer.master_dtype})", 2 * master * own),
+    ]
+    if rank.critic is not None:
+        of_critic = (rank.critic.parameters - rank.critic.output) / _divisor(trainer)
+        kept.append(MemoryPart("critic: weights, gradients, moments", 4 * master * of_critic))
+    frozen = _frozen(rank, trainer)
+    # A sharded one stays on the device, a whole one comes and goes.
+    if trainer.backend == "fsdp2":
+        kept += frozen
+    if rank.on_gpu:
+        kept.append(MemoryPart("CUDA itself", CONTEXT))
+    passed, logits = _passes(rank, trainer), _logits(rank, trainer)
+    phases = {"logits": (*passed, *logits), "update": _update(rank, trainer, own)}
+    if trainer.gradient_checkpointing and rank.model.layer is not None:
+        again = MemoryPart(
+            "activations of one layer", _layer_bytes(rank, rank.model.layer, trainer)
+        )
+        phases["layers"] = (*passed, again)
+    if trainer.backend == "fsdp2":
+        phases["reduction"] = _reduction(rank.model, trainer)
+    elif frozen:
+        phases["annotation"] = (*frozen, logits[0])
+    return RankMemory(tuple(kept), phases, _host(rank, trainer, own, frozen))
+
+
+def activation_bytes(layer: LayerShape, trainer: TrainerSection, longest: int) -> float:
+    """Return what the backward pass needs of one token in one layer.
+
+    In elements of c bytes (matrix products) and s bytes (the stream between layers), with H, I,
+    Q, K the widths of the stream, the feed-forward part, queries and keys: two RMSNorms keep their
+    input in float32 and their result, 2 (4 + s) H; linear layers their inputs, 2 c H (under
+    autocast a copy each: 5 c H) and 4 c I; norms of queries and keys (4 + c) (Q + K); attention c
+    (2 Q + 2 K), with keys and values of a mask or of `eager` repeated to Q; `eager` scores for
+    `longest` tokens too.
+    """
+    compute, stream = SIZES[trainer.compute], _stream(trainer)
+    hidden, queries, keys = layer.hidden, layer.query_width, layer.key_width
+    copies = 2 if stream == compute else 5
+    found = 2 * (_FLOAT + stream) * hidden + copies * compute * hidden
+    found += 4 * compute * layer.intermediate
+    if layer.normed:
+        found += (_FLOAT + compute) * (queries + keys)
+    eager = trainer.attention == "eager"
+    masked = trainer.attention == "sdpa" and trainer.layout != "padded"
+    found += compute * (2 * queries + 2 * (queries if eager or masked else keys))
+    if eager:
+        found += layer.heads * longest * (_FLOAT + (compute if compute < _FLOAT else 0))
+    return found
+
+
+def _passes(rank: RankShape, trainer: TrainerSection) -> Parts:
+    """Return what forward and backward passes of a micro-batch take besides."""
+    model = rank.model
+    compute, stream = SIZES[trainer.compute], _stream(trainer)
+    found = []
+    if trainer.backend == "fsdp2":
+        # The layer under way and the next one, gradients of one, and their sum in float32.
+        gathered = model.outside * compute + model.output * compute
+        gathered += model.block * (3 * compute + _FLOAT)
+        found.append(MemoryPart("gathered layers", gathered))
+    elif compute < SIZES[trainer.master_dtype]:
+        found.append(
+            MemoryPart(
+                f"weights ({trainer.compute})", model.parameters * compute / _divisor(trainer)
+            )
+        )
+    if model.layer is not None:
+        layer = model.layer
+        once = rank.tokens * layer.hidden * stream
+        again = trainer.gradient_checkpointing
+        of_layer = once if again else _layer_bytes(rank, layer, trainer)
+        ends = 2 * once + rank.tokens * layer.hidden * _FLOAT
+        name = "inputs of layers" if again else "activations"
+        found.append(MemoryPart(name, layer.count * of_layer + ends))
+        if trainer.layout != "padded" and trainer.attention in ("sdpa", "eager"):
+            # True or false for each pair; torch's attention keeps it in numbers, in each layer.
+            kept = 1 if again or trainer.attention == "eager" else layer.count
+            found.append(MemoryPart("masks", rank.tokens**2 * (1 + compute * kept)))
+    return tuple(found)
+
+
+def _layer_bytes(rank: RankShape, layer: LayerShape, trainer: TrainerSection) -> float:
+    """Return the activations of a micro-batch in one layer."""
+    each = activation_bytes(layer, trainer, rank.longest)
+    return rank.tokens * each / _tensor_parallel(trainer)
+
+
+def _logits(rank: RankShape, trainer: TrainerSection) -> Parts:
+    """Return the logits of all tokens of a micro-batch, and what is computed of them."""
+    logits = rank.tokens * rank.model.vocabulary
+    compute = SIZES[trainer.compute]
+    # Those in half precision are copied, and their log-softmax has three results of that size.
+    in_float = min(_FLOAT * logits, _LOGITS_PART) * (3 if compute == _FLOAT else 4)
+    return (
+        MemoryPart(f"logits ({trainer.compute})", compute * logits),
+        MemoryPart("gradients of logits", compute * logits + in_float),
+    )
+
+
+def _reduction(model: ModelShape, trainer: TrainerSection) -> Parts:
+    """Return the gathered tensors outside the layers with their gradients and sums in float32."""
+    compute = SIZES[trainer.compute]
+    return (
+        MemoryPart("gathered tensors", compute * model.outside),
+        MemoryPart("their gradients, summed", (compute + _FLOAT) * model.outside),
+    )
+
+
+def _update(rank: RankShape, trainer: TrainerSection, own: float) -> Parts:
+    """Return the intermediate results of AdamW: of all tensors at once on a GPU (torch's
+    `foreach`, by its documentation about the size of the parameters), else of one.
+    """
+    master = SIZES[trainer.master_dtype]
+    largest = rank.model.largest / _divisor(trainer)
+    return (MemoryPart("AdamW's results", master * (own if rank.on_gpu else 2 * largest)),)
+
+
+def _frozen(rank: RankShape, trainer: TrainerSection) -> list[MemoryPart]:
+    size = SIZES[trainer.compute] / (trainer.ranks if trainer.backend == "fsdp2" else 1)
+    models = {"reference": rank.reference, "teacher": rank.teacher}
+    return [
+        MemoryPart(f"{name} ({trainer.compute})", size * model.parameters)
+        for name, model in models.items()
+        if model is not None
+    ]
+
+
+def _host(rank: RankShape, trainer: TrainerSection, own: float, frozen: list[MemoryPart]) -> Parts:
+    """Return what a rank keeps on its host: most of it for moments, but all of it at worst."""
+    master, published = SIZES[trainer.master_dtype], trainer.weights_dtype or trainer.dtype
+    parameters = own if trainer.backend == "fsdp2" else rank.model.parameters
+    found = [MemoryPart("libraries", LIBRARIES)]
+    if rank.on_gpu and rank.leaves:
+        found.append(
+            MemoryPart("weights and moments without the role", offloaded_bytes(rank, trainer))
+        )
+    if rank.on_gpu and trainer.backend != "fsdp2":
+        found += frozen
+    found.append(MemoryPart("copy for a checkpoint", 3 * master * parameters))
+    if copies := remembered(master * own, trainer):
+        found.append(
+            MemoryPart(f"{copies} remembered versions, and one more", (copies + 1) * master * own)
+        )
+    found.append(MemoryPart(f"published weights ({published})", SIZES[published] * parameters))
+    return tuple(found)
+
+
+def offloaded_bytes(rank: RankShape, trainer: TrainerSection) -> float:
+    """Return what a rank moves to its host when the role leaves: weights and moments."""
+    trained = [rank.model.parameters]
+    if rank.critic is not None:
+        trained.append(rank.critic.parameters - rank.critic.output)
+    return 3 * SIZES[trainer.master_dtype] * sum(trained) / _divisor(trainer)
+
+
+def remembered(size: float, trainer: TrainerSection) -> int:
+    """Return the copies of weights of `size` bytes that are kept to compare engines with."""
+    fit = trainer.mismatch_memory_mb * MEBIBYTE // max(size, 1)
+    return int(min(trainer.mismatch_versions + 1, fit))
+
+
+def _stream(trainer: TrainerSection) -> int:
+    """Return the bytes of an element between layers: autocast leaves it as the weights are."""
+    sharded = trainer.backend == "fsdp2"
+    return SIZES[trainer.compute if sharded else trainer.master_dtype]
+
+
+def _tensor_parallel(trainer: TrainerSection) -> int:
+    return trainer.megatron.tensor_parallel if trainer.backend == "megatron" else 1
+
+
+def _divisor(trainer: TrainerSection) -> int:
+    """Return the ranks among which weights, gradients and moments are divided."""
+    return trainer.ranks if trainer.backend == "fsdp2" else _tensor_parallel(trainer)

@@ -1,0 +1,196 @@
+"""Judgement of a run's memory: what fits where, and which settings would help. Pure."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seamlessflow.config import RunConfig
+from seamlessflow.memory.demand import WorkerMemory, memory_of, rank_shape
+from seamlessflow.memory.engine import EngineMemory
+from seamlessflow.memory.machine import Capacity
+from seamlessflow.memory.model_shape import ModelShape
+from seamlessflow.memory.parts import MEBIBYTE, MemoryPart, Parts, total
+from seamlessflow.memory.training import RankMemory, rank_memory
+from trainer.settings import TrainerSection
+
+_GIBIBYTE = 1 << 30
+_MOST_RANKS = 1024
+_LEAST_TOKENS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """A change of settings, and what would be needed with it."""
+
+    change: str
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryVerdict:
+    """The parts of one device, or of one host, and what there is."""
+
+    place: str
+    parts: Parts
+    notes: tuple[str, ...]
+    there: float | None
+    """Bytes that there are; None if that is unknown."""
+    levers: tuple[Lever, ...] = ()
+    """Changes that would make it less, the least one last."""
+
+    @property
+    def needed(self) -> float:
+        """Sum of all parts, in bytes."""
+        return total(self.parts)
+
+    @property
+    def fits(self) -> bool | None:
+        """True or False; None if it is unknown."""
+        return None if self.there is None else self.needed <= self.there
+
+
+def gibibytes(size: float) -> str:
+    """Return a number of bytes as text: MiB below one GiB."""
+    return f"{size / MEBIBYTE:.0f} MiB" if size < _GIBIBYTE else f"{size / _GIBIBYTE:.1f} GiB"
+
+
+def verdicts(
+    config: RunConfig, shapes: Mapping[Path, ModelShape], machine: Capacity
+) -> Iterator[MemoryVerdict]:
+    """Yield a verdict for the devices of each kind of worker, by role, and for each host."""
+    for worker in memory_of(config, shapes, machine):
+        if worker.rank is not None:
+            yield _training(config, shapes, machine, worker, worker.rank)
+        if worker.engine is not None:
+            yield _engine(worker, worker.engine, machine)
+    for node, workers in config.nodes.items():
+        if not workers:
+            continue
+        parts = [
+            MemoryPart(f"{part.name} ({worker.workers[0]})", part.bytes * len(worker.workers))
+            for worker in memory_of(config, shapes, machine, workers)
+            for part in worker.host_parts
+        ]
+        place = f"host {node}" if node else "host"
+        yield MemoryVerdict(place, tuple(parts), _host_notes(config, shapes), machine.host_bytes)
+
+
+def _training(
+    config: RunConfig,
+    shapes: Mapping[Path, ModelShape],
+    machine: Capacity,
+    worker: WorkerMemory,
+    rank: RankMemory,
+) -> MemoryVerdict:
+    model = shapes[config.policy.model]
+    shape = rank_shape(config, shapes, worker.on_gpu, worker.engine is not None)
+    there = machine.device_bytes if worker.on_gpu else machine.host_bytes
+    notes = [f"most in phase {rank.phase}; a micro-batch of {shape.tokens:,} tokens, all trained"]
+    if shape.longest > config.trainer.micro_batch_tokens:
+        notes.append("a chain of policy.max_context is longer than trainer.micro_batch_tokens")
+    if model.unknown:
+        notes.append(f"activations are unknown and not in the sum: {model.unknown}")
+    parts = rank.device_parts
+    if there is not None and total(parts) <= there:
+        return MemoryVerdict(_place(worker, "training"), parts, tuple(notes), there)
+    found = tuple(levers(config, shapes, worker))
+    return MemoryVerdict(_place(worker, "training"), parts, tuple(notes), there, found)
+
+
+def _engine(worker: WorkerMemory, engine: EngineMemory, machine: Capacity) -> MemoryVerdict:
+    there = machine.device_bytes if worker.on_gpu else machine.host_bytes
+    kv = MemoryPart("keys and values", engine.kv_bytes)
+    notes = ["keys and values of a token are unknown"]
+    if engine.token_bytes:
+        notes = [
+            f"a token takes {engine.token_bytes / 1024:.1f} KiB on each device; "
+            f"{engine.kv_tokens:,} tokens fit, {engine.turns:,} turns of full length at once"
+        ]
+        if not engine.turns:
+            kv = MemoryPart("keys and values of one turn", engine.least_kv_bytes)
+    found: tuple[Lever, ...] = ()
+    parts = (*engine.parts, kv)
+    if there is not None and total(parts) > there:
+        found = (Lever("more devices for each engine (workers[].devices)", total(parts) / 2),)
+    return MemoryVerdict(_place(worker, "rollout"), parts, tuple(notes), there, found)
+
+
+def _place(worker: WorkerMemory, role: str) -> str:
+    first, *more = worker.workers
+    names = f"{first} and {len(more)} more" if more else first
+    each = "each of its devices" if worker.devices > 1 else "its device"
+    return f"{role} of {names}, {each}"
+
+
+def _host_notes(config: RunConfig, shapes: Mapping[Path, ModelShape]) -> tuple[str, ...]:
+    published = shapes[config.policy.model].parameters
+    size = 4 if (config.trainer.weights_dtype or config.trainer.dtype) == "float32" else 2
+    told = gibibytes(size * published)
+    return (f"beside it the page cache of a published version, {told}, which can be dropped",)
+
+
+def levers(
+    config: RunConfig, shapes: Mapping[Path, ModelShape], worker: WorkerMemory
+) -> Iterator[Lever]:
+    """Yield the changes of settings with which a rank needs less of its device, largest first."""
+    now = worker.rank_bytes
+    found = []
+    for change, changed in _changes(config):
+        shape = rank_shape(changed, shapes, worker.on_gpu, worker.engine is not None)
+        needed = total(rank_memory(shape, changed.trainer).device_parts)
+        if needed < 0.98 * now:
+            found.append(Lever(change, needed))
+    yield from sorted(found, key=lambda one: -one.bytes)
+
+
+def _changes(config: RunConfig) -> Iterator[tuple[str, RunConfig]]:
+    """Yield configurations that take less memory, each with one change."""
+    trainer = config.trainer
+
+    def changed(**values: Any) -> RunConfig:
+        return config.model_copy(update={"trainer": trainer.model_copy(update=values)})
+
+    megatron = trainer.backend == "megatron"
+    if not trainer.gradient_checkpointing and not megatron:
+        told = "trainer.gradient_checkpointing true"
+        yield told, changed(gradient_checkpointing=True)
+        longest = config.policy.max_context
+        if longest > _LEAST_TOKENS:
+            half = changed(gradient_checkpointing=True, micro_batch_tokens=longest // 2)
+            policy = config.policy.model_copy(update={"max_context": longest // 2})
+            yield (
+                f"{told}, trainer.micro_batch_tokens and policy.max_context {longest // 2}",
+                half.model_copy(update={"policy": policy}),
+            )
+    if trainer.attention == "eager":
+        yield "trainer.attention sdpa", changed(attention="sdpa")
+    if trainer.micro_batch_tokens > config.policy.max_context:
+        tokens = config.policy.max_context
+        yield f"trainer.micro_batch_tokens {tokens}", changed(micro_batch_tokens=tokens)
+    if trainer.compute == "float32" and not megatron:
+        yield "trainer.dtype bfloat16", changed(dtype="bfloat16", compute_dtype=None)
+    if trainer.master_dtype == "float32" and not megatron:
+        told = "trainer.master_dtype bfloat16"
+        yield told, changed(dtype="bfloat16", compute_dtype=None, master_dtype="bfloat16")
+    yield from _more_ranks(trainer, changed)
+
+
+def _more_ranks(
+    trainer: TrainerSection, changed: Callable[..., RunConfig]
+) -> Iterator[tuple[str, RunConfig]]:
+    """Yield configurations with twice, four and eight times the ranks."""
+    for factor in (2, 4, 8):
+        ranks = trainer.ranks * factor
+        if ranks > _MOST_RANKS:
+            return
+        if trainer.backend == "megatron":
+            parts = trainer.megatron.tensor_parallel * factor
+            divided = trainer.megatron.model_copy(update={"tensor_parallel": parts})
+            told = f"trainer.megatron.tensor_parallel {parts}"
+            yield told, changed(ranks=max(ranks, parts), megatron=divided)
+        else:
+            yield (
+                f"trainer.backend fsdp2, trainer.ranks {ranks}",
+                changed(backend="fsdp2", ranks=ranks),
+            )

@@ -1,0 +1,97 @@
+"""Memory of ranks and engines, by part, against figures that are known."""
+
+from typing import Any
+
+import pytest
+
+from seamlessflow.memory.engine import EngineShape, engine_memory
+from seamlessflow.memory.model_shape import ModelShape, read_shape
+from seamlessflow.memory.parts import total
+from seamlessflow.memory.training import RankMemory, RankShape, rank_memory
+from tests.builders.run_files import model_headers
+from trainer.settings import TrainerSection
+
+GIBIBYTE = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def shape(tmp_path_factory: pytest.TempPathFactory) -> ModelShape:
+    return read_shape(model_headers(tmp_path_factory.mktemp("model")))
+
+
+def rank(shape: ModelShape, tokens: int = 1, leaves: bool = True, **changes: Any) -> RankMemory:
+    settings = TrainerSection.model_validate(changes)
+    return rank_memory(RankShape(shape, tokens, tokens, True, leaves), settings)
+
+
+def sized(memory: RankMemory) -> dict[str, float]:
+    return {part.name: part.bytes for part in (*memory.device_parts, *memory.host)}
+
+
+def test_a_parameter_takes_sixteen_bytes_and_is_divided_by_the_ranks(shape: ModelShape) -> None:
+    whole, sharded = (
+        total(rank(shape, backend=backend, ranks=ranks).kept[:3])
+        for backend, ranks in (("torch", 1), ("fsdp2", 8))
+    )
+    assert whole == 16 * shape.parameters
+    assert sharded == whole / 8
+
+
+def test_weights_and_moments_in_half_precision_take_half(shape: ModelShape) -> None:
+    half = rank(shape, dtype="bfloat16", master_dtype="bfloat16")
+    assert total(half.kept[:3]) == 8 * shape.parameters
+    assert "weights (bfloat16)" in sized(half)
+
+
+def test_autocast_keeps_a_copy_of_the_weights_in_its_type(shape: ModelShape) -> None:
+    kept = rank(shape, dtype="bfloat16").phases["logits"]
+    assert {one.name: one.bytes for one in kept}["weights (bfloat16)"] == 2 * shape.parameters
+
+
+def test_a_layer_of_megatron_is_divided_but_its_checkpoint_is_whole(shape: ModelShape) -> None:
+    parts = sized(rank(shape, backend="megatron", ranks=8, megatron={"tensor_parallel": 4}))
+    assert parts["weights (float32)"] == shape.parameters
+    assert parts["copy for a checkpoint"] == 12 * shape.parameters
+    sharded = sized(rank(shape, backend="fsdp2", ranks=8))
+    assert sharded["copy for a checkpoint"] == 12 * shape.parameters / 8
+
+
+def test_recomputed_activations_are_the_inputs_of_the_layers(shape: ModelShape) -> None:
+    kept, again = (
+        rank(shape, 8192, backend="fsdp2", dtype="bfloat16", gradient_checkpointing=recomputed)
+        for recomputed in (False, True)
+    )
+    # At least the 34 bytes of a layer that has no gate, by Megatron's formula (arXiv 2205.05198).
+    passes = [{one.name: one.bytes for one in of.phases["logits"]} for of in (kept, again)]
+    assert 34 < passes[0]["activations"] / (36 * 8192 * 4096) < 65
+    assert passes[1]["inputs of layers"] == pytest.approx(2 * 38 * 8192 * 4096, rel=0.06)
+    assert passes[0]["activations"] / 36 < again.phases["layers"][-1].bytes * 1.01
+
+
+def test_eager_attention_has_scores_of_all_pairs(shape: ModelShape) -> None:
+    half: dict[str, Any] = {"dtype": "bfloat16", "backend": "fsdp2"}
+    plain, eager = (
+        total(rank(shape, 8192, attention=attention, **half).phases["logits"])
+        for attention in ("sdpa", "eager")
+    )
+    assert eager - plain > 36 * 32 * 8192**2 * 6
+
+
+def test_only_a_role_that_leaves_takes_the_host(shape: ModelShape) -> None:
+    name = "weights and moments without the role"
+    assert sized(rank(shape))[name] == 12 * shape.parameters
+    assert name not in sized(rank(shape, leaves=False))
+
+
+def test_an_engine_holds_the_keys_and_values_of_what_its_weights_leave(shape: ModelShape) -> None:
+    def engine(devices: int) -> EngineShape:
+        return EngineShape(shape, devices, 2, 256, 32_768, None, True)
+
+    one = engine_memory(engine(1), 80e9)
+    assert one.token_bytes == 144 * 1024  # 36 layers of 8 heads of 128, twice, of two bytes
+    assert 340_000 < one.kv_tokens < 390_000
+    assert one.turns == one.kv_tokens // 32_768
+    four = engine_memory(engine(4), 80e9)
+    assert four.token_bytes == one.token_bytes / 4
+    assert four.kv_tokens > 4 * one.kv_tokens
+    assert engine_memory(engine(16), 80e9).token_bytes == one.token_bytes / 8
