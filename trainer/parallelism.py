@@ -5,6 +5,7 @@ from typing import Protocol
 from pydantic import Field, model_validator
 
 from infra.settings import Section
+from trainer.adapter import AdapterSection
 
 
 class Parallel(Protocol):
@@ -21,6 +22,10 @@ class Parallel(Protocol):
     @property
     def critic_used(self) -> bool:
         """Return whether there is a critic."""
+
+    @property
+    def adapter(self) -> AdapterSection:
+        """Return the adapter, if one is trained."""
 
     @property
     def gradient_checkpointing(self) -> bool:
@@ -60,6 +65,7 @@ class MegatronSection(Section):
         for unproven, name in (
             (trainer.compute != "float32", f"dtype {trainer.compute}"),
             (trainer.critic_used, "a critic"),
+            (trainer.adapter.used, "an adapter"),
             (trainer.gradient_checkpointing, "gradient_checkpointing"),
         ):
             if unproven:

@@ -16,6 +16,7 @@ from infra.settings import (
     SharedRunSection,
 )
 from infra.worker.tags import WorkerTags
+from trainer.adapter import AdapterSettings
 from trainer.credit import CreditSettings
 from trainer.loss import LossSection
 from trainer.parallelism import MegatronSection
@@ -46,7 +47,7 @@ class OptimizerSection(Section):
     clip_norm: float = Field(1.0, gt=0, description="Largest norm of the gradient")
 
 
-class TrainerSection(CreditSettings, SinkSettings):
+class TrainerSection(AdapterSettings, CreditSettings, SinkSettings):
     """The settings of training, of the trainer and of training processes."""
 
     worker: str = Field(

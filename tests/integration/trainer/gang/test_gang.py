@@ -183,6 +183,27 @@ def test_a_gang_that_computes_in_half_precision_keeps_float32_weights(
     assert open_tiny(tmp_path / "two").dtype == getattr(torch, dtype)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("more", [json.dumps({"adapter": {"rank": 2}})])
+def test_two_ranks_train_the_adapter_that_one_does(
+    leader: FsdpBackend, model: Path, tmp_path: Path, dtype: str, more: str
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    section = {"device": "cpu", "threads": 1, "dtype": dtype, **json.loads(more)}
+    alone = TorchBackend(model, TrainerSection.model_validate(section))
+    one, two = trained(alone, model, tmp_path / "one"), trained(leader, model, tmp_path / "two")
+    exact = dtype == "float32"
+    assert two[0]["grad_norm"] == pytest.approx(one[0]["grad_norm"], rel=1e-5 if exact else 0.05)
+    names = ("weights.safetensors", "optimizer.safetensors", "adapter_model.safetensors")
+    for name in names:
+        whole, sharded = (load_file(tmp_path / of / name) for of in ("one", "two"))
+        assert whole.keys() == sharded.keys()
+        for key in whole if exact else ():
+            torch.testing.assert_close(sharded[key], whole[key], atol=1e-4, rtol=1e-3)
+
+
 CREDIT = {
     "advantage": "gae",
     "kl_penalty": 0.1,
