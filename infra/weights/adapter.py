@@ -6,7 +6,7 @@ no torch.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -15,6 +15,9 @@ from infra.errors import SeamlessFlowError
 from infra.weights.tensors import tensors_hash
 
 TENSORS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+Shapes = Mapping[str, Sequence[int]]
+"""Shapes of tensors, by their names."""
+
 _PREFIX = "base_model.model."
 _UNSUPPORTED = {
     "use_dora": False,
@@ -106,9 +109,33 @@ def layers(directory: Path, names: set[str]) -> list[str]:
     Raise `AdapterInvalid` for a tensor of another kind, and for a half without the other.
     """
     found = sorted({name.removeprefix(_PREFIX).rpartition(".lora_")[0] for name in names})
-    wanted = {tensor_name(layer, half) for layer in found for half in ("A", "B")}
+    wanted = {name for layer in found for name in _halves(layer)}
     if wrong := sorted(names ^ wanted):
         raise AdapterInvalid(str(directory), f"{wrong[0]} is not half of a layer's adapter")
     if not found:
         raise AdapterInvalid(str(directory), "it has no tensor")
     return found
+
+
+def fitting(directory: Path, adapter: Shapes, model: Shapes) -> AdapterConfig:
+    """Return the configuration of an adapter whose tensors have these shapes, by name.
+
+    Raise `AdapterInvalid` if it does not fit a model with those shapes.
+    """
+    config = AdapterConfig.read(directory)
+    for layer in layers(directory, set(adapter)):
+        shape = model.get(f"{layer}.weight")
+        if shape is None or len(shape) != 2:
+            raise AdapterInvalid(str(directory), f"the model has no layer {layer}")
+        outputs, inputs = shape
+        for name, wanted in zip(
+            _halves(layer), ([config.rank, inputs], [outputs, config.rank]), strict=True
+        ):
+            if list(adapter[name]) != wanted:
+                text = f"{name} has the shape {list(adapter[name])}, not {wanted}"
+                raise AdapterInvalid(str(directory), text)
+    return config
+
+
+def _halves(layer: str) -> tuple[str, str]:
+    return tensor_name(layer, "A"), tensor_name(layer, "B")

@@ -39,6 +39,8 @@ def training_faults(config: RunConfig) -> Iterator[Fault]:
     if trainer.mlflow_uri is not None:
         yield from _lacking(("trainer", "mlflow_uri"), "mlflow-skinny", "mlflow")
     yield from _of_extra("train", _TRAIN if computes(config) else _LINK)
+    if trainer.adapter.used and trainer.backend != "clock":
+        yield from _of_extra("adapter", ("peft",))
     yield from _of_extra("charts", ("matplotlib",))
     yield from _vllm(config)
 

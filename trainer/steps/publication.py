@@ -17,7 +17,7 @@ from infra.rendering.model_template.discovery import named_for
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.weights.adapter import BaseModel
-from infra.weights.manifest import Kind, Manifest, publish
+from infra.weights.manifest import Manifest, publish, read_manifest
 from infra.weights.tensors import tensors_hash
 from infra.weights.versions import retain
 from schemas.records import PolicyWeights, Sampling, WeightsPublished
@@ -56,10 +56,6 @@ class Publication:
         return BaseModel.of(self._settings.policy.model) if computed else None
 
     @property
-    def _kind(self) -> Kind:
-        return "full" if self._base is None else "adapter"
-
-    @property
     def tokenizer_hash(self) -> str:
         """Hash of the tokenizer and of what else decides the tokens of a prompt."""
         return rendering_hash(self._rendered, self._renderer)
@@ -91,7 +87,7 @@ class Publication:
             optimizer_step=step,
             lineage=lineage,
             dtype=backend.dtype,
-            kind=self._kind,
+            kind="adapter" if base else "full",
             base_model=base.directory if base else None,
             base_hash=base.hash if base else None,
         )
@@ -116,7 +112,7 @@ class Publication:
             policy=self._settings.run.policy,
             lineage=lineage,
             tensors_hash=tensors_hash(Path(published.directory)),
-            kind=self._kind,
+            kind=read_manifest(Path(published.directory)).kind,
             **asdict(published),
         )
 

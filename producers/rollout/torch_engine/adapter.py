@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.hooks import RemovableHandle
 
-from infra.weights.adapter import TENSORS, AdapterConfig, AdapterInvalid, layers, tensor_name
+from infra.weights.adapter import TENSORS, AdapterInvalid, fitting, layers, tensor_name
 from producers.rollout.engine.errors import WeightsRejected
 
 _A, _B = "adapter_A", "adapter_B"
@@ -35,25 +35,22 @@ def read_adapter(directory: Path, state: Mapping[str, Tensor]) -> Adapter:
     Raises `WeightsRejected` if it cannot be read, is of another model, or not finite.
     """
     try:
-        config = AdapterConfig.read(directory)
         tensors = load_file(directory / TENSORS)
+        config = fitting(directory, _shapes(tensors), _shapes(state))
         names = layers(directory, set(tensors))
     except (OSError, SafetensorError, AdapterInvalid) as error:
-        raise WeightsRejected(directory, f"the adapter cannot be read: {error}") from error
-    halves = {
-        name: (tensors[tensor_name(name, "A")], tensors[tensor_name(name, "B")]) for name in names
-    }
-    for name, (a, b) in halves.items():
-        weight = state.get(f"{name}.weight")
-        if weight is None:
-            raise WeightsRejected(directory, f"the model has no layer {name}")
-        outputs, inputs = weight.shape
-        if a.shape != (config.rank, inputs) or b.shape != (outputs, config.rank):
-            shapes = f"{list(a.shape)} and {list(b.shape)}, the layer {list(weight.shape)}"
-            raise WeightsRejected(directory, f"{name} has an adapter of {shapes}")
-        if not (torch.isfinite(a).all() and torch.isfinite(b).all()):
+        raise WeightsRejected(directory, f"the adapter cannot be used: {error}") from error
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
             raise WeightsRejected(directory, f"{name} has values that are not finite")
-    return Adapter(config.scale, halves)
+    return Adapter(
+        config.scale,
+        {one: (tensors[tensor_name(one, "A")], tensors[tensor_name(one, "B")]) for one in names},
+    )
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 class AdaptedLayers:

@@ -1,4 +1,4 @@
-"""An adapter in a model: its layers (peft's), how it begins, and its file. The base is frozen.
+"""An adapter in a model: how it begins, what is trained and published of it, and its file.
 
 All other parts go by what requires a gradient: so only an adapter has gradients, moments, copies of
 older versions and a place in checkpoints. Called by the back ends.
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from peft import LoraConfig, inject_adapter_in_model
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -18,27 +17,12 @@ from transformers import PreTrainedModel
 
 from infra.weights.adapter import CONFIG, TENSORS, tensor_name
 from trainer.adapter import AdapterSection
-from trainer.backends.backend import ModelUnusable
 from trainer.backends.model import DTYPES
-from trainer.backends.shards import is_empty
 from trainer.settings import Dtype
 
-_NAME = "default"
-_A, _B = f".lora_A.{_NAME}.weight", f".lora_B.{_NAME}.weight"
-
-
-def inject(model: PreTrainedModel, directory: Path, settings: AdapterSection, dtype: Dtype) -> None:
-    """Freeze a model and give its layers an adapter, kept as `dtype`, to be set by `begin`.
-
-    Raise `ModelUnusable` for a layer that `directory`'s model does not have.
-    """
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
-    config = _config(settings, _targets(model, directory, settings))
-    inject_adapter_in_model(config, model, _NAME, low_cpu_mem_usage=is_empty(model))
-    for parameter in trained(model).values():
-        parameter.data = parameter.data.to(DTYPES[dtype])
-    nn.Module.eval(model)
+NAME = "default"
+"""Name that peft gives to an adapter of a model."""
+_A, _B = f".lora_A.{NAME}.weight", f".lora_B.{NAME}.weight"
 
 
 @torch.no_grad()
@@ -83,20 +67,18 @@ def write_adapter(
     typed = {name: tensor.to("cpu", DTYPES[dtype]).contiguous() for name, tensor in weights.items()}
     save_file(typed, directory / TENSORS, {"format": "pt"})
     names = {name.split(".lora_")[0].rpartition(".")[2] for name in weights}
-    config = _config(settings, sorted(names))
-    config.base_model_name_or_path = str(base.resolve())
-    config.save_pretrained(str(directory))
-    _sort_members(directory / CONFIG)
-
-
-def _config(settings: AdapterSection, targets: list[str]) -> LoraConfig:
-    return LoraConfig(
-        r=settings.rank,
-        lora_alpha=settings.chosen_alpha,
-        target_modules=targets,
-        lora_dropout=0.0,
-        task_type="CAUSAL_LM",
-    )
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(base.resolve()),
+        "r": settings.rank,
+        "lora_alpha": settings.chosen_alpha,
+        "lora_dropout": 0.0,
+        "target_modules": sorted(names),
+        "bias": "none",
+        "inference_mode": True,
+    }
+    (directory / CONFIG).write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
 def _has_adapter(model: nn.Module) -> bool:
@@ -106,23 +88,6 @@ def _has_adapter(model: nn.Module) -> bool:
 def _place(name: str) -> tuple[str, Literal["A", "B"]]:
     """Return layer and half of a parameter of an adapter."""
     return (name.removesuffix(_A), "A") if name.endswith(_A) else (name.removesuffix(_B), "B")
-
-
-def _targets(model: PreTrainedModel, directory: Path, settings: AdapterSection) -> list[str]:
-    """Return the last names of the layers that get an adapter. Raise `ModelUnusable`."""
-    output = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-    linear = {
-        name.rpartition(".")[2]
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and module is not output
-    }
-    if unknown := [name for name in settings.targets if name not in linear]:
-        raise ModelUnusable(
-            str(directory),
-            f"has no layer {unknown[0]} for trainer.adapter.targets, only "
-            f"{', '.join(sorted(linear))}",
-        )
-    return sorted(settings.targets or linear)
 
 
 def _put(whole: Tensor, parameter: nn.Parameter) -> None:
@@ -137,12 +102,3 @@ def _put(whole: Tensor, parameter: nn.Parameter) -> None:
         parameter.copy_(own)
     else:
         parameter.copy_(whole)
-
-
-def _sort_members(path: Path) -> None:
-    """Write a JSON file with sorted lists: peft writes sets in any order."""
-    values = json.loads(path.read_bytes())
-    ordered = {
-        name: sorted(value) if isinstance(value, list) else value for name, value in values.items()
-    }
-    path.write_text(json.dumps(ordered, indent=2, sort_keys=True), encoding="utf-8")

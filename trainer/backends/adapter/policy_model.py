@@ -6,13 +6,14 @@ A checkpoint of an adapter holds no base model, so it notes the content of the o
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from infra.weights.tensors import tensors_hash
-from trainer.backends.adapter.lora import begin, inject, write_adapter
+from trainer.backends.adapter.lora import begin, write_adapter
 from trainer.backends.backend import ModelUnusable
 from trainer.backends.model import load_model, write_model
 from trainer.settings import Dtype, TrainerSection
@@ -36,6 +37,12 @@ class PolicyModel:
         settings, empty = self.settings, self.settings.backend == "fsdp2"
         if not settings.adapter.used:
             return load_model(self.directory, settings.master_dtype, empty)
+        if find_spec("peft") is None:
+            reason = "trainer.adapter needs peft: install seamlessflow[adapter]"
+            raise ModelUnusable(str(self.directory), reason)
+        # Not at the top: peft need not be installed for the training of whole models.
+        from trainer.backends.adapter.peft_layers import inject
+
         # It is never updated, so it needs no more digits than its computation.
         model = load_model(self.directory, settings.compute, empty)
         inject(model, self.directory, settings.adapter, settings.master_dtype)

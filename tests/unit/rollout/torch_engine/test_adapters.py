@@ -110,14 +110,14 @@ def broken(directory: Path, kind: str) -> None:
         del tensors[name]
     elif kind == "no layer":
         tensors = {old.replace("layers.0", "layers.7"): one for old, one in tensors.items()}
-    elif kind == "has an adapter of":
+    elif kind == "has the shape":
         tensors[name] = torch.zeros(3, 3)
     elif kind == "finite":
         tensors[name][0] = float("nan")
     save_file(tensors, directory / TENSORS)
 
 
-@pytest.mark.parametrize("kind", ["half of a layer", "no layer", "has an adapter of", "finite"])
+@pytest.mark.parametrize("kind", ["half of a layer", "no layer", "has the shape", "finite"])
 def test_an_adapter_that_does_not_fit_leaves_the_engine_with_its_own(
     engine: TorchEngine, base: Path, tmp_path: Path, kind: str
 ) -> None:
