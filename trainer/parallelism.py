@@ -5,7 +5,6 @@ from typing import Protocol
 from pydantic import Field, model_validator
 
 from infra.settings import Section
-from trainer.adapter import AdapterSection
 
 
 class Parallel(Protocol):
@@ -24,8 +23,8 @@ class Parallel(Protocol):
         """Return whether there is a critic."""
 
     @property
-    def adapter(self) -> AdapterSection:
-        """Return the adapter, if one is trained."""
+    def adapter_used(self) -> bool:
+        """Return whether an adapter is trained."""
 
     @property
     def gradient_checkpointing(self) -> bool:
@@ -65,7 +64,7 @@ class MegatronSection(Section):
         for unproven, name in (
             (trainer.compute != "float32", f"dtype {trainer.compute}"),
             (trainer.critic_used, "a critic"),
-            (trainer.adapter.used, "an adapter"),
+            (trainer.adapter_used, "an adapter"),
             (trainer.gradient_checkpointing, "gradient_checkpointing"),
         ):
             if unproven:

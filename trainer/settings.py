@@ -16,11 +16,10 @@ from infra.settings import (
     SharedRunSection,
 )
 from infra.worker.tags import WorkerTags
-from trainer.adapter import AdapterSettings
 from trainer.credit import CreditSettings
 from trainer.loss import LossSection
 from trainer.parallelism import MegatronSection
-from trainer.policy import PolicySection
+from trainer.policy import AdapterSettings, PolicySection
 from trainer.reuse import ReuseSection
 from trainer.sinks import SinkSettings
 

@@ -113,7 +113,10 @@ def test_another_adapter_in_mid_stream_takes_over_at_an_exact_token(
     engine.load_weights(weights, VERSION + 1)
     engine.resume()
     assert found.finish() == "length"
-    assert found.versions == [VERSION] * at + [VERSION + 1] * (len(found.completion) - at)
+    sampled_by = [
+        chunk.spans[0].version for chunk in found.chunks for _ in range(len(chunk.token_ids) // 4)
+    ]
+    assert sampled_by == [VERSION] * at + [VERSION + 1] * (LENGTH - at)
     assert_samples(found, merged[0], 0, at)
     assert_samples(found, merged[1], at, None)
 

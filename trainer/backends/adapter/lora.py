@@ -16,8 +16,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedModel
 
 from infra.weights.adapter import CONFIG, TENSORS, tensor_name
-from trainer.adapter import AdapterSection
 from trainer.backends.model import DTYPES
+from trainer.policy import AdapterSection
 from trainer.settings import Dtype
 
 NAME = "default"

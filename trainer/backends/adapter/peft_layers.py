@@ -6,11 +6,11 @@ from peft import LoraConfig, inject_adapter_in_model
 from torch import nn
 from transformers import PreTrainedModel
 
-from trainer.adapter import AdapterSection
 from trainer.backends.adapter.lora import NAME, trained
 from trainer.backends.backend import ModelUnusable
 from trainer.backends.model import DTYPES
 from trainer.backends.shards import is_empty
+from trainer.policy import AdapterSection
 from trainer.settings import Dtype
 
 

@@ -1,4 +1,4 @@
-"""What a rollout process checks of published weights before an engine gets them."""
+"""Checks of published weights in a rollout process, before an engine gets them."""
 
 from pathlib import Path
 
