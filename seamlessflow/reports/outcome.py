@@ -130,7 +130,7 @@ def keep_final_weights(directory: Path) -> Path | None:
     newest, target = there[max(there)], directory / FINAL
     if (base := base_of(newest)) is not None:
         # Not at the top: it imports torch, which takes seconds.
-        from infra.weights.merged import merge
+        from trainer.backends.adapter.merged import merge
 
         base.verify(newest)
         merge(Path(base.directory), newest, target)

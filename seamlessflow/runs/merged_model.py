@@ -6,11 +6,11 @@ from pathlib import Path
 from infra.errors import SettingsRejected
 from infra.weights.adapter import AdapterInvalid
 from infra.weights.manifest import verify
-from infra.weights.merged import merge
 from infra.weights.versions import lease
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
 from seamlessflow.runs.chosen_weights import choose_weights
+from trainer.backends.adapter.merged import merge
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from infra.weights.merged import merge
 from producers.rollout.engine.contract import SamplingParams
 from producers.rollout.engine.errors import WeightsRejected
 from producers.rollout.settings import VllmSection
@@ -24,6 +23,7 @@ from tests.builders.rollout.generation import Generation
 from tests.contracts.engine import Distribution, EngineContract
 from tests.vllm.models import CAPACITY, LONG_CONTEXT, VERSION
 from tests.waiting import until
+from trainer.backends.adapter.merged import merge
 
 pytestmark = pytest.mark.vllm
 LENGTH = 800

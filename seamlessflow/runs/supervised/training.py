@@ -18,9 +18,9 @@ from infra.errors import SeamlessFlowError
 from infra.rendering.model_template.discovery import named_for
 from infra.rendering.renderer import Renderer
 from infra.weights.manifest import sha256
-from infra.weights.merged import merge
 from seamlessflow.config import RunConfig
 from seamlessflow.runs.supervised.conversations import read_conversations
+from trainer.backends.adapter.merged import merge
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.batch import Batch, Prepared
 from trainer.data.chains import Chain

@@ -11,7 +11,6 @@ from transformers import AutoModelForCausalLM
 
 from infra.device_model.lengths import LengthsSection
 from infra.device_model.rates import Rates
-from infra.weights.merged import merge
 from producers.rollout.clock_engine.answers import Answers
 from producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
 from producers.rollout.clock_engine.lengths import AnswerLengths
@@ -24,6 +23,7 @@ from tests.builders.engines.adapters import adapter
 from tests.builders.models import model, plain_rows, saved
 from tests.builders.rollout.generation import as_bytes
 from tests.contracts.engine import Distribution, EngineContract, Rows
+from trainer.backends.adapter.merged import merge
 
 CONTEXT = 256
 LENGTH = 150

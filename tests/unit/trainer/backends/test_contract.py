@@ -8,12 +8,12 @@ import pytest
 
 from infra.device_model.settings import DeviceModelSection
 from infra.weights.adapter import CONFIG
-from infra.weights.merged import merge
 from infra.weights.tensors import tensor_hashes
 from tests.builders.trainer.chains import some_chains, with_advantages, with_returns
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_tiny
+from trainer.backends.adapter.merged import merge
 from trainer.backends.backend import (
     Computing,
     LocalBackend,

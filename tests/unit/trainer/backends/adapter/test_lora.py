@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
 from infra.weights.adapter import CONFIG, TENSORS
-from infra.weights.merged import merge
 from infra.weights.tensors import tensors_hash
 from tests.builders.trainer.chains import forked_chains, sampled, some_chains, with_advantages
 from tests.builders.trainer.models import logprobs, open_tiny, write_tiny
+from trainer.backends.adapter.merged import merge
 from trainer.backends.backend import ModelUnusable, StepInput
 from trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS
 from trainer.backends.torch_backend import TorchBackend

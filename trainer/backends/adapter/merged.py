@@ -1,6 +1,6 @@
 """A base model and its adapter as one model: a Hugging Face directory of whole weights.
 
-Called by the command line. Imports torch; nothing else here does.
+Called by the command line.
 """
 
 import shutil
