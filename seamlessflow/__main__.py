@@ -21,6 +21,7 @@ from seamlessflow.commands.history.import_files import import_files
 from seamlessflow.commands.machines import render
 from seamlessflow.commands.machines.node import node
 from seamlessflow.commands.machines.worker import worker
+from seamlessflow.commands.merge import merge
 from seamlessflow.commands.scheduling.plan import plan
 from seamlessflow.commands.scheduling.rehearse import rehearse
 from seamlessflow.commands.scheduling.simulate import simulate
@@ -42,6 +43,7 @@ app.command()(demo)
 app.command()(train)
 app.command(name="eval")(evaluate)
 app.command()(sft)
+app.command()(merge)
 app.command()(simulate)
 app.command()(plan)
 app.command()(rehearse)

@@ -33,6 +33,10 @@ class Parallel(Protocol):
         """Return whether there is a critic."""
 
     @property
+    def adapter_used(self) -> bool:
+        """Return whether an adapter is trained."""
+
+    @property
     def gradient_checkpointing(self) -> bool:
         """Return whether activations are computed again."""
 
@@ -71,6 +75,7 @@ class MegatronSection(Section):
             (trainer.compute != "float32", f"dtype {trainer.compute}"),
             (trainer.attention != "sdpa", f"attention {trainer.attention}"),
             (trainer.critic_used, "a critic"),
+            (trainer.adapter_used, "an adapter"),
             (trainer.gradient_checkpointing, "gradient_checkpointing"),
         ):
             if unproven:

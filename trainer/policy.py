@@ -1,4 +1,7 @@
-"""Settings of the policy: its initial model, and how it is sampled. Importable without torch."""
+"""Settings of the policy: its initial model, how it is sampled, and what of it is trained.
+
+Importable without torch.
+"""
 
 import json
 from pathlib import Path
@@ -71,3 +74,55 @@ class PolicySection(Section):
         """Accept JSON text also: older configuration files have it so. Add the name if it lacks."""
         read = json.loads(value) if isinstance(value, str) else value
         return {"name": FROM_MODEL, **read} if isinstance(read, dict) else read
+
+
+class AdapterSection(Section):
+    """A low-rank adapter (LoRA, https://arxiv.org/abs/2106.09685) of linear layers.
+
+    It has no dropout: a step that is executed again must be the same.
+    """
+
+    rank: int = Field(
+        0, ge=0, description="Rank of the adapter of each layer; 0: none, all weights are trained"
+    )
+    alpha: int | None = Field(
+        None, ge=1, description="What it adds to a layer is scaled by alpha / rank; none: 2 x rank"
+    )
+    targets: tuple[str, ...] = Field(
+        (),
+        description="Last names of the linear layers that have one, as q_proj; none: all but the "
+        "output layer",
+    )
+
+    @property
+    def used(self) -> bool:
+        """Return whether an adapter is trained."""
+        return self.rank > 0
+
+    @property
+    def scale(self) -> float:
+        """Return the factor of what the adapter adds; 0 without one."""
+        return self.chosen_alpha / self.rank if self.used else 0.0
+
+    @property
+    def chosen_alpha(self) -> int:
+        """Return alpha, also where none is set."""
+        return 2 * self.rank if self.alpha is None else self.alpha
+
+    @field_validator("targets")
+    @classmethod
+    def _last_names(cls, targets: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := next((name for name in targets if "." in name or not name), None):
+            raise ValueError(f"{wrong!r} is not the last name of a layer, such as q_proj")
+        return targets
+
+
+class AdapterSettings(Section):
+    """The part of the trainer's settings that says what is trained."""
+
+    adapter: AdapterSection = Field(default_factory=AdapterSection)
+
+    @property
+    def adapter_used(self) -> bool:
+        """Return whether an adapter is trained."""
+        return self.adapter.used

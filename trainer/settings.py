@@ -19,7 +19,7 @@ from infra.worker.tags import WorkerTags
 from trainer.credit import CreditSettings
 from trainer.loss import LossSection
 from trainer.parallelism import ComputingSettings, MegatronSection
-from trainer.policy import PolicySection
+from trainer.policy import AdapterSettings, PolicySection
 from trainer.reuse import ReuseSection
 from trainer.sinks import SinkSettings
 
@@ -45,7 +45,7 @@ class OptimizerSection(Section):
     clip_norm: float = Field(1.0, gt=0, description="Largest norm of the gradient")
 
 
-class TrainerSection(CreditSettings, ComputingSettings, SinkSettings):
+class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSettings):
     """The settings of training, of the trainer and of training processes."""
 
     worker: str = Field(

@@ -14,6 +14,7 @@ from typing import Literal, get_args
 
 from infra.disk.whole_directory import whole_directory
 from infra.errors import SeamlessFlowError
+from infra.weights.adapter import CONFIG, BaseModel
 from infra.weights.inside import PathOutside, inside
 from infra.weights.versions import version_directory
 
@@ -48,14 +49,30 @@ class Manifest:
 
     kind: Kind = "full"
     base_version: int | None = None
-    """Version to which a delta or adapter is applied."""
+    """Version to which a delta is applied."""
+
+    base_model: str | None = None
+    """Directory of the model that an adapter belongs to, which never changes."""
+
+    base_hash: str | None = None
+    """Hash of that model's tensors, as `tensors_hash` has it."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     """Hex SHA-256 of every file of the directory but the manifest, by name."""
 
     def to_json(self) -> bytes:
-        """Return canonical JSON."""
-        return json.dumps(asdict(self), sort_keys=True, indent=1).encode()
+        """Return canonical JSON; what only an adapter has is left out of others."""
+        values = asdict(self)
+        if self.base is None:
+            del values["base_model"], values["base_hash"]
+        return json.dumps(values, sort_keys=True, indent=1).encode()
+
+    @property
+    def base(self) -> BaseModel | None:
+        """Return the model that an adapter belongs to; None of other kinds."""
+        if self.base_model is None or self.base_hash is None:
+            return None
+        return BaseModel(self.base_model, self.base_hash)
 
 
 def publish(
@@ -95,7 +112,19 @@ def read_manifest(directory: Path) -> Manifest:
             raise WeightsInvalid(str(directory), MANIFEST, f"names {error}") from error
     if manifest.kind not in get_args(Kind):
         raise WeightsInvalid(str(directory), MANIFEST, f"unknown kind {manifest.kind!r}")
+    if (manifest.kind == "adapter") != (manifest.base is not None):
+        raise WeightsInvalid(
+            str(directory), MANIFEST, f"kind {manifest.kind}, base {manifest.base}"
+        )
     return manifest
+
+
+def base_of(directory: Path) -> BaseModel | None:
+    """Return the model that a directory's adapter belongs to; None if it holds a whole model.
+
+    Raises `WeightsInvalid`.
+    """
+    return read_manifest(directory).base if (directory / CONFIG).exists() else None
 
 
 def verify(directory: Path, manifest_sha256: str | None = None) -> Manifest:

@@ -8,7 +8,8 @@ from infra.device_model.models import model_named
 from infra.device_model.settings import DeviceModelSection, worker_rates
 from infra.errors import SeamlessFlowError, SettingsRejected
 from infra.process import collect_seldom
-from infra.weights.manifest import verify
+from infra.weights.adapter import BaseModel
+from infra.weights.manifest import Manifest, verify
 from producers.rollout.clock_engine.answers import Answers
 from producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
 from producers.rollout.clock_engine.lengths import AnswerLengths
@@ -42,10 +43,11 @@ class TorchEngines:
 
     def __init__(self, settings: RolloutSection) -> None:
         self._settings = settings
+        self._check = WeightsCheck()
 
     def verify(self, weights: PublishedWeights) -> None:
-        """See `verify_full`."""
-        verify_full(weights)
+        """See `WeightsCheck`."""
+        self._check.verify(weights)
 
     def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
         """Load the model. Raises `ModelUnsupported`."""
@@ -79,6 +81,7 @@ class VllmEngines:
     def __init__(self, settings: RolloutSection, log_dir: Path) -> None:
         self._settings = settings
         self._vllm = _over_devices(settings)
+        self._check = WeightsCheck()
         self._log_dir = log_dir
         # Checked at the start, not with the first role: the mistake is in the settings.
         if shutil.which(settings.vllm.python) is None:
@@ -86,8 +89,8 @@ class VllmEngines:
             raise SettingsRejected("SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON", reason)
 
     def verify(self, weights: PublishedWeights) -> None:
-        """See `verify_full`."""
-        verify_full(weights)
+        """See `WeightsCheck`."""
+        self._check.verify(weights)
 
     def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
         """Start a server and wait for it. Raises `VllmNotStarted`, `WeightsRejected`."""
@@ -163,13 +166,38 @@ def engine_factory(settings: RolloutSettings) -> EngineFactory:
             return ClockEngines(mine, settings.device_model)
 
 
+class WeightsCheck:
+    """The check of whole models and of adapters; the base of these is read once."""
+
+    def __init__(self) -> None:
+        self._bases: set[BaseModel] = set()
+
+    def verify(self, weights: PublishedWeights) -> None:
+        """Read and check every file, and the model that an adapter belongs to.
+
+        Raises `WeightsInvalid`, `WeightsUnsupported` and `AdapterInvalid`.
+        """
+        if (base := _verified(weights).base) is not None and base not in self._bases:
+            base.verify(Path(weights.directory))
+            self._bases.add(base)
+
+
 def verify_full(weights: PublishedWeights) -> None:
-    """Read and check every file. Raises `WeightsInvalid` or `WeightsUnsupported`."""
-    if weights.kind != "full":
-        raise WeightsUnsupported(weights, f"kind {weights.kind}, only full ones can be loaded")
+    """Read and check every file of a whole model.
+
+    Raises `WeightsInvalid` or `WeightsUnsupported`.
+    """
+    if (kind := _verified(weights).kind) != "full":
+        raise WeightsUnsupported(weights, f"kind {kind}, only full ones can be loaded")
+
+
+def _verified(weights: PublishedWeights) -> Manifest:
+    if weights.kind == "delta":
+        raise WeightsUnsupported(weights, "kind delta cannot be loaded")
     manifest = verify(Path(weights.directory), weights.manifest_sha256)
     if manifest.version != weights.version:
         raise WeightsUnsupported(weights, f"the manifest says version {manifest.version}")
+    return manifest
 
 
 def _over_devices(settings: RolloutSection) -> VllmSection:

@@ -14,7 +14,7 @@ from infra.ports import is_free
 from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
 from seamlessflow.checks.gang import gang_faults
-from seamlessflow.checks.models import side_model_faults, torch_engine_faults
+from seamlessflow.checks.models import apart_on_vllm, side_model_faults, torch_engine_faults
 from seamlessflow.checks.processes import faults_of_processes
 from seamlessflow.checks.tasks import evaluation_faults, pacing_faults, task_faults
 from seamlessflow.checks.truncation import truncation_faults
@@ -85,6 +85,8 @@ def _policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
     if shared and not _alike(config.policy.model, whole.policy.model):
         text = "shared workers need models of one form: its config.json is not that of policy.model"
         yield Fault(model, text)
+    if shared and (text := apart_on_vllm(config, whole)):
+        yield Fault(("policies", run.policy, "trainer", "adapter"), text)
     if run.policy not in config.agents.modules.values():
         yield Fault(("agents", "modules"), f"no module is answered by {run.policy}")
     yield from _model(model, config.policy.model, config)

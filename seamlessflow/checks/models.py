@@ -8,6 +8,7 @@ from pathlib import Path
 
 from infra.faults import Fault, SettingPath
 from producers.rollout.torch_engine.limits import unsupported
+from producers.rollout.vllm_engine.launch import most_rank
 from seamlessflow.config import RunConfig
 from seamlessflow.inspection.model_directory import incomplete
 from trainer.settings import TrainerSection
@@ -27,6 +28,23 @@ def torch_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
     if reason:
         text = f"torch cannot sample from {directory}, which {reason}; vllm may support it"
         yield Fault(("rollout", "engine"), text)
+
+
+def apart_on_vllm(policy: RunConfig, first: RunConfig) -> str:
+    """Return why one vLLM server cannot serve a policy and the first one in turns; empty if it can.
+
+    What it can load is decided by the weights that it is started with.
+    """
+    one, other = policy.trainer.adapter, first.trainer.adapter
+    if first.rollout.engine != "vllm" or not (one.used or other.used):
+        return ""
+    if one.used != other.used or policy.policy.model.resolve() != first.policy.model.resolve():
+        return "workers with vllm share adapters of one policy.model, or whole models: not both"
+    if most_rank(one.rank) != most_rank(other.rank):
+        return (
+            f"workers with vllm share adapters of like ranks: {one.rank} and {other.rank} are not"
+        )
+    return ""
 
 
 def side_model_faults(config: RunConfig) -> Iterator[Fault]:

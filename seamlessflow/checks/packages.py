@@ -41,6 +41,8 @@ def training_faults(config: RunConfig) -> Iterator[Fault]:
     if trainer.flash and trainer.backend != "clock":
         yield from _lacking(("trainer", "attention"), "flash_attn")
     yield from _of_extra("train", _TRAIN if computes(config) else _LINK)
+    if trainer.adapter.used and trainer.backend != "clock":
+        yield from _of_extra("adapter", ("peft",))
     yield from _of_extra("charts", ("matplotlib",))
     yield from _vllm(config)
 

@@ -25,6 +25,9 @@ def demo(
     tensor_parallel: Annotated[
         int, typer.Option(min=1, help="Ranks that share each layer, with megatron.")
     ] = 1,
+    adapter: Annotated[
+        int, typer.Option(min=0, help="Train an adapter (LoRA) of this rank, not the whole model.")
+    ] = 0,
 ) -> None:
     """Train a tiny model with real agents over a real Kafka, and show how it learns.
 
@@ -32,11 +35,12 @@ def demo(
     summary.json, reward.png, timeline.png, trained/, the weights and the Kafka data to --out.
     Ctrl-C stops all of them in order at any time.
     """
-    from seamlessflow.demo.configuration import HEAD_DIMS, demo_config, divided
+    from seamlessflow.demo.configuration import HEAD_DIMS, adapted, demo_config, divided
     from seamlessflow.demo.prepare_process import prepare_process
     from seamlessflow.runs.earlier_runs import set_aside
 
-    config = demo_config(out, steps, seed, engine, divided(backend, ranks, tensor_parallel))
+    trainer = {**divided(backend, ranks, tensor_parallel), **adapted(adapter)}
+    config = demo_config(out, steps, seed, engine, trainer)
     # Not earlier: a missing package is a fault that the check names.
     from seamlessflow.runs.training import HeldBackTasks
     from seamlessflow.runs.training_run import run_training

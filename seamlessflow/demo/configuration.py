@@ -23,6 +23,8 @@ ONE_DEVICE: Mapping[str, object] = {"backend": "torch", "ranks": 1}
 GROUPS = {"groups_per_step": 8, "group_size": 8}
 AGENTS = {"callable": "seamlessflow.demo.agent:run", "name": "demo", "concurrency": 128}
 OPTIMIZER = {"lr": 1e-3, "warmup_steps": 10}
+ADAPTER_LR = 5e-3
+"""An adapter has few weights, whose first ones are 0: it needs a larger rate than a whole model."""
 TIMEOUTS = {"task_timeout_s": 60, "group_timeout_s": 180}
 VLLM_ARGUMENTS = ("--enforce-eager", "--stream-interval=8")
 
@@ -35,6 +37,13 @@ def divided(backend: str, ranks: int, tensor_parallel: int) -> Mapping[str, obje
     if backend == "megatron":
         found["megatron"] = {"tensor_parallel": tensor_parallel}
     return found
+
+
+def adapted(rank: int) -> Mapping[str, object]:
+    """Return the trainer's settings of an adapter of this rank; none for 0."""
+    if not rank:
+        return {}
+    return {"adapter": {"rank": rank}, "optimizer": {**OPTIMIZER, "lr": ADAPTER_LR}}
 
 
 def demo_config(

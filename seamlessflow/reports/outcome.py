@@ -14,7 +14,7 @@ from infra.kafka.outage import Stopping
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
-from infra.weights.manifest import MANIFEST
+from infra.weights.manifest import MANIFEST, base_of
 from infra.weights.versions import versions
 from scheduler.state.timeline import timeline
 from schemas.records import Trajectory
@@ -120,14 +120,24 @@ def _symptoms(by_policy: Mapping[str, Sequence[Mapping[str, float]]]) -> list[st
 
 
 def keep_final_weights(directory: Path) -> Path | None:
-    """Copy the newest version to `final`, a plain Hugging Face directory; None if there is none."""
+    """Copy the newest version to `final`, a plain Hugging Face directory; None if there is none.
+
+    An adapter is merged with its base model. Raises `AdapterInvalid` if that has changed.
+    """
     there = versions(directory)
     if not there:
         return None
-    target = directory / FINAL
+    newest, target = there[max(there)], directory / FINAL
+    if (base := base_of(newest)) is not None:
+        # Not at the top: it imports torch, which takes seconds.
+        from trainer.backends.adapter.merged import merge
+
+        base.verify(newest)
+        merge(Path(base.directory), newest, target)
+        return target
     draft = directory / f".{FINAL}"  # renamed when complete: `final` is never half a copy
     for stale in (draft, target):
         shutil.rmtree(stale, ignore_errors=True)
-    shutil.copytree(there[max(there)], draft, ignore=shutil.ignore_patterns(MANIFEST))
+    shutil.copytree(newest, draft, ignore=shutil.ignore_patterns(MANIFEST))
     draft.rename(target)
     return target

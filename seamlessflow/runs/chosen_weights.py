@@ -14,7 +14,15 @@ from infra import clock
 from infra.errors import SeamlessFlowError
 from infra.kafka.producer import Producer
 from infra.settings import KafkaSettings
-from infra.weights.manifest import MANIFEST, Manifest, WeightsInvalid, publish, read_manifest
+from infra.weights.adapter import BaseModel
+from infra.weights.manifest import (
+    MANIFEST,
+    Manifest,
+    WeightsInvalid,
+    base_of,
+    publish,
+    read_manifest,
+)
 from infra.weights.versions import version_directory, versions
 from schemas.topics import CONTROL, FLEET, fleet_key
 from seamlessflow.config import RunConfig
@@ -39,11 +47,18 @@ class NoSuchVersion(SeamlessFlowError):
 
 @dataclass(frozen=True)
 class ChosenWeights:
-    """A Hugging Face directory, with its policy version and optimizer step."""
+    """A Hugging Face directory, or an adapter's, with its policy version and optimizer step."""
 
     directory: Path
     version: int
     step: int
+    base: BaseModel | None = None
+    """The model that an adapter belongs to; None of a whole model."""
+
+    @property
+    def model(self) -> Path:
+        """Return the directory with configuration and tokenizer."""
+        return self.directory if self.base is None else Path(self.base.directory)
 
 
 def choose_weights(config: RunConfig, version: int | None, directory: Path | None) -> ChosenWeights:
@@ -64,7 +79,7 @@ def choose_weights(config: RunConfig, version: int | None, directory: Path | Non
 
 def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: ChosenWeights) -> None:
     """Publish the weights as the current ones of the policy of `config`."""
-    policy = config.policy.model_copy(update={"model": weights.directory})
+    policy = config.policy.model_copy(update={"model": weights.model})
     settings = TrainerSettings(
         kafka=kafka,
         data_dir=config.out,
@@ -73,14 +88,17 @@ def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: ChosenWei
         # Without the run's weights directory, the version goes below this evaluation's own.
         trainer=config.trainer.model_copy(update={"weights_dir": None, "tags": ("train",)}),
     )
-    publication = Publication(settings)
+    publication, base = Publication(settings), weights.base
     publication.prepare()
     manifest = Manifest(
         policy=config.run.policy,
         version=weights.version,
         optimizer_step=weights.step,
         lineage=_LINEAGE,
-        dtype=_dtype(weights.directory),
+        dtype=_dtype(weights.model),
+        kind="full" if base is None else "adapter",
+        base_model=None if base is None else base.directory,
+        base_hash=None if base is None else base.hash,
     )
     directory, digest = publish(
         settings.weights_dir.resolve(), manifest, lambda draft: _link_all(weights.directory, draft)
@@ -102,7 +120,7 @@ def _weights(directory: Path, version: int) -> ChosenWeights:
         step = read_manifest(directory).optimizer_step
     except WeightsInvalid:
         step = 0
-    return ChosenWeights(directory, version, step)
+    return ChosenWeights(directory, version, step, base_of(directory))
 
 
 def _dtype(directory: Path) -> str:

@@ -60,7 +60,7 @@ def evaluation_check(
     def check(config: RunConfig) -> Iterator[Fault]:
         directory = config.policy.model
         try:
-            directory = choose_weights(config, version, weights).directory
+            directory = choose_weights(config, version, weights).model
         except NoSuchVersion as error:
             yield Fault(("out",), str(error))
         yield from before_evaluation(config, directory, tasks, chosen)

@@ -220,6 +220,9 @@ RUNS: Mapping[str, WholeRun] = {
     "icepop": WholeRun(
         {"loss": {"name": "icepop"}, "dtype": "float16", "seed": 1},
     ),
+    "adapter": WholeRun(
+        {"adapter": {"rank": 4, "alpha": 4, "targets": ["q_proj", "v_proj"]}, "loss": {"kl": 0.05}},
+    ),
     "mixed_precision": WholeRun(
         {"compute_dtype": "bfloat16", "weights_dtype": "bfloat16"},
     ),

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 
 from infra.kafka.outage import Stopping, never
 from infra.worker.device import device_named
+from trainer.backends.adapter.lora import published
 from trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured
 from trainer.backends.failures import GradientNorms, PassFailures
 from trainer.backends.gang import Arrays, GangRank, Op
@@ -174,7 +175,7 @@ class FsdpBackend(TorchBackend):
     def _whole_weights(self) -> dict[str, torch.Tensor]:
         """Return all weights as whole tensors on the host for the leader, nothing for others."""
         found = {}
-        for name, tensor in self._model.state_dict().items():
+        for name, tensor in published(self._model).items():
             whole = full(tensor)
             if self._gang.leads:
                 found[name] = whole.cpu()

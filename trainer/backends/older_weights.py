@@ -57,7 +57,8 @@ class OlderWeights:
     @contextmanager
     def _replaced_weights(self, weights: Weights) -> Iterator[None]:
         """Put other weights into the model for the body, then its own back."""
-        own = _copied(dict(self._model.named_parameters()))
+        parameters = dict(self._model.named_parameters())
+        own = _copied({name: parameters[name] for name in weights})
         self._put(weights)
         try:
             yield
@@ -68,8 +69,9 @@ class OlderWeights:
         # After a forward pass FSDP2 may keep whole parameters; writing goes to the shards.
         if isinstance(self._model, FSDPModule):
             self._model.reshard()
-        for name, parameter in self._model.named_parameters():
-            parameter.copy_(weights[name].to(parameter.device))
+        parameters = dict(self._model.named_parameters())
+        for name, tensor in weights.items():
+            parameters[name].copy_(tensor.to(parameters[name].device))
 
 
 def _copied(weights: Weights) -> Weights:

@@ -156,7 +156,7 @@ def _parameters(model: nn.Module) -> dict[str, Parameter]:
     # After a forward pass alone FSDP2 keeps whole ones in place of shards.
     if isinstance(model, FSDPModule):
         model.reshard()
-    return dict(model.named_parameters())
+    return {name: one for name, one in model.named_parameters() if one.requires_grad}
 
 
 def _whole(tensor: Tensor) -> Tensor:

@@ -150,7 +150,8 @@ def _tensors(model: nn.Module) -> list[tuple[list[str], Tensor]]:
     names: defaultdict[int, list[str]] = defaultdict(list)
     tensors = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
-        names[id(tensor)].append(name)
+        # An adapter's layer has the one that it adapts inside.
+        names[id(tensor)].append(name.replace(".base_layer.", "."))
         tensors[id(tensor)] = tensor
     return [(names[key], tensor) for key, tensor in tensors.items()]
 

@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infra.worker.device import device_named, free_host_bytes
+from trainer.backends.adapter.lora import published, trained
+from trainer.backends.adapter.policy_model import PolicyModel
 from trainer.backends.backend import NO_STEP, Computing, Machine, StepInput, unmeasured
 from trainer.backends.failures import GradientNorms, PassFailures
 from trainer.backends.forward import Forward, check_layout, use_attention
 from trainer.backends.losses.loss import loss_tokens, token_losses
-from trainer.backends.model import DTYPES, load_model, recompute_activations, write_model
+from trainer.backends.model import DTYPES, recompute_activations
 from trainer.backends.older_weights import OlderWeights
 from trainer.backends.optimizer_state import (
     Files,
@@ -39,7 +41,6 @@ from trainer.parallelism import Dtype
 from trainer.settings import TrainerSection
 
 _log = logging.getLogger(__name__)
-_MEGABYTE = 1024 * 1024
 _LARGEST_SCALE = 2.0**16
 _SCALE_STEP = 2.0**4
 """First scale of a float16 loss, and the factor by which the next one is smaller."""
@@ -63,25 +64,24 @@ class TorchBackend:
             torch.set_num_threads(settings.threads)
         torch.manual_seed(settings.seed)
         self._settings, self._computing = settings, computing
+        self._policy = PolicyModel(model_directory, settings)
         self._device = torch.device(device_named(settings.device, torch.cuda.is_available))
-        empty, own = settings.backend == "fsdp2", settings.optimizer
-        model = load_model(model_directory, settings.master_dtype, empty)
-        self._model = self._placed(use_attention(model, settings))
+        model = use_attention(self._policy.load(), settings)
+        self._model = self._policy.begun(self._placed(model))
         check_layout(self._model, settings.layout)
         if settings.gradient_checkpointing:
             recompute_activations(self._model)
-        self._parameters = dict(self._model.named_parameters())
+        self._parameters, own = trained(self._model), settings.optimizer
         self._optimizer = adamw(self._parameters.values(), own, own.lr)
         self._forward = Forward(self._model)
         self._side = SideModels(model_directory, settings, self._placed, self._forward)
         self._snapshot: Files = {}
-        self._older = OlderWeights(
-            self._model, settings.mismatch_versions + 1, settings.mismatch_memory_mb * _MEGABYTE
-        )
+        limit = settings.mismatch_memory_mb * 2**20
+        self._older = OlderWeights(self._model, settings.mismatch_versions + 1, limit)
 
     @property
     def dtype(self) -> Dtype:
-        return self._settings.weights_dtype or self._settings.dtype
+        return self._policy.published_dtype
 
     @property
     def _first_scale(self) -> float:
@@ -126,8 +126,7 @@ class TorchBackend:
 
     def state(self) -> Files:
         """Return a copy of weights, optimizer and random state, on the host."""
-        own, side = gathered(self._model, self._optimizer), self._side.state()
-        return {**own, **side, **random_state()}
+        return {**gathered(self._model, self._optimizer), **self._side.state(), **random_state()}
 
     def remember(self, version: int) -> None:
         self._older.remember(version, self._parameters)
@@ -136,7 +135,7 @@ class TorchBackend:
         return self._older.versions()
 
     def write_weights(self, directory: Path) -> None:
-        write_model(self._model, self._whole_weights(), self.dtype, directory)
+        self._policy.write(self._model, self._whole_weights(), directory)
 
     def snapshot(self) -> None:
         self._snapshot = self.state()
@@ -144,9 +143,11 @@ class TorchBackend:
     def save(self, directory: Path) -> None:
         kept, self._snapshot = self._snapshot, {}
         save_state(directory, kept)
+        self._policy.save(directory)
 
     def load(self, directory: Path | None, version: int) -> None:
         if directory is not None:
+            self._policy.check(directory)
             self._load_state(directory)
             self._side.load(directory)
             load_random(directory)
@@ -186,7 +187,7 @@ class TorchBackend:
 
     def _whole_weights(self) -> dict[str, Tensor]:
         """Return the tensors to publish, by name."""
-        return self._model.state_dict()
+        return dict(published(self._model))
 
     def _merged(self, sums: TokenSums) -> TokenSums:
         """Return the sums over all ranks."""
@@ -207,8 +208,7 @@ class TorchBackend:
         if total:
             self._update(step.learning_rate)
             if (critic := self._side.critic) is not None:
-                batches = step.micro_batches
-                sums.add_value_loss(critic.train(batches, self._ranks, self._autocast))
+                sums.add_value_loss(critic.train(step.micro_batches, self._ranks, self._autocast))
         sums = self._merged(sums)
         with self._autocast():
             self._older.measure(self._forward, step.samples, sums)

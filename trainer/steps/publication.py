@@ -1,8 +1,9 @@
 """Publication of weights: a directory that any engine can load, and the records that name it.
 
-Each version is a complete Hugging Face directory, configuration and tokenizer included. The
-tokenizer that `PolicyWeights` names is in a directory of its own and never changes. Called by the
-steps, at start, and by evaluations without a trainer (`seamlessflow/runs/chosen_weights.py`).
+Each version is a complete Hugging Face directory, configuration and tokenizer included, or an
+adapter alone, whose manifest names the initial model and its content. The tokenizer that
+`PolicyWeights` names is in a directory of its own and never changes. Called by the steps, at start,
+and by evaluations without a trainer (`seamlessflow/runs/chosen_weights.py`).
 """
 
 import os
@@ -15,7 +16,8 @@ from infra.disk.whole_directory import whole_directory
 from infra.rendering.model_template.discovery import named_for
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings, rendering_hash
-from infra.weights.manifest import Manifest, publish
+from infra.weights.adapter import BaseModel
+from infra.weights.manifest import Manifest, publish, read_manifest
 from infra.weights.tensors import tensors_hash
 from infra.weights.versions import retain
 from schemas.records import PolicyWeights, Sampling, WeightsPublished
@@ -46,6 +48,13 @@ class Publication:
         """Directory of the tokenizer that prompts are rendered with."""
         return self._tokenizer if self._tokenizer.is_dir() else self._settings.policy.model
 
+    @cached_property
+    def _base(self) -> BaseModel | None:
+        """The model that published adapters belong to; None if whole models are published."""
+        trainer = self._settings.trainer
+        computed = trainer.adapter.used and trainer.backend != "clock"
+        return BaseModel.of(self._settings.policy.model) if computed else None
+
     @property
     def tokenizer_hash(self) -> str:
         """Hash of the tokenizer and of what else decides the tokens of a prompt."""
@@ -71,16 +80,22 @@ class Publication:
 
         Versions older than `trainer.versions_kept` allows are deleted.
         """
+        base = self._base
         facts = Manifest(
             policy=self._settings.run.policy,
             version=version,
             optimizer_step=step,
             lineage=lineage,
             dtype=backend.dtype,
+            kind="adapter" if base else "full",
+            base_model=base.directory if base else None,
+            base_hash=base.hash if base else None,
         )
 
         def fill(draft: Path) -> None:
             backend.write_weights(draft)
+            if base is not None:
+                return
             # Engines load a version like any model directory, so each needs the tokenizer's files.
             for path in companions(self._tokenizer):
                 if not (draft / path.name).exists():
@@ -97,6 +112,7 @@ class Publication:
             policy=self._settings.run.policy,
             lineage=lineage,
             tensors_hash=tensors_hash(Path(published.directory)),
+            kind=read_manifest(Path(published.directory)).kind,
             **asdict(published),
         )
 

@@ -3,7 +3,7 @@
 `roles.py` decides on them one at a time, `device.py` carries them out.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.records import PolicyWeights
 
@@ -15,7 +15,8 @@ class PublishedWeights:
     version: int
     directory: str
     manifest_sha256: str
-    kind: str = "full"
+    kind: str = field(default="full", compare=False)
+    """As the record on `control` has it; that on `fleet` of the same version names none."""
 
 
 @dataclass(frozen=True, slots=True)

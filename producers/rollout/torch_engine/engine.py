@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
+from infra.weights.manifest import base_of
 from infra.worker.device import device_named, free_host_bytes
 from producers.rollout.engine.contract import (
     ChunkCallback,
@@ -24,6 +25,7 @@ from producers.rollout.engine.contract import (
 )
 from producers.rollout.engine.request import Request, last_chunk
 from producers.rollout.engine.threaded_engine import ThreadedEngine
+from producers.rollout.torch_engine.adapter import AdaptedLayers, Adapter, read_adapter
 from producers.rollout.torch_engine.batching import ContinuousBatch, Emission
 from producers.rollout.torch_engine.checkpoint import read_weights
 from producers.rollout.torch_engine.compatibility import plan_cache
@@ -50,6 +52,15 @@ class TorchEngineSettings:
     deadline_s: float = 300.0
 
 
+@dataclass(frozen=True, slots=True)
+class _NewWeights:
+    """Checked weights on the host: what to copy into the model, and the adapter on it."""
+
+    tensors: Mapping[str, Tensor]
+    adapter: Adapter | None
+    base: str | None
+
+
 class TorchEngine(ThreadedEngine):
     """See `producers.rollout.engine.contract.Engine` for what every method promises."""
 
@@ -72,6 +83,9 @@ class TorchEngine(ThreadedEngine):
         self._batch = ContinuousBatch(
             CachedForward(model, kv), version, settings.max_running, settings.prefill_tokens
         )
+        self._layers = AdaptedLayers(module)
+        self._base: str | None = None
+        """Hash of the base model whose weights the model has; None: it has whole weights."""
         self._busy_s = 0.0
         super().__init__("torch-engine", settings.deadline_s)
 
@@ -81,13 +95,18 @@ class TorchEngine(ThreadedEngine):
     ) -> "TorchEngine":
         """Build an engine for the Hugging Face model in a local directory (safetensors only)."""
         transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        base = base_of(directory)
         model = AutoModelForCausalLM.from_pretrained(  # nosec B615 # a local directory
-            directory,
+            directory if base is None else base.directory,
             dtype=getattr(torch, settings.dtype),
             local_files_only=True,
             use_safetensors=True,
         )
-        return cls(model, settings, version)
+        engine = cls(model, settings, version)
+        if base is not None:
+            engine._base = base.hash
+            engine._layers.put(read_adapter(directory, engine._model.state_dict()))
+        return engine
 
     @property
     def logprob_tolerance(self) -> float:
@@ -112,8 +131,8 @@ class TorchEngine(ThreadedEngine):
     def load_weights(self, directory: Path, version: int) -> None:
         self._thread.ask("load_weights", lambda: self.state.require_paused("load_weights"))
         # Read in the caller's thread: the engine's own answers other calls meanwhile.
-        tensors = read_weights(directory, self._model.state_dict())
-        self._thread.ask("load_weights", lambda: self._take_weights(tensors, version))
+        new = self._read(directory)
+        self._thread.ask("load_weights", lambda: self._take_weights(new, version))
 
     def health(self) -> EngineHealth:
         batch = self._batch
@@ -170,13 +189,24 @@ class TorchEngine(ThreadedEngine):
         for request_id in broken:
             self._batch.abort(request_id)
 
-    def _take_weights(self, tensors: Mapping[str, Tensor], version: int) -> None:
-        """Copy checked tensors into the model. Raises `EngineStateInvalid`."""
+    def _read(self, directory: Path) -> "_NewWeights":
+        """Read and check weights, those of a base only if the model has others."""
+        base, state = base_of(directory), self._model.state_dict()
+        if base is None:
+            return _NewWeights(read_weights(directory, state), None, None)
+        known = base.hash == self._base
+        tensors = {} if known else read_weights(Path(base.directory), state)
+        return _NewWeights(tensors, read_adapter(directory, state), base.hash)
+
+    def _take_weights(self, new: "_NewWeights", version: int) -> None:
+        """Put checked weights into the model. Raises `EngineStateInvalid`."""
         self.state.require_paused("load_weights")
         state = self._model.state_dict()
         try:
-            for name, tensor in tensors.items():
+            for name, tensor in new.tensors.items():
                 state[name].copy_(tensor)
+            self._layers.put(new.adapter)
+            self._base = new.base
         except RuntimeError as error:
             self._fail(error)  # half of the weights may be new: no token may come from them
             raise

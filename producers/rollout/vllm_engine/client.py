@@ -4,6 +4,7 @@
 this process may reach the server.
 """
 
+import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import httpx
 
 from infra.errors import SeamlessFlowError
+from infra.weights.adapter import CONFIG
 from producers.rollout.engine.contract import SamplingParams
 from producers.rollout.engine.errors import EngineError
 from producers.rollout.vllm_engine import protocol
@@ -51,6 +53,8 @@ class VllmClient:
             trust_env=False,  # no proxy between a worker and its server
         )
         self._stream_timeout = httpx.Timeout(stall_timeout_s, connect=_CONNECT_S)
+        self.adapter: str | None = None
+        """Name of the adapter that requests ask for; None: they ask for the model itself."""
 
     async def close(self) -> None:
         """Close all connections."""
@@ -70,9 +74,13 @@ class VllmClient:
         await self._call("POST", "/resume")
 
     async def load(self, directory: Path, label: str) -> None:
-        """Load new weights under a new label, and drop the KV of the old ones."""
-        reload = {"method": "reload_policy", "kwargs": {"weights_path": str(directory.absolute())}}
-        await self._call("POST", "/collective_rpc", json=reload)
+        """Load new weights, or another adapter, under a new label; drop the KV of the old ones."""
+        path = str(directory.absolute())
+        if (directory / CONFIG).exists():
+            await self._load_adapter(path, f"adapter-{uuid.uuid4().hex[:12]}")
+        else:
+            reload = {"method": "reload_policy", "kwargs": {"weights_path": path}}
+            await self._call("POST", "/collective_rpc", json=reload)
         reset = await self._call("POST", "/reset_prefix_cache")
         if not reset.json()["success"]:
             raise ServerFailed("/reset_prefix_cache", "old KV is still held")
@@ -92,7 +100,7 @@ class VllmClient:
 
     async def probe(self) -> None:
         """Sample one token. Raises `ServerFailed`, at once for a model that vLLM cannot run."""
-        body = protocol.generate("probe", [0], 0, 1, SamplingParams(1), "probe")
+        body = protocol.generate("probe", [0], 0, 1, SamplingParams(1), "probe", self.adapter)
         try:
             async with self.generate(body, 0) as answer:
                 async for _ in answer:
@@ -122,6 +130,14 @@ class VllmClient:
                 yield _token_events(response, top)
         except httpx.HTTPError as error:
             raise ServerFailed(protocol.GENERATE, f"{type(error).__name__} {error}") from error
+
+    async def _load_adapter(self, path: str, name: str) -> None:
+        """Load an adapter in place of the one before; each has a name that none had."""
+        last, self.adapter = self.adapter, name
+        if last is not None:
+            await self._call("POST", "/v1/unload_lora_adapter", json={"lora_name": last})
+        new = {"lora_name": name, "lora_path": path}
+        await self._call("POST", "/v1/load_lora_adapter", json=new)
 
     async def _call(
         self,

@@ -11,6 +11,7 @@ import contextlib
 import shutil
 from pathlib import Path
 
+from infra.weights.manifest import base_of
 from producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
@@ -18,13 +19,14 @@ from producers.rollout.engine.contract import (
     SamplingParams,
     logprob_tolerance,
 )
-from producers.rollout.engine.errors import EngineError, EngineStateInvalid
+from producers.rollout.engine.errors import EngineError, EngineStateInvalid, WeightsRejected
 from producers.rollout.engine.event_loop_thread import EventLoopThread
 from producers.rollout.engine.request import Request
 from producers.rollout.settings import VllmSection
 from producers.rollout.vllm_engine.client import ServerFailed, VllmClient
+from producers.rollout.vllm_engine.launch import for_adapters, most_rank
 from producers.rollout.vllm_engine.loop import VllmLoop
-from producers.rollout.vllm_engine.model import keep, read_model, require_same
+from producers.rollout.vllm_engine.model import adapter_rank, keep, read_model, require_same
 from producers.rollout.vllm_engine.request import VllmRequest
 from producers.rollout.vllm_engine.server import VllmNotStarted, VllmServer
 
@@ -41,10 +43,15 @@ class VllmEngine:
     ) -> None:
         """Serve the Hugging Face model in `directory` as policy `version`. Blocks until it does.
 
-        The model's files are linked beside the log while the server runs. Raises `VllmNotStarted`,
-        `WeightsRejected`.
+        An adapter is served on its base, and then others of that base only. The model's files are
+        linked beside the log while the server runs. Raises `VllmNotStarted`, `WeightsRejected`.
         """
-        model = read_model(directory)
+        self._base = base_of(directory)
+        served = directory if self._base is None else Path(self._base.directory)
+        model = read_model(served)
+        if self._base is not None:
+            self._most = most_rank(adapter_rank(directory, model))
+            settings = for_adapters(settings, self._most)
         # By default vLLM would load float32 weights in half precision.
         dtype = model.dtype if settings.dtype == "auto" else settings.dtype
         settings = settings.model_copy(update={"dtype": dtype})
@@ -55,7 +62,7 @@ class VllmEngine:
         """The child process, or None if the server was not started here."""
         self._kept = log_file.with_suffix(".model")
         if settings.url is None:
-            keep(directory, self._kept)
+            keep(served, self._kept)
             self.server = VllmServer(settings, capacity, self._kept, log_file)
         self._thread = EventLoopThread("vllm-engine", settings.call_timeout_s)
         try:
@@ -99,7 +106,17 @@ class VllmEngine:
 
     def load_weights(self, directory: Path, version: int) -> None:
         self._loop.state.require_loadable()
-        require_same(directory, self._model)
+        if (base := base_of(directory)) != self._base:
+            found, served = (
+                f"an adapter of {one.directory}" if one else "a whole model"
+                for one in (base, self._base)
+            )
+            raise WeightsRejected(directory, f"it is {found}, the server is for {served}")
+        if base is None:
+            require_same(directory, self._model)
+        elif (rank := adapter_rank(directory, self._model)) > self._most:
+            reason = f"it has rank {rank}, the server was started for {self._most}"
+            raise WeightsRejected(directory, reason)
         self._thread.ask("load_weights", lambda: self._loop.load(directory, version))
 
     def sleep(self) -> int:
@@ -146,6 +163,7 @@ class VllmEngine:
             loop = VllmLoop(client, version, limit, self._capacity)
             if server is None:  # it may have served another version, for another process
                 await client.end_all()
+            if server is None or self._base is not None:
                 await client.load(directory, str(version))
                 await client.resume()
             await client.label(str(version))

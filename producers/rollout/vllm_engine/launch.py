@@ -16,6 +16,9 @@ from producers.rollout.settings import VllmSection
 
 INSIDE = Path(__file__).parent / "inside_vllm"
 EXTENSION = "seamlessflow_worker.PolicyReload"
+ENABLE_LORA = "--enable-lora"
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Largest ranks that a server can be started for."""
 MODULE = "vllm.entrypoints.openai.api_server"
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1",
@@ -52,6 +55,8 @@ def launch(
         if name not in _NOT_INHERITED and not name.startswith(ENV_PREFIX)  # passwords among them
     }
     own = {
+        # Else it loads no other adapter than those of its start.
+        **({"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"} if ENABLE_LORA in settings.arguments else {}),
         "VLLM_SERVER_DEV_MODE": "1",  # else there is no /pause, /collective_rpc or /sleep
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(_KEEP_ALIVE_S),
         "VLLM_HOST_IP": HOST,
@@ -61,6 +66,18 @@ def launch(
         (str(settings.python), "-m", MODULE, *_arguments(settings, capacity, model, port)),
         {**kept, **_OFFLINE, **own, **(_few_threads(settings.threads) if settings.threads else {})},
     )
+
+
+def most_rank(rank: int) -> int:
+    """Return the largest rank that a server for adapters of this rank can load."""
+    return next((one for one in _RANKS if one >= rank), rank)
+
+
+def for_adapters(settings: VllmSection, rank: int) -> VllmSection:
+    """Return settings of a server that can load adapters of this rank."""
+    # First, so that arguments of the configuration win.
+    arguments = (ENABLE_LORA, "--max-lora-rank", str(most_rank(rank)), *settings.arguments)
+    return settings.model_copy(update={"arguments": arguments})
 
 
 def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> list[str]:

@@ -157,7 +157,7 @@ class VllmLoop:
     async def _stream(self, request: VllmRequest) -> None:
         """Read one call to its end. Raises nothing: an error ends the request or the engine."""
         version = self.version  # a pause ends this call before another version is loaded
-        body = request.next_call(self.limit, salt=f"version {version}")
+        body = request.next_call(self.limit, f"version {version}", self.client.adapter)
         try:
             async with self.client.generate(body, request.request.sampling.top_logprobs) as answer:
                 await self._read(request, version, answer)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
+from infra.weights.adapter import AdapterInvalid, fitting
 from producers.rollout.engine.errors import WeightsRejected
 
 
@@ -46,6 +47,14 @@ def require_same(directory: Path, wanted: ModelFacts) -> None:
         if found[name] != shape:
             reason = f"{name} has the shape {list(found[name])}, the model's is {list(shape)}"
             raise WeightsRejected(directory, reason)
+
+
+def adapter_rank(directory: Path, base: ModelFacts) -> int:
+    """Return the rank of an adapter. Raise `WeightsRejected` unless it fits its base."""
+    try:
+        return fitting(directory, _shapes(directory), base.shapes).rank
+    except AdapterInvalid as error:
+        raise WeightsRejected(directory, f"the adapter cannot be used: {error}") from error
 
 
 def keep(directory: Path, target: Path) -> None:

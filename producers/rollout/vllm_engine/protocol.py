@@ -69,11 +69,13 @@ def generate(
     room: int,
     sampling: SamplingParams,
     salt: str,
+    adapter: str | None = None,
 ) -> bytes:
     """Return the body of a call that continues `tokens`, of which `completed` were sampled before.
 
     `room` is how many more fit into the context. Every parameter is given: for others the server
     uses its model's `generation_config.json`. `salt` keeps its KV apart from that of other weights.
+    `adapter` is the name of one that the server has loaded; None: its model's own weights.
     """
     parameters: dict[str, Any] = {
         "max_tokens": min(sampling.max_tokens - completed, room),
@@ -102,7 +104,7 @@ def generate(
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    return orjson.dumps(body)
+    return orjson.dumps(body if adapter is None else {**body, "model": adapter})
 
 
 class EventSplitter:

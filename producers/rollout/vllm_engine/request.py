@@ -61,7 +61,7 @@ class VllmRequest:
             reason = "this engine cannot go on with a text that follows a JSON schema"
             raise SamplingUnsupported(self.request_id, reason)
 
-    def next_call(self, limit: int, salt: str) -> bytes:
+    def next_call(self, limit: int, salt: str, adapter: str | None = None) -> bytes:
         """Return the body of a call for the rest, under an id that no call had before."""
         self.calls += 1
         self.held.clear()
@@ -72,6 +72,7 @@ class VllmRequest:
             limit - len(self.tokens),
             self.request.sampling,
             salt,
+            adapter,
         )
 
     def add_events(self, events: Sequence[TokenEvent], version: int) -> TokenChunk | None:

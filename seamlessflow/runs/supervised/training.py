@@ -20,6 +20,7 @@ from infra.rendering.renderer import Renderer
 from infra.weights.manifest import sha256
 from seamlessflow.config import RunConfig
 from seamlessflow.runs.supervised.conversations import read_conversations
+from trainer.backends.adapter.merged import merge
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.batch import Batch, Prepared
 from trainer.data.chains import Chain
@@ -85,6 +86,11 @@ def _train(
                 backend.save(draft)
                 state = {"step": done, "identity": identity}
                 (draft / STATE).write_text(json.dumps(state), encoding="utf-8")
+    if settings.trainer.adapter.used:
+        with whole_directory(out / "adapter") as draft:
+            backend.write_weights(draft)
+        merge(settings.policy.model, out / "adapter", out / "model")
+        return
     with whole_directory(out / "model") as draft:
         for path in companions(settings.policy.model):
             shutil.copyfile(path, draft / path.name)
@@ -126,6 +132,8 @@ def _section(trainer: TrainerSection) -> TrainerSection:
 def _identity(settings: TrainerSettings, data: Path, epochs: int, size: int) -> str:
     """Return a hash of all that the weights follow from."""
     names = {"loss", "optimizer", "dtype", "master_dtype", "compute_dtype", "seed"}
+    if settings.trainer.adapter.used:
+        names.add("adapter")
     own = settings.trainer.model_dump(mode="json", include=names)
     model = str(settings.policy.model.resolve())
     facts = [own, model, settings.policy.renderer.to_json().decode(), sha256(data), epochs, size]

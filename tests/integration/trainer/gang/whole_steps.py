@@ -73,6 +73,12 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "loss": {"surrogate": "policy_gradient", "correction": "icepop"},
         "mini_batches": 2,
     },
+    "adapter": {
+        "layout": "packed",
+        "adapter": {"rank": 2},
+        "loss": {"kl": 0.2},
+        "mini_batches": 2,
+    },
     "imitation": {"loss": {"surrogate": "cloning"}},
 }
 """Settings of the trainer by the name of a case."""
@@ -88,7 +94,7 @@ GANGS: Mapping[str, Mapping[str, Any]] = {
 
 def proven(gang: str, case: str) -> bool:
     """Return whether the settings of a gang allow those of a case."""
-    return gang == "fsdp2" or "critic" not in case
+    return gang == "fsdp2" or ("critic" not in case and "adapter" not in case)
 
 
 def section(case: Mapping[str, Any], **more: Any) -> TrainerSection:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from infra.device_model.lengths import LengthsSection
 from infra.device_model.rates import Rates
@@ -18,9 +19,11 @@ from producers.rollout.engine.made_up import FIRST_OTHER, LOGPROB
 from producers.rollout.scripted_engine.engine import ScriptedEngine
 from producers.rollout.scripted_engine.script import Script
 from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from tests.builders.engines.adapters import adapter
 from tests.builders.models import model, plain_rows, saved
 from tests.builders.rollout.generation import as_bytes
 from tests.contracts.engine import Distribution, EngineContract, Rows
+from trainer.backends.adapter.merged import merge
 
 CONTEXT = 256
 LENGTH = 150
@@ -88,3 +91,27 @@ class TestTorchEngine(EngineContract):
     @pytest.fixture
     def distribution(self) -> Distribution:
         return partial(plain_rows, model())
+
+
+class TestTorchEngineWithAdapter(EngineContract):
+    @pytest.fixture
+    def base(self, tmp_path: Path) -> Path:
+        return saved(model(), tmp_path / "base")
+
+    @pytest.fixture
+    def engine(self, base: Path, tmp_path: Path) -> Iterator[Engine]:
+        torch.set_num_threads(1)
+        settings = TorchEngineSettings(max_length=CONTEXT)
+        first = adapter(base, tmp_path / "first")
+        engine = TorchEngine.from_directory(first, settings, version=3)
+        yield engine
+        engine.close()
+
+    @pytest.fixture
+    def weights(self, base: Path, tmp_path: Path) -> Path:
+        return adapter(base, tmp_path / "second", seed=1)
+
+    @pytest.fixture
+    def distribution(self, base: Path, engine: Engine, tmp_path: Path) -> Distribution:
+        merge(base, tmp_path / "first", tmp_path / "merged")
+        return partial(plain_rows, AutoModelForCausalLM.from_pretrained(tmp_path / "merged"))

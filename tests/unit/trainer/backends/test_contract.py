@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from infra.device_model.settings import DeviceModelSection
+from infra.weights.adapter import CONFIG
 from infra.weights.tensors import tensor_hashes
 from tests.builders.trainer.chains import some_chains, with_advantages, with_returns
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_tiny
+from trainer.backends.adapter.merged import merge
 from trainer.backends.backend import (
     Computing,
     LocalBackend,
@@ -49,6 +51,12 @@ def headed(model: Path, note: Computing = unmeasured) -> LocalBackend:
     return TorchBackend(model, TrainerSection.model_validate(own), note)
 
 
+def adapting(model: Path, note: Computing = unmeasured) -> LocalBackend:
+    """Return one that trains an adapter alone."""
+    own = {"device": "cpu", "threads": 1, "adapter": {"rank": 2}}
+    return TorchBackend(model, TrainerSection.model_validate(own), note)
+
+
 def divided(model: Path, note: Computing = unmeasured) -> LocalBackend:
     """Return one of Megatron-core, in place of any before it: a process is in one gang."""
     leave_gang()
@@ -62,7 +70,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(
-    params=[computing, headed, divided, clock], ids=["torch", "head", "megatron", "clock"]
+    params=[computing, headed, adapting, divided, clock],
+    ids=["torch", "head", "adapter", "megatron", "clock"],
 )
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     made: Make = request.param
@@ -75,10 +84,14 @@ def step(seed: int = 0) -> StepInput:
     return StepInput(pack(with_returns(chains), 64, "padded"), [], 0, 0.05)
 
 
-def written(backend: LocalBackend, directory: Path) -> Mapping[str, str]:
+def written(backend: LocalBackend, directory: Path, model: Path) -> Mapping[str, str]:
+    """Return the hashes of the weights that a back end publishes, of an adapter with its base."""
     directory.mkdir()
     backend.write_weights(directory)
-    return tensor_hashes(directory)
+    if not (directory / CONFIG).exists():
+        return tensor_hashes(directory)
+    merge(model, directory, directory / "merged")
+    return tensor_hashes(directory / "merged")
 
 
 def test_only_in_a_step_something_is_computed(make: Make, model: Path, tmp_path: Path) -> None:
@@ -98,10 +111,10 @@ def test_a_step_changes_the_weights_and_one_without_a_token_leaves_them(
 ) -> None:
     backend = make(model)
     assert all(known(name) for name in backend.train(StepInput([], [], 0, 0.05)))
-    untrained = written(backend, tmp_path / "untrained")
+    untrained = written(backend, tmp_path / "untrained", model)
     assert untrained == tensor_hashes(model)
     assert all(known(name) for name in backend.train(step()))
-    trained = written(backend, tmp_path / "trained")
+    trained = written(backend, tmp_path / "trained", model)
     assert trained.keys() == untrained.keys()
     assert trained != untrained
 
@@ -116,11 +129,11 @@ def test_a_checkpoint_has_the_state_of_its_snapshot(
     saved = tmp_path / "checkpoint"
     saved.mkdir()
     first.save(saved)
-    expected = written(first, tmp_path / "first")
+    expected = written(first, tmp_path / "first", model)
     second = make(model)
     second.load(saved, 1)
     second.train(step(1))
-    assert written(second, tmp_path / "second") == expected
+    assert written(second, tmp_path / "second", model) == expected
 
 
 def test_memory_can_be_given_back_and_taken_again(make: Make, model: Path) -> None:

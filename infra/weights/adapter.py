@@ -1,0 +1,141 @@
+"""Directories of an adapter in peft's format: two files, to which a base model belongs.
+
+The trainer writes them, engines and merging read them. A base model is a Hugging Face directory
+that never changes; the manifest beside an adapter names it, with the hash of its tensors. Imports
+no torch.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from infra.errors import SeamlessFlowError
+from infra.weights.tensors import tensors_hash
+
+TENSORS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+Shapes = Mapping[str, Sequence[int]]
+"""Shapes of tensors, by their names."""
+
+_PREFIX = "base_model.model."
+_UNSUPPORTED = {
+    "use_dora": False,
+    "use_rslora": False,
+    "bias": "none",
+    "rank_pattern": {},
+    "alpha_pattern": {},
+    "modules_to_save": None,
+    "fan_in_fan_out": False,
+}
+"""Members of the configuration that change what an adapter computes, with the value for nothing."""
+
+
+class AdapterInvalid(SeamlessFlowError):
+    """An adapter that cannot be read, or whose base model is not the one that it was trained on."""
+
+    def __init__(self, directory: str, reason: str) -> None:
+        self.directory = directory
+        self.reason = reason
+        super().__init__(f"adapter in {directory}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModel:
+    """The model that an adapter is trained on."""
+
+    directory: str
+    hash: str
+    """`infra.weights.tensors.tensors_hash` of it."""
+
+    @classmethod
+    def of(cls, directory: Path) -> Self:
+        """Return the model in a directory. Raise `AdapterInvalid`."""
+        try:
+            return cls(str(directory.resolve()), tensors_hash(directory))
+        except (OSError, ValueError) as error:
+            raise AdapterInvalid(str(directory), f"its base cannot be read: {error}") from error
+
+    def verify(self, adapter: Path) -> None:
+        """Raise `AdapterInvalid` if the directory does not hold the model, for this adapter.
+
+        Reads all of it.
+        """
+        found = BaseModel.of(Path(self.directory))
+        if found.hash != self.hash:
+            raise AdapterInvalid(
+                str(adapter),
+                f"its base {self.directory} has other tensors ({found.hash}) than it was trained "
+                f"on ({self.hash})",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterConfig:
+    """The configuration of an adapter."""
+
+    rank: int
+    alpha: float
+
+    @property
+    def scale(self) -> float:
+        """Return the factor of B @ A in what is added to a layer."""
+        return self.alpha / self.rank
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """Return the configuration in a directory. Raise `AdapterInvalid`."""
+        try:
+            values: Mapping[str, Any] = json.loads((directory / CONFIG).read_bytes())
+            found = cls(int(values["r"]), float(values["lora_alpha"]))
+            named = [name for name, none in _UNSUPPORTED.items() if values.get(name, none) != none]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise AdapterInvalid(str(directory), f"{CONFIG}: {error!r}") from error
+        if found.rank < 1 or values.get("peft_type", "LORA") != "LORA":
+            raise AdapterInvalid(str(directory), f"{CONFIG} is of no LoRA adapter")
+        if named:
+            raise AdapterInvalid(str(directory), f"{', '.join(named)} cannot be used here")
+        return found
+
+
+def tensor_name(layer: str, half: Literal["A", "B"]) -> str:
+    """Return the name in the file of a half of a layer's adapter, as peft has it."""
+    return f"{_PREFIX}{layer}.lora_{half}.weight"
+
+
+def layers(directory: Path, names: set[str]) -> list[str]:
+    """Return the layers that have an adapter, by the names of its tensors, sorted.
+
+    Raise `AdapterInvalid` for a tensor of another kind, and for a half without the other.
+    """
+    found = sorted({name.removeprefix(_PREFIX).rpartition(".lora_")[0] for name in names})
+    wanted = {name for layer in found for name in _halves(layer)}
+    if wrong := sorted(names ^ wanted):
+        raise AdapterInvalid(str(directory), f"{wrong[0]} is not half of a layer's adapter")
+    if not found:
+        raise AdapterInvalid(str(directory), "it has no tensor")
+    return found
+
+
+def fitting(directory: Path, adapter: Shapes, model: Shapes) -> AdapterConfig:
+    """Return the configuration of an adapter whose tensors have these shapes, by name.
+
+    Raise `AdapterInvalid` if it does not fit a model with those shapes.
+    """
+    config = AdapterConfig.read(directory)
+    for layer in layers(directory, set(adapter)):
+        shape = model.get(f"{layer}.weight")
+        if shape is None or len(shape) != 2:
+            raise AdapterInvalid(str(directory), f"the model has no layer {layer}")
+        outputs, inputs = shape
+        for name, wanted in zip(
+            _halves(layer), ([config.rank, inputs], [outputs, config.rank]), strict=True
+        ):
+            if list(adapter[name]) != wanted:
+                text = f"{name} has the shape {list(adapter[name])}, not {wanted}"
+                raise AdapterInvalid(str(directory), text)
+    return config
+
+
+def _halves(layer: str) -> tuple[str, str]:
+    return tensor_name(layer, "A"), tensor_name(layer, "B")

@@ -1,0 +1,30 @@
+"""The command `seamlessflow merge`: an adapter and its base model as one model directory."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def merge(
+    config: Annotated[Path, typer.Option(help="Run configuration, YAML or TOML.")],
+    to: Annotated[Path, typer.Option(help="Directory to write; it must not exist.")],
+    version: Annotated[
+        int | None, typer.Option(min=0, help="Policy version of the run; by default the newest.")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Policy of a run of several; by default the first.")
+    ] = None,
+) -> None:
+    """Write a policy that was trained as an adapter (trainer.adapter) as a whole model.
+
+    The directory has all that other programs load: weights, configuration and tokenizer.
+    """
+    from seamlessflow.config_file import load
+
+    loaded = load(config)
+    # Not earlier: it imports torch, which takes seconds.
+    from seamlessflow.runs.merged_model import write_merged
+
+    chosen = write_merged(loaded, to, version, policy)
+    typer.echo(f"version {chosen.version} of {chosen.base}, merged, is in {to}")

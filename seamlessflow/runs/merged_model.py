@@ -1,0 +1,48 @@
+"""The adapter of a run's version merged into its base model. Called by `seamlessflow merge`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.errors import SettingsRejected
+from infra.weights.adapter import AdapterInvalid
+from infra.weights.manifest import verify
+from infra.weights.versions import lease
+from seamlessflow.config import RunConfig
+from seamlessflow.each_policy import each_policy
+from seamlessflow.runs.chosen_weights import choose_weights
+from trainer.backends.adapter.merged import merge
+
+
+@dataclass(frozen=True, slots=True)
+class MergedModel:
+    """A version that was merged, and the directory of its base model."""
+
+    version: int
+    base: str
+
+
+def write_merged(
+    config: RunConfig, to: Path, version: int | None, policy: str | None
+) -> MergedModel:
+    """Write a version of a policy, by default the newest of the first one, to a new directory.
+
+    Raises `SettingsRejected` for a directory that exists and a policy that the run does not have,
+    `NoSuchVersion`, `WeightsInvalid`, and `AdapterInvalid` for a version that is a whole model or
+    whose base has changed.
+    """
+    if to.exists():
+        raise SettingsRejected("--to", f"{to} exists: name a new directory")
+    own = {one.run.policy: one for one in each_policy(config)}
+    name = config.run.policy if policy is None else policy
+    if name not in own:
+        raise SettingsRejected("--policy", f"the run has no policy {name}, but {', '.join(own)}")
+    chosen = choose_weights(own[name], version, None)
+    directory = chosen.directory
+    if (base := chosen.base) is None:
+        raise AdapterInvalid(str(directory), "it is a whole model, there is nothing to merge")
+    # A run that goes on would delete the version.
+    with lease(directory):
+        verify(directory)
+        base.verify(directory)
+        merge(Path(base.directory), directory, to)
+    return MergedModel(chosen.version, base.directory)

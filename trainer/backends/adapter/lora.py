@@ -1,0 +1,104 @@
+"""An adapter in a model: how it begins, what is trained and published of it, and its file.
+
+All other parts go by what requires a gradient: so only an adapter has gradients, moments, copies of
+older versions and a place in checkpoints. Called by the back ends.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+from transformers import PreTrainedModel
+
+from infra.weights.adapter import CONFIG, TENSORS, tensor_name
+from trainer.backends.model import DTYPES
+from trainer.parallelism import Dtype
+from trainer.policy import AdapterSection
+
+NAME = "default"
+"""Name that peft gives to an adapter of a model."""
+_A, _B = f".lora_A.{NAME}.weight", f".lora_B.{NAME}.weight"
+
+
+@torch.no_grad()
+def begin(model: PreTrainedModel, seed: int) -> None:
+    """Set an adapter to its beginning, the same on all ranks: it adds nothing to the model.
+
+    A is uniform as in https://arxiv.org/abs/2106.09685's own code, B is 0. A model without an
+    adapter stays as it is.
+    """
+    random = torch.Generator().manual_seed(seed)
+    for name, parameter in trained(model).items():
+        if name.endswith(_B):
+            parameter.zero_()
+        elif name.endswith(_A):
+            whole = torch.empty(parameter.shape)
+            nn.init.kaiming_uniform_(whole, a=5**0.5, generator=random)
+            _put(whole, parameter)
+
+
+def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters that are trained, by name."""
+    return {name: one for name, one in model.named_parameters() if one.requires_grad}
+
+
+def published(model: nn.Module) -> Mapping[str, Tensor]:
+    """Return the tensors to publish: those of the adapter by peft's names, else the whole model."""
+    if not _has_adapter(model):
+        return model.state_dict()
+    return {
+        tensor_name(*_place(name)): parameter.detach() for name, parameter in trained(model).items()
+    }
+
+
+def write_adapter(
+    settings: AdapterSection,
+    base: Path,
+    weights: Mapping[str, Tensor],
+    dtype: Dtype,
+    directory: Path,
+) -> None:
+    """Write an adapter as `dtype`, as peft would."""
+    typed = {name: tensor.to("cpu", DTYPES[dtype]).contiguous() for name, tensor in weights.items()}
+    save_file(typed, directory / TENSORS, {"format": "pt"})
+    names = {name.split(".lora_")[0].rpartition(".")[2] for name in weights}
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(base.resolve()),
+        "r": settings.rank,
+        "lora_alpha": settings.chosen_alpha,
+        "lora_dropout": 0.0,
+        "target_modules": sorted(names),
+        "bias": "none",
+        "inference_mode": True,
+    }
+    (directory / CONFIG).write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+def _has_adapter(model: nn.Module) -> bool:
+    return hasattr(model, "peft_config")
+
+
+def _place(name: str) -> tuple[str, Literal["A", "B"]]:
+    """Return layer and half of a parameter of an adapter."""
+    return (name.removesuffix(_A), "A") if name.endswith(_A) else (name.removesuffix(_B), "B")
+
+
+def _put(whole: Tensor, parameter: nn.Parameter) -> None:
+    """Set a parameter, or this rank's shard of it."""
+    if isinstance(parameter, DTensor):
+        own = distribute_tensor(
+            whole.to(parameter.device, parameter.dtype),
+            parameter.device_mesh,
+            parameter.placements,
+            src_data_rank=None,
+        )
+        parameter.copy_(own)
+    else:
+        parameter.copy_(whole)

@@ -1,0 +1,101 @@
+"""The model that is trained: all of it, or an adapter on it. Called by the back ends.
+
+A checkpoint of an adapter holds no base model, so it notes the content of the one it belongs to.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from infra.weights.tensors import tensors_hash
+from trainer.backends.adapter.lora import begin, write_adapter
+from trainer.backends.backend import ModelUnusable
+from trainer.backends.model import load_model, write_model
+from trainer.parallelism import Dtype
+from trainer.settings import TrainerSection
+
+IDENTITY = "adapter.json"
+"""File of a checkpoint of an adapter: the base model's content, and what the adapter means."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyModel:
+    """The model of a directory, and what of it is trained, saved and published."""
+
+    directory: Path
+    settings: TrainerSection
+
+    def load(self) -> PreTrainedModel:
+        """Return the model on the host; what is not trained of it is frozen.
+
+        Without memory for its parameters if the back end shards it. Raise `ModelUnusable`.
+        """
+        settings, empty = self.settings, self.settings.backend == "fsdp2"
+        if not settings.adapter.used:
+            return load_model(self.directory, settings.master_dtype, empty)
+        if find_spec("peft") is None:
+            reason = "trainer.adapter needs peft: install seamlessflow[adapter]"
+            raise ModelUnusable(str(self.directory), reason)
+        # Not at the top: peft need not be installed for the training of whole models.
+        from trainer.backends.adapter.peft_layers import inject
+
+        # It is never updated, so it needs no more digits than its computation.
+        model = load_model(self.directory, settings.compute, empty)
+        inject(model, self.directory, settings.adapter, settings.master_dtype)
+        return model
+
+    def begun(self, model: PreTrainedModel) -> PreTrainedModel:
+        """Return the model, once it is placed, with its adapter as it begins."""
+        begin(model, self.settings.seed)
+        return model
+
+    def write(self, model: PreTrainedModel, weights: Mapping[str, Tensor], directory: Path) -> None:
+        """Write weights to publish: the whole model, or the adapter alone."""
+        dtype = self.published_dtype
+        if self.settings.adapter.used:
+            write_adapter(self.settings.adapter, self.directory, weights, dtype, directory)
+        else:
+            write_model(model, weights, dtype, directory)
+
+    @property
+    def published_dtype(self) -> Dtype:
+        """Return the element type of published weights."""
+        return self.settings.weights_dtype or self.settings.dtype
+
+    def save(self, directory: Path) -> None:
+        """Note in a checkpoint what its adapter belongs to, if it is one."""
+        if self.settings.adapter.used:
+            text = json.dumps(self._identity(), indent=1, sort_keys=True)
+            (directory / IDENTITY).write_text(text, encoding="utf-8")
+
+    def check(self, directory: Path) -> None:
+        """Raise `ModelUnusable` if a checkpoint's adapter belongs to another base model, or means
+        something else there.
+        """
+        path = directory / IDENTITY
+        if not self.settings.adapter.used and not path.exists():
+            return
+        try:
+            saved = json.loads(path.read_bytes())
+            own = self._identity()
+            differs = [name for name in own.keys() | saved if own.get(name) != saved.get(name)]
+        except FileNotFoundError:
+            differs = ["adapter"]
+        except (OSError, ValueError, AttributeError) as error:
+            raise ModelUnusable(str(directory), f"{IDENTITY} cannot be read: {error}") from error
+        if differs:
+            raise ModelUnusable(
+                str(directory),
+                f"it was trained with another {', '.join(sorted(differs))}: set policy.model and "
+                "trainer.adapter as they were, or begin in another directory",
+            )
+
+    def _identity(self) -> Mapping[str, object]:
+        adapter = self.settings.adapter
+        base = tensors_hash(self.directory) if adapter.used else ""
+        return {"base model": base, "rank": adapter.rank, "scale": adapter.scale}
