@@ -4,10 +4,11 @@
 
 For each size and place (`disk`, forced to it; `tmpfs`): a plain copy of the files, `publish` (the
 back end's part is a copy of the same bytes, so the rest is what publishing adds: hashes, manifest,
-rename), `verify` (a worker's check), `load` (`verify`, then the torch engine's reading and its
-copying into a model's tensors). GB/s of the quickest of `--repeats`, CPU seconds of that one.
-`pause`: a model of `--pause-mb` in the torch engine, whose running turn gets other weights: the
-longest wait between two of its tokens, against the load alone and the recomputing of its keys.
+rename), `verify` (a worker's check, the first on its host; `verify_again` is that of the next one),
+`load` (`verify`, then the torch engine's reading and its copying into a model's tensors). GB/s of
+the quickest of `--repeats`, CPU seconds of that one. `pause`: a model of `--pause-mb` in the torch
+engine, whose running turn gets other weights: the longest wait between two of its tokens, against
+the load alone and the recomputing of its keys.
 """
 
 import argparse
@@ -16,8 +17,8 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def once(root: Path, source: Path, state: dict[str, Tensor], sync: bool) -> dict
     """Return what each way takes, once; all that it wrote is removed."""
     found = {"copy": timed(lambda: copied(source, root / "copy", sync))}
     shutil.rmtree(root / "copy")
-    facts = Manifest(policy="p", version=1, optimizer_step=1, lineage="a", dtype="bfloat16")
+    facts = Manifest(policy="p", version=1, optimizer_step=1, lineage="a", dtype="", hash="blake3")
     made: list[tuple[Path, str]] = []
 
     def publish_one() -> None:
@@ -109,13 +110,26 @@ def once(root: Path, source: Path, state: dict[str, Tensor], sync: bool) -> dict
 
     found["publish"] = timed(publish_one)
     directory, digest = made[0]
-    found["verify"] = timed(lambda: verify(directory, digest))
+    found["verify_again"] = timed(lambda: verify(directory, digest))
+    with as_another_host(root):
+        found["verify"] = timed(lambda: verify(directory, digest))
     load = timed(lambda: take(directory, state))
     verified = found["verify"]
     found["load"] = Took(verified.wall_s + load.wall_s, verified.cpu_s + load.cpu_s)
     found["load_alone"] = load
     shutil.rmtree(directory)
     return found
+
+
+@contextmanager
+def as_another_host(scratch: Path) -> Iterator[None]:
+    """Hide the marks of this host's checks, which are among its temporary files."""
+    tempfile.tempdir = tempfile.mkdtemp(dir=scratch)
+    try:
+        yield
+    finally:
+        shutil.rmtree(tempfile.tempdir)
+        tempfile.tempdir = None
 
 
 def take(directory: Path, state: dict[str, Tensor]) -> None:
@@ -154,7 +168,7 @@ def pause(root: Path, size_mb: int) -> dict[str, float]:
     model = small_model(size_mb)
     model.save_pretrained(root / "model")
     size = sum(path.stat().st_size for path in (root / "model").glob("*.safetensors"))
-    facts = Manifest(policy="p", version=1, optimizer_step=1, lineage="a", dtype="float32")
+    facts = Manifest(policy="p", version=1, optimizer_step=1, lineage="a", dtype="", hash="blake3")
     directory, digest = publish(root, facts, lambda draft: copied(root / "model", draft, False))
     with closing(TorchEngine(model, TorchEngineSettings(threads=1))) as engine:
         engine.pause("keep")
@@ -162,7 +176,8 @@ def pause(root: Path, size_mb: int) -> dict[str, float]:
         engine.resume()
         stream = Stream(engine)
         usual = stream.longest_gap(200)
-        checking = timed(lambda: verify(directory, digest))
+        with as_another_host(root):
+            checking = timed(lambda: verify(directory, digest))
         engine.pause("keep")
         engine.load_weights(directory, 2)
         engine.resume()

@@ -1,24 +1,26 @@
 """Weights on disk: the directory of one policy version, with a manifest of its files' hashes.
 
-The trainer writes it (`publish`), rollout processes read it (`verify`). A directory appears under
-its name complete and on disk, or not at all; `infra/weights/versions.py` decides which ones stay.
-Imports no torch: the manifest lists files, not tensors.
+The trainer writes it (`publish`), rollout processes read it (`verify`), each file once a host
+(`infra/weights/host_marks.py`). A directory appears under its name complete and on disk, or not at
+all; `infra/weights/versions.py` decides which ones stay. Imports no torch: the manifest lists
+files, not tensors.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from infra.disk.whole_directory import whole_directory
 from infra.errors import SeamlessFlowError
+from infra.weights.hashing import HashedFile, HashName, Stamp, file_hash, hash_files, stamp
+from infra.weights.host_marks import HostMarks
 from infra.weights.inside import PathOutside, inside
 from infra.weights.versions import version_directory
 
 MANIFEST = "manifest.json"
-_CHUNK_BYTES = 4 * 1024 * 1024
 
 Kind = Literal["full", "delta", "adapter"]
 
@@ -51,11 +53,17 @@ class Manifest:
     """Version to which a delta or adapter is applied."""
 
     files: Mapping[str, str] = field(default_factory=dict)
-    """Hex SHA-256 of every file of the directory but the manifest, by name."""
+    """Hex hash of every file of the directory but the manifest, by name."""
+
+    hash: HashName = "sha256"
+    """Function of these hashes; releases before this field know SHA-256 alone."""
 
     def to_json(self) -> bytes:
-        """Return canonical JSON."""
-        return json.dumps(asdict(self), sort_keys=True, indent=1).encode()
+        """Return canonical JSON; with SHA-256 it is that of releases without `hash`."""
+        fields = asdict(self)
+        if self.hash == "sha256":
+            del fields["hash"]
+        return json.dumps(fields, sort_keys=True, indent=1).encode()
 
 
 def publish(
@@ -64,21 +72,27 @@ def publish(
     """Make the directory of `facts.version` below `root`; return it and its manifest's hex SHA-256.
 
     `fill` writes the files into the directory it is given; `facts.files` is computed here. A
-    directory of the same version is replaced. `sync` False: not forced to disk (for tests).
+    directory of the same version is replaced. `sync` False: not forced to disk (for tests). It
+    counts as checked on this host: the files were read back from where others read them.
     """
     target = version_directory(root, facts.version)
     with whole_directory(target, sync) as draft:
         fill(draft)
-        digest = write_manifest(draft, facts)
+        digest, found = _write_manifest(draft, facts)
+    marks = HostMarks(target)
+    with marks.turn():
+        marks.write(digest, {name: one.stamp for name, one in found.items()})
     return target, digest
 
 
-def write_manifest(directory: Path, facts: Manifest) -> str:
-    """Write the manifest of all files in `directory`; return the manifest's own hex SHA-256."""
+def _write_manifest(directory: Path, facts: Manifest) -> tuple[str, Mapping[str, HashedFile]]:
+    """Write the manifest of all files in `directory`; return its hex SHA-256 and the hashes."""
     names = sorted(path.name for path in directory.iterdir() if path.name != MANIFEST)
-    content = replace(facts, files={name: sha256(directory / name) for name in names}).to_json()
+    hashed = hash_files([directory / name for name in names], facts.hash)
+    found = dict(zip(names, hashed, strict=True))
+    content = replace(facts, files={name: one.hexdigest for name, one in found.items()}).to_json()
     (directory / MANIFEST).write_bytes(content)
-    return hashlib.sha256(content).hexdigest()
+    return hashlib.sha256(content).hexdigest(), found
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -95,42 +109,59 @@ def read_manifest(directory: Path) -> Manifest:
             raise WeightsInvalid(str(directory), MANIFEST, f"names {error}") from error
     if manifest.kind not in get_args(Kind):
         raise WeightsInvalid(str(directory), MANIFEST, f"unknown kind {manifest.kind!r}")
+    if manifest.hash not in get_args(HashName):
+        raise WeightsInvalid(str(directory), MANIFEST, f"unknown hash {manifest.hash!r}")
     return manifest
 
 
 def verify(directory: Path, manifest_sha256: str | None = None) -> Manifest:
     """Return the manifest, after comparing every file with it.
 
-    `manifest_sha256` is the hash of the manifest itself, from `WeightsPublished`. Raises
+    `manifest_sha256` is the hash of the manifest itself, from `WeightsPublished`. A file that this
+    host has compared, and that has not been written since, is not read again. Raises
     `WeightsInvalid` for a file that is missing, differs or stands elsewhere, and for a safetensors
     file that the manifest does not name.
     """
-    manifest = read_manifest(directory)
-    if manifest_sha256 is not None:
-        _compare(directory, MANIFEST, manifest_sha256)
-    for name, digest in manifest.files.items():
-        _compare(directory, name, digest)
+    manifest, digest = read_manifest(directory), sha256(directory / MANIFEST)
+    if manifest_sha256 not in (None, digest):
+        reason = f"has SHA-256 {digest}, published was {manifest_sha256}"
+        raise WeightsInvalid(str(directory), MANIFEST, reason)
     for path in directory.glob("*.safetensors"):
         if path.name not in manifest.files:
             raise WeightsInvalid(str(directory), path.name, "is not in the manifest")
+    marks = HostMarks(directory)
+    with marks.turn():
+        known = marks.read(digest)
+        changed = [name for name in manifest.files if known.get(name) != _stamp(directory, name)]
+        if changed:
+            marks.write(digest, {**known, **_compare(directory, manifest, changed)})
     return manifest
 
 
 def sha256(path: Path) -> str:
-    """Return the hex SHA-256 of a file."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+    """Return the hex SHA-256 of a file. Raises `OSError`."""
+    return file_hash(path, "sha256")
 
 
-def _compare(directory: Path, name: str, expected: str) -> None:
+def _stamp(directory: Path, name: str) -> Stamp:
     try:
-        actual = sha256(directory / name)
+        return stamp(directory / name)
     except OSError as error:
         raise WeightsInvalid(str(directory), name, str(error)) from error
-    if actual != expected:
-        raise WeightsInvalid(
-            str(directory), name, f"has SHA-256 {actual}, the manifest says {expected}"
-        )
+
+
+def _compare(
+    directory: Path, manifest: Manifest, names: Sequence[str]
+) -> Mapping[str, Stamp | None]:
+    """Compare files with the manifest; return their stamps. Raises `WeightsInvalid`."""
+    try:
+        hashed = hash_files([directory / name for name in names], manifest.hash)
+    except OSError as error:
+        file = Path(error.filename or "").name
+        raise WeightsInvalid(str(directory), file, str(error)) from error
+    for name, one in zip(names, hashed, strict=True):
+        if one.hexdigest != manifest.files[name]:
+            kind = {"sha256": "SHA-256", "blake3": "BLAKE3"}[manifest.hash]
+            reason = f"has {kind} {one.hexdigest}, the manifest says {manifest.files[name]}"
+            raise WeightsInvalid(str(directory), name, reason)
+    return {name: one.stamp for name, one in zip(names, hashed, strict=True)}

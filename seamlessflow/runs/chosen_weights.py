@@ -81,6 +81,7 @@ def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: ChosenWei
         optimizer_step=weights.step,
         lineage=_LINEAGE,
         dtype=_dtype(weights.directory),
+        hash="blake3" if kafka.write_release is None else "sha256",
     )
     directory, digest = publish(
         settings.weights_dir.resolve(), manifest, lambda draft: _link_all(weights.directory, draft)

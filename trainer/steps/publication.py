@@ -77,6 +77,8 @@ class Publication:
             optimizer_step=step,
             lineage=lineage,
             dtype=backend.dtype,
+            # Releases before this one, of a run that is being upgraded, read SHA-256 alone.
+            hash="blake3" if self._settings.kafka.write_release is None else "sha256",
         )
 
         def fill(draft: Path) -> None:
