@@ -8,6 +8,7 @@ files, not tensors.
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -52,6 +53,9 @@ class Manifest:
     base_version: int | None = None
     """Version to which a delta or adapter is applied."""
 
+    base_manifest_sha256: str | None = None
+    """Hex SHA-256 of that version's manifest, of a delta."""
+
     files: Mapping[str, str] = field(default_factory=dict)
     """Hex hash of every file of the directory but the manifest, by name."""
 
@@ -63,6 +67,8 @@ class Manifest:
         fields = asdict(self)
         if self.hash == "sha256":
             del fields["hash"]
+        if self.base_manifest_sha256 is None:
+            del fields["base_manifest_sha256"]
         return json.dumps(fields, sort_keys=True, indent=1).encode()
 
 
@@ -78,14 +84,30 @@ def publish(
     target = version_directory(root, facts.version)
     with whole_directory(target, sync) as draft:
         fill(draft)
-        digest, found = _write_manifest(draft, facts)
+        digest, found = write_manifest(draft, facts)
     marks = HostMarks(target)
     with marks.turn():
         marks.write(digest, {name: one.stamp for name, one in found.items()})
     return target, digest
 
 
-def _write_manifest(directory: Path, facts: Manifest) -> tuple[str, Mapping[str, HashedFile]]:
+def adopt(root: Path, manifest: Path, fill: Callable[[Path], None]) -> Path:
+    """Make the directory of a version from elsewhere, whose manifest is in the file; return it.
+
+    `fill` writes the files into the directory it is given. It is not forced to disk: after a loss
+    of power it fails `verify`. Raises `WeightsInvalid` if a file is not what the manifest says.
+    """
+    target = version_directory(root, read_manifest(manifest.parent, manifest.name).version)
+    with whole_directory(target, sync=False) as draft:
+        shutil.copyfile(manifest, draft / MANIFEST)
+        fill(draft)
+        facts, digest = read_manifest(draft), sha256(draft / MANIFEST)
+        stamps = _compare(draft, facts, list(facts.files))
+    HostMarks(target).write(digest, stamps)
+    return target
+
+
+def write_manifest(directory: Path, facts: Manifest) -> tuple[str, Mapping[str, HashedFile]]:
     """Write the manifest of all files in `directory`; return its hex SHA-256 and the hashes."""
     names = sorted(path.name for path in directory.iterdir() if path.name != MANIFEST)
     hashed = hash_files([directory / name for name in names], facts.hash)
@@ -95,13 +117,13 @@ def _write_manifest(directory: Path, facts: Manifest) -> tuple[str, Mapping[str,
     return hashlib.sha256(content).hexdigest(), found
 
 
-def read_manifest(directory: Path) -> Manifest:
+def read_manifest(directory: Path, file: str = MANIFEST) -> Manifest:
     """Return the manifest without reading the files. Raises `WeightsInvalid`."""
     try:
-        fields = json.loads((directory / MANIFEST).read_bytes())
+        fields = json.loads((directory / file).read_bytes())
         manifest = Manifest(**fields)
     except (OSError, ValueError, TypeError) as error:
-        raise WeightsInvalid(str(directory), MANIFEST, str(error)) from error
+        raise WeightsInvalid(str(directory), file, str(error)) from error
     for name in manifest.files:
         try:
             inside(directory, name)
