@@ -16,6 +16,7 @@ from infra.rendering.model_template.discovery import named_for
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.weights.manifest import Manifest, publish
+from infra.weights.remote.sending import weights_sender
 from infra.weights.tensors import tensors_hash
 from infra.weights.versions import retain
 from schemas.records import PolicyWeights, Sampling, WeightsPublished
@@ -35,6 +36,8 @@ class Publication:
         self._settings = settings
         self._root = settings.weights_dir.resolve()
         self._tokenizer = self._root / TOKENIZER
+        kept = settings.trainer.versions_kept
+        self._sender = weights_sender(settings.weights, settings.run.policy, kept)
 
     @cached_property
     def _renderer(self) -> RendererSettings:
@@ -89,8 +92,18 @@ class Publication:
                     _link(path, draft / path.name)
 
         directory, digest = publish(self._root, facts, fill)
+        self.send(directory)
         retain(self._root, self._settings.trainer.versions_kept)
         return Published(version, step, str(directory), digest)
+
+    def send(self, directory: Path) -> None:
+        """Send a version, and the tokenizer, to the storage that other hosts read, if there is one.
+
+        Nothing is sent twice. Raises `StorageUnavailable`.
+        """
+        if self._sender is not None:
+            self._sender.send_tokenizer(self._tokenizer, self.tokenizer_hash)
+            self._sender.send(directory)
 
     def announcement(self, published: Published, lineage: str, now_ms: int) -> WeightsPublished:
         """Return the record of published weights for `control`."""

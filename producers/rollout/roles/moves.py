@@ -3,17 +3,17 @@
 `roles.py` decides on them one at a time, `device.py` carries them out.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.records import PolicyWeights
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedWeights:
-    """A published policy version."""
+    """A published policy version; equal to another one of the same content, wherever that is."""
 
     version: int
-    directory: str
+    directory: str = field(compare=False)
     manifest_sha256: str
     kind: str = "full"
 
