@@ -8,7 +8,9 @@ rename), `verify` (a worker's check, the first on its host; `verify_again` is th
 `load` (`verify`, then the torch engine's reading and its copying into a model's tensors). GB/s of
 the quickest of `--repeats`, CPU seconds of that one. `pause`: a model of `--pause-mb` in the torch
 engine, whose running turn gets other weights: the longest wait between two of its tokens, against
-the load alone and the recomputing of its keys.
+the load alone and the recomputing of its keys. `delta`: a version of `--delta-mb` of which
+`--changed` of the elements changed: its bytes, the making of it at the trainer (`write`) and of the
+version at a worker, compared with its manifest (`make`).
 """
 
 import argparse
@@ -29,6 +31,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from infra.disk.flush import flush_to_disk
+from infra.weights.delta import make_version, write_delta
 from infra.weights.manifest import Manifest, publish, verify
 from infra.weights.tensors import tensors_hash
 from producers.rollout.engine.contract import SamplingParams, TokenChunk
@@ -63,6 +66,8 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--fast", type=Path, default=Path("/dev/shm"), help="one on tmpfs")
     parser.add_argument("--float32", action="store_true", help="instead of bfloat16")
     parser.add_argument("--pause-mb", type=int, default=40, help="0: not measured")
+    parser.add_argument("--delta-mb", type=int, default=200, help="0: not measured")
+    parser.add_argument("--changed", type=float, default=0.02, help="share of the elements")
     asked = parser.parse_args(argv)
     sizes = [int(size) for size in asked.mb.split(",")]
     if max(sizes) > 4_000:
@@ -75,6 +80,9 @@ def main(argv: Sequence[str]) -> None:
     if asked.pause_mb:
         with tempfile.TemporaryDirectory(dir=asked.fast) as scratch:
             found["pause"] = pause(Path(scratch), asked.pause_mb)
+    if asked.delta_mb:
+        with tempfile.TemporaryDirectory(dir=asked.fast) as scratch:
+            found["delta"] = delta(Path(scratch), asked.delta_mb, asked)
     print(json.dumps({"benchmark": "weights", **found}))
 
 
@@ -147,9 +155,15 @@ def copied(source: Path, target: Path, sync: bool) -> None:
             flush_to_disk(target / path.name)
 
 
-def write_model(directory: Path, size_mb: int, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Write files of a gigabyte with random tensors; return a state with place for them."""
-    random, state = np.random.default_rng(0), {}
+def write_model(
+    directory: Path, size_mb: int, dtype: torch.dtype, changed: float = 0.0
+) -> dict[str, Tensor]:
+    """Write files of a gigabyte with random tensors; return a state with place for them.
+
+    `changed`: share of the elements whose last bit is another one than without it.
+    """
+    random, later = (np.random.default_rng(seed) for seed in (0, 1))
+    state = {}
     for number, start in enumerate(range(0, size_mb, _FILE_MB)):
         elements = min(_FILE_MB, size_mb - start) * _MB // dtype.itemsize
         parts = max(1, elements // (_ROWS * _ROWS * 8))
@@ -158,9 +172,42 @@ def write_model(directory: Path, size_mb: int, dtype: torch.dtype) -> dict[str, 
             values = random.standard_normal((elements // parts // _ROWS, _ROWS), np.float32)
             name = f"layer.{number}.{part}"
             tensors[name] = torch.from_numpy(values).to(dtype)
+            if changed:
+                bits = tensors[name].view(torch.int16 if dtype.itemsize == 2 else torch.int32)
+                bits[torch.from_numpy(later.random(values.shape, np.float32) < changed)] ^= 1
             state[name] = torch.empty_like(tensors[name])
         save_file(tensors, directory / f"model-{number:05d}.safetensors")
     return state
+
+
+def delta(root: Path, size_mb: int, asked: argparse.Namespace) -> dict[str, object]:
+    """Return the size of a weight delta, and the rates at which it is made and applied."""
+    dtype = torch.float32 if asked.float32 else torch.bfloat16
+    versions = []
+    for version, changed in enumerate((0.0, asked.changed)):
+
+        def fill(draft: Path, changed: float = changed) -> None:
+            write_model(draft, size_mb, dtype, changed)
+
+        facts = Manifest(
+            policy="p", version=version, optimizer_step=0, lineage="a", dtype="", hash="blake3"
+        )
+        versions.append(publish(root, facts, fill, False)[0])
+    size = sum(path.stat().st_size for path in versions[1].iterdir())
+    target = root / "delta"
+    target.mkdir()
+    sent: list[int] = []
+    write = timed(lambda: sent.append(write_delta(versions[0], versions[1], target)))
+    make = timed(lambda: make_version(root / "worker", versions[0], [target]))
+    copy = timed(lambda: copied(versions[1], root / "copy", False))
+    return {
+        "bytes": size,
+        "changed": asked.changed,
+        "share_of_bytes": round(sent[0] / size, 4),
+        "write": write.rate(size),
+        "make": make.rate(size),
+        "copy": copy.rate(size),
+    }
 
 
 def pause(root: Path, size_mb: int) -> dict[str, float]:
