@@ -32,8 +32,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from infra.disk.flush import flush_to_disk
 from infra.weights.delta import make_version, write_delta
-from infra.weights.manifest import Manifest, publish, verify
-from infra.weights.tensors import tensors_hash
+from infra.weights.manifest import Manifest, publish, publish_version, verify
 from producers.rollout.engine.contract import SamplingParams, TokenChunk
 from producers.rollout.torch_engine.checkpoint import read_weights
 from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
@@ -113,8 +112,9 @@ def once(root: Path, source: Path, state: dict[str, Tensor], sync: bool) -> dict
     made: list[tuple[Path, str]] = []
 
     def publish_one() -> None:
-        made.append(publish(root, facts, lambda draft: copied(source, draft, False), sync))
-        tensors_hash(made[0][0])  # of the announcement
+        one = publish_version(root, facts, lambda draft: copied(source, draft, False), sync)
+        assert one.tensors_hash  # of the announcement
+        made.append((one.directory, one.manifest_sha256))
 
     found["publish"] = timed(publish_one)
     directory, digest = made[0]

@@ -12,13 +12,23 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from infra.disk.whole_directory import whole_directory
 from infra.errors import SeamlessFlowError
-from infra.weights.hashing import HashedFile, HashName, Stamp, file_hash, hash_files, stamp
+from infra.weights.hashing import (
+    HashedFile,
+    HashName,
+    Observer,
+    Stamp,
+    file_hash,
+    hash_files,
+    stamp,
+)
 from infra.weights.host_marks import HostMarks
 from infra.weights.inside import PathOutside, inside
+from infra.weights.tensors import TensorHasher, hash_of
 from infra.weights.versions import version_directory
 
 MANIFEST = "manifest.json"
@@ -72,10 +82,35 @@ class Manifest:
         return json.dumps(fields, sort_keys=True, indent=1).encode()
 
 
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """A version that was just published."""
+
+    directory: Path
+    manifest_sha256: str
+    tensors: Sequence[TensorHasher]
+    """What its safetensors files were found to hold."""
+
+    @property
+    def tensors_hash(self) -> str:
+        """See `infra.weights.tensors.tensors_hash`; raises `ValueError` as that does."""
+        return hash_of(
+            {name: one for file in self.tensors for name, one in file.hexdigests().items()}
+        )
+
+
 def publish(
     root: Path, facts: Manifest, fill: Callable[[Path], None], sync: bool = True
 ) -> tuple[Path, str]:
-    """Make the directory of `facts.version` below `root`; return it and its manifest's hex SHA-256.
+    """Make a version as `publish_version`; return its directory and its manifest's hex SHA-256."""
+    made = publish_version(root, facts, fill, sync)
+    return made.directory, made.manifest_sha256
+
+
+def publish_version(
+    root: Path, facts: Manifest, fill: Callable[[Path], None], sync: bool = True
+) -> NewVersion:
+    """Make the directory of `facts.version` below `root`.
 
     `fill` writes the files into the directory it is given; `facts.files` is computed here. A
     directory of the same version is replaced. `sync` False: not forced to disk (for tests). It
@@ -84,11 +119,12 @@ def publish(
     target = version_directory(root, facts.version)
     with whole_directory(target, sync) as draft:
         fill(draft)
-        digest, found = write_manifest(draft, facts)
+        tensors = {path: TensorHasher() for path in draft.glob("*.safetensors")}
+        digest, found = write_manifest(draft, facts, tensors)
     marks = HostMarks(target)
     with marks.turn():
         marks.write(digest, {name: one.stamp for name, one in found.items()})
-    return target, digest
+    return NewVersion(target, digest, list(tensors.values()))
 
 
 def adopt(root: Path, manifest: Path, fill: Callable[[Path], None]) -> Path:
@@ -107,10 +143,15 @@ def adopt(root: Path, manifest: Path, fill: Callable[[Path], None]) -> Path:
     return target
 
 
-def write_manifest(directory: Path, facts: Manifest) -> tuple[str, Mapping[str, HashedFile]]:
-    """Write the manifest of all files in `directory`; return its hex SHA-256 and the hashes."""
+def write_manifest(
+    directory: Path, facts: Manifest, beside: Mapping[Path, Observer] = MappingProxyType({})
+) -> tuple[str, Mapping[str, HashedFile]]:
+    """Write the manifest of all files in `directory`; return its hex SHA-256 and the hashes.
+
+    `beside`: as of `hash_files`.
+    """
     names = sorted(path.name for path in directory.iterdir() if path.name != MANIFEST)
-    hashed = hash_files([directory / name for name in names], facts.hash)
+    hashed = hash_files([directory / name for name in names], facts.hash, beside)
     found = dict(zip(names, hashed, strict=True))
     content = replace(facts, files={name: one.hexdigest for name, one in found.items()}).to_json()
     (directory / MANIFEST).write_bytes(content)

@@ -15,7 +15,7 @@ from infra.disk.whole_directory import whole_directory
 from infra.rendering.model_template.discovery import named_for
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings, rendering_hash
-from infra.weights.manifest import Manifest, publish
+from infra.weights.manifest import Manifest, NewVersion, publish_version
 from infra.weights.remote.sending import weights_sender
 from infra.weights.tensors import tensors_hash
 from infra.weights.versions import retain
@@ -38,6 +38,7 @@ class Publication:
         self._tokenizer = self._root / TOKENIZER
         kept = settings.trainer.versions_kept
         self._sender = weights_sender(settings.weights, settings.run.policy, kept)
+        self._made: NewVersion | None = None
 
     @cached_property
     def _renderer(self) -> RendererSettings:
@@ -91,10 +92,11 @@ class Publication:
                 if not (draft / path.name).exists():
                     _link(path, draft / path.name)
 
-        directory, digest = publish(self._root, facts, fill)
-        self.send(directory)
+        made = publish_version(self._root, facts, fill)
+        self._made = made
+        self.send(made.directory)
         retain(self._root, self._settings.trainer.versions_kept)
-        return Published(version, step, str(directory), digest)
+        return Published(version, step, str(made.directory), made.manifest_sha256)
 
     def send(self, directory: Path) -> None:
         """Send a version, and the tokenizer, to the storage that other hosts read, if there is one.
@@ -111,7 +113,7 @@ class Publication:
             at_ms=now_ms,
             policy=self._settings.run.policy,
             lineage=lineage,
-            tensors_hash=tensors_hash(Path(published.directory)),
+            tensors_hash=self._tensors_hash(published),
             **asdict(published),
         )
 
@@ -133,6 +135,12 @@ class Publication:
             strictness=policy.strictness,
             at_ms=now_ms,
         )
+
+    def _tensors_hash(self, published: Published) -> str:
+        made = self._made
+        if made is not None and made.manifest_sha256 == published.manifest_sha256:
+            return made.tensors_hash
+        return tensors_hash(Path(published.directory))
 
     def _overrides(self) -> Sampling:
         """Return the sampling parameters of all sessions: those of the distribution trained."""

@@ -9,7 +9,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from infra.weights.inside import PathOutside
 from infra.weights.manifest import (
@@ -17,9 +19,11 @@ from infra.weights.manifest import (
     Manifest,
     WeightsInvalid,
     publish,
+    publish_version,
     read_manifest,
     verify,
 )
+from infra.weights.tensors import tensors_hash
 from infra.weights.versions import LEASE_MAX_AGE_S, lease, retain, versions
 
 
@@ -184,3 +188,12 @@ def test_a_hash_of_a_later_release_is_refused_by_name(tmp_path: Path) -> None:
     (directory / MANIFEST).write_text(text)
     with pytest.raises(WeightsInvalid, match="unknown hash 'blake9'"):
         verify(directory)
+
+
+def test_publishing_finds_the_hash_of_all_tensors_beside_those_of_files(tmp_path: Path) -> None:
+    def fill_two(draft: Path) -> None:
+        save_file({"a": np.ones(3, np.float32)}, draft / "one.safetensors")
+        save_file({"b": np.ones(4, np.float32)}, draft / "two.safetensors")
+
+    made = publish_version(tmp_path, facts(), fill_two, sync=False)
+    assert made.tensors_hash == tensors_hash(made.directory)
