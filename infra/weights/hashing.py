@@ -27,14 +27,14 @@ _SETTLED_NS = 100_000_000
 """Age of a change from which a later one has another time: file systems count coarsely."""
 
 
-class Observer(Protocol):
+class ByteTaker(Protocol):
     """A taker of a file's bytes, in order."""
 
     def update(self, part: memoryview, /) -> object:
         """Take the next bytes, which are others after the call."""
 
 
-class _Hash(Observer, Protocol):
+class _Hash(ByteTaker, Protocol):
     def hexdigest(self) -> str: ...
 
 
@@ -54,7 +54,7 @@ class HashedFile:
 
 
 def hash_files(
-    paths: Sequence[Path], name: HashName, beside: Mapping[Path, Observer] = MappingProxyType({})
+    paths: Sequence[Path], name: HashName, beside: Mapping[Path, ByteTaker] = MappingProxyType({})
 ) -> list[HashedFile]:
     """Return the hashes of files, several read at once.
 
@@ -65,7 +65,7 @@ def hash_files(
         return list(threads.map(lambda path: _hash_file(path, name, beside.get(path)), paths))
 
 
-def file_hash(path: Path, name: HashName, beside: Observer | None = None) -> str:
+def file_hash(path: Path, name: HashName, beside: ByteTaker | None = None) -> str:
     """Return the hex hash of a file. Raises as `hash_files`."""
     made, part = _MADE[name](), memoryview(bytearray(_PART_BYTES))
     with path.open("rb", buffering=0) as file:
@@ -82,7 +82,7 @@ def stamp(path: Path) -> Stamp:
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
-def _hash_file(path: Path, name: HashName, beside: Observer | None) -> HashedFile:
+def _hash_file(path: Path, name: HashName, beside: ByteTaker | None) -> HashedFile:
     before = stamp(path)
     found = file_hash(path, name, beside)
     settled = os.stat(path).st_ctime_ns < time.time_ns() - _SETTLED_NS

@@ -18,9 +18,9 @@ from typing import Literal, get_args
 from infra.disk.whole_directory import whole_directory
 from infra.errors import SeamlessFlowError
 from infra.weights.hashing import (
+    ByteTaker,
     HashedFile,
     HashName,
-    Observer,
     Stamp,
     file_hash,
     hash_files,
@@ -89,7 +89,7 @@ class NewVersion:
     directory: Path
     manifest_sha256: str
     tensors: Sequence[TensorHasher]
-    """What its safetensors files were found to hold."""
+    """Hashers of its safetensors files, which have taken all of their bytes."""
 
     @property
     def tensors_hash(self) -> str:
@@ -144,7 +144,7 @@ def adopt(root: Path, manifest: Path, fill: Callable[[Path], None]) -> Path:
 
 
 def write_manifest(
-    directory: Path, facts: Manifest, beside: Mapping[Path, Observer] = MappingProxyType({})
+    directory: Path, facts: Manifest, beside: Mapping[Path, ByteTaker] = MappingProxyType({})
 ) -> tuple[str, Mapping[str, HashedFile]]:
     """Write the manifest of all files in `directory`; return its hex SHA-256 and the hashes.
 
