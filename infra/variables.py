@@ -35,6 +35,7 @@ SECTIONS = (
     "START_TIMEOUT_S",
     "TELEMETRY",
     "TRAINER",
+    "WEIGHTS",
     "WORKERS",
 )
 """Names that may follow the prefix, of all processes and of the configuration of a run."""

@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from consumers.trajectories.settings import ManagerSection
 from infra.device_model.settings import DeviceModelSection
 from infra.settings import ENV_PREFIX, KafkaSettings, Section, TelemetrySettings
+from infra.weights.settings import WeightsSection
 from infra.worker.tags import SHARED
 from producers.agents.settings import AgentsSection
 from producers.gateway.settings import GatewaySection
@@ -141,6 +142,10 @@ class RunConfig(BaseSettings):
     gateway: GatewaySection = Field(
         default_factory=lambda: GatewaySection(secret=_new_secret()),
         description="The gateway; a secret and a free port are chosen if they are not set",
+    )
+    weights: WeightsSection = Field(
+        default_factory=WeightsSection,
+        description="How published weights come to hosts that do not share a directory",
     )
     broker: BrokerSection = Field(default_factory=BrokerSection, description="The embedded Kafka")
     kafka: KafkaSettings | None = Field(

@@ -15,6 +15,7 @@ from infra.settings import (
     SharedPacingSection,
     SharedRunSection,
 )
+from infra.weights.settings import WeightsSection
 from infra.worker.tags import WorkerTags
 from trainer.credit import CreditSettings
 from trainer.loss import LossSection
@@ -193,6 +194,7 @@ class TrainerSettings(ProcessSettings):
     policy: PolicySection = Field(default_factory=PolicySection)
     trainer: TrainerSection = Field(default_factory=TrainerSection)
     device_model: DeviceModelSection = Field(default_factory=DeviceModelSection)
+    weights: WeightsSection = Field(default_factory=WeightsSection)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

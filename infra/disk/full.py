@@ -53,6 +53,11 @@ def free_bytes(directory: Path) -> int:
     return shutil.disk_usage(directory).free
 
 
+def is_full(error: Exception) -> bool:
+    """Return whether an error says that a disk is full."""
+    return bool(_reason(error))
+
+
 def _reason(error: Exception) -> str:
     """Return why the error is one of a full disk, or "" if it is another one.
 

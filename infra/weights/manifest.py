@@ -1,25 +1,38 @@
 """Weights on disk: the directory of one policy version, with a manifest of its files' hashes.
 
-The trainer writes it (`publish`), rollout processes read it (`verify`). A directory appears under
-its name complete and on disk, or not at all; `infra/weights/versions.py` decides which ones stay.
-Imports no torch: the manifest lists files, not tensors.
+The trainer writes it (`publish`), rollout processes read it (`verify`), each file once a host
+(`infra/weights/host_marks.py`). A directory appears under its name complete and on disk, or not at
+all; `infra/weights/versions.py` decides which ones stay. Imports no torch: the manifest lists
+files, not tensors.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from infra.disk.whole_directory import whole_directory
 from infra.errors import SeamlessFlowError
 from infra.weights.adapter import CONFIG, BaseModel
+from infra.weights.hashing import (
+    ByteTaker,
+    HashedFile,
+    HashName,
+    Stamp,
+    file_hash,
+    hash_files,
+    stamp,
+)
+from infra.weights.host_marks import HostMarks
 from infra.weights.inside import PathOutside, inside
+from infra.weights.tensors import TensorHasher, hash_of
 from infra.weights.versions import version_directory
 
 MANIFEST = "manifest.json"
-_CHUNK_BYTES = 4 * 1024 * 1024
 
 Kind = Literal["full", "delta", "adapter"]
 
@@ -57,14 +70,26 @@ class Manifest:
     base_hash: str | None = None
     """Hash of that model's tensors, as `tensors_hash` has it."""
 
+    base_manifest_sha256: str | None = None
+    """Hex SHA-256 of that version's manifest, of a delta."""
+
     files: Mapping[str, str] = field(default_factory=dict)
-    """Hex SHA-256 of every file of the directory but the manifest, by name."""
+    """Hex hash of every file of the directory but the manifest, by name."""
+
+    hash: HashName = "sha256"
+    """Function of these hashes; releases before this field know SHA-256 alone."""
 
     def to_json(self) -> bytes:
-        """Return canonical JSON; what only an adapter has is left out of others."""
+        """Return canonical JSON. Fields that only an adapter or a delta has, or another hash than
+        SHA-256, are left out of others: they read like those of earlier releases.
+        """
         values = asdict(self)
         if self.base is None:
             del values["base_model"], values["base_hash"]
+        if self.hash == "sha256":
+            del values["hash"]
+        if self.base_manifest_sha256 is None:
+            del values["base_manifest_sha256"]
         return json.dumps(values, sort_keys=True, indent=1).encode()
 
     @property
@@ -75,36 +100,89 @@ class Manifest:
         return BaseModel(self.base_model, self.base_hash)
 
 
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """A version that was just published."""
+
+    directory: Path
+    manifest_sha256: str
+    tensors: Sequence[TensorHasher]
+    """Hashers of its safetensors files, which have taken all of their bytes."""
+
+    @property
+    def tensors_hash(self) -> str:
+        """See `infra.weights.tensors.tensors_hash`; raises `ValueError` as that does."""
+        return hash_of(
+            {name: one for file in self.tensors for name, one in file.hexdigests().items()}
+        )
+
+
 def publish(
     root: Path, facts: Manifest, fill: Callable[[Path], None], sync: bool = True
 ) -> tuple[Path, str]:
-    """Make the directory of `facts.version` below `root`; return it and its manifest's hex SHA-256.
+    """Make a version as `publish_version`; return its directory and its manifest's hex SHA-256."""
+    made = publish_version(root, facts, fill, sync)
+    return made.directory, made.manifest_sha256
+
+
+def publish_version(
+    root: Path, facts: Manifest, fill: Callable[[Path], None], sync: bool = True
+) -> NewVersion:
+    """Make the directory of `facts.version` below `root`.
 
     `fill` writes the files into the directory it is given; `facts.files` is computed here. A
-    directory of the same version is replaced. `sync` False: not forced to disk (for tests).
+    directory of the same version is replaced. `sync` False: not forced to disk (for tests). It
+    counts as checked on this host: the files were read back from where others read them.
     """
     target = version_directory(root, facts.version)
     with whole_directory(target, sync) as draft:
         fill(draft)
-        digest = write_manifest(draft, facts)
-    return target, digest
+        tensors = {path: TensorHasher() for path in draft.glob("*.safetensors")}
+        digest, found = write_manifest(draft, facts, tensors)
+    marks = HostMarks(target)
+    with marks.turn():
+        marks.write(digest, {name: one.stamp for name, one in found.items()})
+    return NewVersion(target, digest, list(tensors.values()))
 
 
-def write_manifest(directory: Path, facts: Manifest) -> str:
-    """Write the manifest of all files in `directory`; return the manifest's own hex SHA-256."""
+def adopt(root: Path, manifest: Path, fill: Callable[[Path], None]) -> Path:
+    """Make the directory of a version from elsewhere, whose manifest is in the file; return it.
+
+    `fill` writes the files into the directory it is given. It is not forced to disk: after a loss
+    of power it fails `verify`. Raises `WeightsInvalid` if a file is not what the manifest says.
+    """
+    target = version_directory(root, read_manifest(manifest.parent, manifest.name).version)
+    with whole_directory(target, sync=False) as draft:
+        shutil.copyfile(manifest, draft / MANIFEST)
+        fill(draft)
+        facts, digest = read_manifest(draft), sha256(draft / MANIFEST)
+        stamps = _compare(draft, facts, list(facts.files))
+    HostMarks(target).write(digest, stamps)
+    return target
+
+
+def write_manifest(
+    directory: Path, facts: Manifest, beside: Mapping[Path, ByteTaker] = MappingProxyType({})
+) -> tuple[str, Mapping[str, HashedFile]]:
+    """Write the manifest of all files in `directory`; return its hex SHA-256 and the hashes.
+
+    `beside`: as of `hash_files`.
+    """
     names = sorted(path.name for path in directory.iterdir() if path.name != MANIFEST)
-    content = replace(facts, files={name: sha256(directory / name) for name in names}).to_json()
+    hashed = hash_files([directory / name for name in names], facts.hash, beside)
+    found = dict(zip(names, hashed, strict=True))
+    content = replace(facts, files={name: one.hexdigest for name, one in found.items()}).to_json()
     (directory / MANIFEST).write_bytes(content)
-    return hashlib.sha256(content).hexdigest()
+    return hashlib.sha256(content).hexdigest(), found
 
 
-def read_manifest(directory: Path) -> Manifest:
+def read_manifest(directory: Path, file: str = MANIFEST) -> Manifest:
     """Return the manifest without reading the files. Raises `WeightsInvalid`."""
     try:
-        fields = json.loads((directory / MANIFEST).read_bytes())
+        fields = json.loads((directory / file).read_bytes())
         manifest = Manifest(**fields)
     except (OSError, ValueError, TypeError) as error:
-        raise WeightsInvalid(str(directory), MANIFEST, str(error)) from error
+        raise WeightsInvalid(str(directory), file, str(error)) from error
     for name in manifest.files:
         try:
             inside(directory, name)
@@ -116,6 +194,8 @@ def read_manifest(directory: Path) -> Manifest:
         raise WeightsInvalid(
             str(directory), MANIFEST, f"kind {manifest.kind}, base {manifest.base}"
         )
+    if manifest.hash not in get_args(HashName):
+        raise WeightsInvalid(str(directory), MANIFEST, f"unknown hash {manifest.hash!r}")
     return manifest
 
 
@@ -130,36 +210,51 @@ def base_of(directory: Path) -> BaseModel | None:
 def verify(directory: Path, manifest_sha256: str | None = None) -> Manifest:
     """Return the manifest, after comparing every file with it.
 
-    `manifest_sha256` is the hash of the manifest itself, from `WeightsPublished`. Raises
+    `manifest_sha256` is the hash of the manifest itself, from `WeightsPublished`. A file that this
+    host has compared, and that has not been written since, is not read again. Raises
     `WeightsInvalid` for a file that is missing, differs or stands elsewhere, and for a safetensors
     file that the manifest does not name.
     """
-    manifest = read_manifest(directory)
-    if manifest_sha256 is not None:
-        _compare(directory, MANIFEST, manifest_sha256)
-    for name, digest in manifest.files.items():
-        _compare(directory, name, digest)
+    manifest, digest = read_manifest(directory), sha256(directory / MANIFEST)
+    if manifest_sha256 not in (None, digest):
+        reason = f"has SHA-256 {digest}, published was {manifest_sha256}"
+        raise WeightsInvalid(str(directory), MANIFEST, reason)
     for path in directory.glob("*.safetensors"):
         if path.name not in manifest.files:
             raise WeightsInvalid(str(directory), path.name, "is not in the manifest")
+    marks = HostMarks(directory)
+    with marks.turn():
+        known = marks.read(digest)
+        changed = [name for name in manifest.files if known.get(name) != _stamp(directory, name)]
+        if changed:
+            marks.write(digest, {**known, **_compare(directory, manifest, changed)})
     return manifest
 
 
 def sha256(path: Path) -> str:
-    """Return the hex SHA-256 of a file."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+    """Return the hex SHA-256 of a file. Raises `OSError`."""
+    return file_hash(path, "sha256")
 
 
-def _compare(directory: Path, name: str, expected: str) -> None:
+def _stamp(directory: Path, name: str) -> Stamp:
     try:
-        actual = sha256(directory / name)
+        return stamp(directory / name)
     except OSError as error:
         raise WeightsInvalid(str(directory), name, str(error)) from error
-    if actual != expected:
-        raise WeightsInvalid(
-            str(directory), name, f"has SHA-256 {actual}, the manifest says {expected}"
-        )
+
+
+def _compare(
+    directory: Path, manifest: Manifest, names: Sequence[str]
+) -> Mapping[str, Stamp | None]:
+    """Compare files with the manifest; return their stamps. Raises `WeightsInvalid`."""
+    try:
+        hashed = hash_files([directory / name for name in names], manifest.hash)
+    except OSError as error:
+        file = Path(error.filename or "").name
+        raise WeightsInvalid(str(directory), file, str(error)) from error
+    for name, one in zip(names, hashed, strict=True):
+        if one.hexdigest != manifest.files[name]:
+            kind = {"sha256": "SHA-256", "blake3": "BLAKE3"}[manifest.hash]
+            reason = f"has {kind} {one.hexdigest}, the manifest says {manifest.files[name]}"
+            raise WeightsInvalid(str(directory), name, reason)
+    return {name: one.stamp for name, one in zip(names, hashed, strict=True)}

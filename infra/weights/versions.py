@@ -50,16 +50,20 @@ def versions(root: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def retain(root: Path, keep: int) -> list[int]:
+def retain(root: Path, keep: int, by_age: bool = False) -> list[int]:
     """Delete all but the newest `keep` (at least `FEWEST_KEPT`) versions; return the deleted ones.
 
     A version under a lease stays until a later call. Also deletes drafts of publications that
-    failed, so only the one publisher of `root` may call it.
+    failed, so only the one publisher of `root` may call it. `by_age`: the newest are those that
+    were made last, whatever their numbers.
     """
     for draft in root.glob(f".{_PREFIX}*"):
         shutil.rmtree(draft)
     deleted = []
-    for version, path in list(versions(root).items())[: -max(keep, FEWEST_KEPT)]:
+    there = list(versions(root).items())
+    if by_age:
+        there.sort(key=lambda one: one[1].stat().st_mtime_ns)
+    for version, path in there[: -max(keep, FEWEST_KEPT)]:
         if path.name not in _leased(root):  # asked for each: a deletion may take seconds
             remove(path)
             deleted.append(version)

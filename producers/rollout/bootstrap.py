@@ -26,6 +26,7 @@ from producers.rollout.process import RolloutProcess
 from producers.rollout.roles.announcements import Facts
 from producers.rollout.roles.device import EngineFactory, RolloutDevice
 from producers.rollout.roles.keeper import RoleKeeper
+from producers.rollout.roles.places import HostPlaces
 from producers.rollout.roles.reporter import Reporter
 from producers.rollout.roles.roles import RolloutRoles
 from producers.rollout.settings import RolloutSettings
@@ -100,7 +101,8 @@ def build(
     admission = Admission(mine.worker, roles.incarnation)
     serving = Serving(admission, _writer(producer, counts), inbox.post, undelivered, traces)
     probe = EngineProbe(mine.probe_deadline_s, mine.probe_tolerance)
-    device = RolloutDevice(engines, load_parser, slot.follow, inbox.post, probe)
+    places = HostPlaces(settings.weights, settings.data_dir)
+    device = RolloutDevice(engines, load_parser, slot.follow, inbox.post, probe, places)
     reporter = Reporter(producer, roles, facts, now_ms())
     updates = UpdateRule(mine.update, settings.run.lag, UpdateLine(mine.policy))
     keeper = RoleKeeper(roles, serving, device, reporter, traces, updates)

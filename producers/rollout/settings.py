@@ -10,6 +10,7 @@ from infra.device_model.lengths import LengthsSection
 from infra.device_model.settings import DeviceModelSection
 from infra.ports import is_loopback
 from infra.settings import ProcessSettings, Section, SharedRunSection
+from infra.weights.settings import WeightsSection
 from infra.worker.tags import WorkerTags
 from infra.worker.updates import UpdateSection
 
@@ -233,3 +234,4 @@ class RolloutSettings(ProcessSettings):
     run: SharedRunSection = Field(default_factory=SharedRunSection)
     rollout: RolloutSection = Field(default_factory=RolloutSection)
     device_model: DeviceModelSection = Field(default_factory=DeviceModelSection)
+    weights: WeightsSection = Field(default_factory=WeightsSection)

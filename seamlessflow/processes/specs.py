@@ -191,6 +191,7 @@ class ProcessSpecs:
             run=self._config.run,
             rollout=section,
             device_model=self._config.device_model,
+            weights=self._config.weights,
         )
 
     def trainer(self) -> ChildSpec:
@@ -230,6 +231,7 @@ class ProcessSpecs:
             evaluation=config.evaluation,
             policy=config.policy,
             device_model=config.device_model,
+            weights=config.weights,
             trainer=section,
         )
 

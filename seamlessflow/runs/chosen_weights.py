@@ -99,6 +99,7 @@ def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: ChosenWei
         kind="full" if base is None else "adapter",
         base_model=None if base is None else base.directory,
         base_hash=None if base is None else base.hash,
+        hash="blake3" if kafka.write_release is None else "sha256",
     )
     directory, digest = publish(
         settings.weights_dir.resolve(), manifest, lambda draft: _link_all(weights.directory, draft)

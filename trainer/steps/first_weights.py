@@ -53,6 +53,7 @@ def first_weights(
         raise WeightsDirectoryInUse(str(root))
     publication.prepare()
     if current is not None and Path(current.directory).is_dir():
+        publication.send(Path(current.directory))
         return FirstWeights(current, False, resume)
     number = 0 if current is None else resume.next_version
     published = publication.write(backend, number, origin.step, resume.lineage)

@@ -17,7 +17,8 @@ from infra.rendering.model_template.discovery import named_for
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.weights.adapter import BaseModel
-from infra.weights.manifest import Manifest, publish, read_manifest
+from infra.weights.manifest import Manifest, NewVersion, publish_version, read_manifest
+from infra.weights.remote.sending import weights_sender
 from infra.weights.tensors import tensors_hash
 from infra.weights.versions import retain
 from schemas.records import PolicyWeights, Sampling, WeightsPublished
@@ -37,6 +38,9 @@ class Publication:
         self._settings = settings
         self._root = settings.weights_dir.resolve()
         self._tokenizer = self._root / TOKENIZER
+        kept = settings.trainer.versions_kept
+        self._sender = weights_sender(settings.weights, settings.run.policy, kept)
+        self._made: NewVersion | None = None
 
     @cached_property
     def _renderer(self) -> RendererSettings:
@@ -90,6 +94,8 @@ class Publication:
             kind="adapter" if base else "full",
             base_model=base.directory if base else None,
             base_hash=base.hash if base else None,
+            # Releases before this one, of a run that is being upgraded, read SHA-256 alone.
+            hash="blake3" if self._settings.kafka.write_release is None else "sha256",
         )
 
         def fill(draft: Path) -> None:
@@ -101,9 +107,20 @@ class Publication:
                 if not (draft / path.name).exists():
                     _link(path, draft / path.name)
 
-        directory, digest = publish(self._root, facts, fill)
+        made = publish_version(self._root, facts, fill)
+        self._made = made
+        self.send(made.directory)
         retain(self._root, self._settings.trainer.versions_kept)
-        return Published(version, step, str(directory), digest)
+        return Published(version, step, str(made.directory), made.manifest_sha256)
+
+    def send(self, directory: Path) -> None:
+        """Send a version, and the tokenizer, to the storage that other hosts read, if there is one.
+
+        Nothing is sent twice. Raises `StorageUnavailable`.
+        """
+        if self._sender is not None:
+            self._sender.send_tokenizer(self._tokenizer, self.tokenizer_hash)
+            self._sender.send(directory)
 
     def announcement(self, published: Published, lineage: str, now_ms: int) -> WeightsPublished:
         """Return the record of published weights for `control`."""
@@ -111,7 +128,7 @@ class Publication:
             at_ms=now_ms,
             policy=self._settings.run.policy,
             lineage=lineage,
-            tensors_hash=tensors_hash(Path(published.directory)),
+            tensors_hash=self._tensors_hash(published),
             kind=read_manifest(Path(published.directory)).kind,
             **asdict(published),
         )
@@ -134,6 +151,12 @@ class Publication:
             strictness=policy.strictness,
             at_ms=now_ms,
         )
+
+    def _tensors_hash(self, published: Published) -> str:
+        made = self._made
+        if made is not None and made.manifest_sha256 == published.manifest_sha256:
+            return made.tensors_hash
+        return tensors_hash(Path(published.directory))
 
     def _overrides(self) -> Sampling:
         """Return the sampling parameters of all sessions: those of the distribution trained."""

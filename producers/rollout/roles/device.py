@@ -6,7 +6,8 @@ the device, new weights are verified, and loaded if the engine can load asleep. 
 before it serves, but not after a load under kept turns: they go on at once, and a probe would queue
 behind them. A failure before the engine was touched is `NotStarted`; after that it is `MoveFailed`,
 and the engine is never resumed. A lease keeps the trainer from deleting the files until they are
-loaded; if it did so before, or there can be no lease, the move is `NotStarted`.
+loaded; if it did so before, or there can be no lease, the move is `NotStarted`. Moves name the
+directories that were published; everything here is done with those of this host (`places.py`).
 """
 
 import queue
@@ -32,6 +33,7 @@ from producers.rollout.roles.moves import (
     Release,
 )
 from producers.rollout.roles.outcomes import Outcome
+from producers.rollout.roles.places import WeightsPlaces
 from producers.rollout.turns.message_parser import MessageParser
 from schemas.records import PolicyWeights
 
@@ -71,6 +73,7 @@ class RolloutDevice:
     _follow_slot: Callable[[int], int]
     _report: Callable[[Outcome], None]
     _check: EngineCheck
+    _places: WeightsPlaces
     _engine: Engine | None = None
     _asleep: bool = False
     _loaded: PublishedWeights | None = None
@@ -112,53 +115,69 @@ class RolloutDevice:
     def _carry_out(self, move: DeviceMove, times: PhaseTimes) -> Outcome:
         if isinstance(move, Release):
             return outcomes.Released(move, self._free(times), times)
-        with lease(Path(move.weights.directory)):
-            # Nothing is changed yet: if the files are bad, the engine goes on with what it has.
+        # Nothing is changed yet: if the files are bad, the engine goes on with what it has.
+        try:
+            weights = self._here(move)
+        except SeamlessFlowError as error:
+            return outcomes.NotStarted(move, error)
+        with lease(Path(weights.directory)):
             try:
-                parser = self._parser_for(move)
+                parser = self._parser_for(move.policy, weights)
             except SeamlessFlowError as error:
                 return outcomes.NotStarted(move, error)
             times.end("verify")
             if isinstance(move, Load):
-                return self._load(move, parser)
+                return self._load(move, weights, parser)
             if isinstance(move, Preload):
-                return self._preload(move)
-            return self._acquire(move, parser, times)
+                return self._preload(move, weights)
+            return self._acquire(move, weights, parser, times)
 
-    def _parser_for(self, move: Acquire | Load | Preload) -> MessageParser:
+    def _here(self, move: Acquire | Load | Preload) -> PublishedWeights:
+        """Return the weights of a move with a directory of this host."""
+        if self._loaded == move.weights:
+            return self._loaded  # the files are not needed
+        if self._verified == move.weights and Path(self._verified.directory).is_dir():
+            return self._verified
+        return self._places.weights(move.weights, move.policy.policy)
+
+    def _parser_for(self, policy: PolicyWeights, weights: PublishedWeights) -> MessageParser:
         """Check that the move can be made; return the parser of its policy."""
-        if not self._known(move.weights):
-            self._engines.verify(move.weights)
-            self._verified = move.weights
-        if truncated(move.policy) and not self._engines.whole_vocabulary:
-            raise TruncationUnsupported(move.policy.policy)
-        return self._parser_of(move.policy)
+        if not self._known(weights):
+            self._engines.verify(weights)
+            self._verified = weights
+        if truncated(policy) and not self._engines.whole_vocabulary:
+            raise TruncationUnsupported(policy.policy)
+        return self._parser_of(policy)
 
     def _known(self, weights: PublishedWeights) -> bool:
         """Return True for weights in the engine, and for those verified that are still on disk."""
         verified = weights == self._verified and Path(weights.directory).is_dir()
         return verified or weights == self._loaded
 
-    def _acquire(self, move: Acquire, parser: MessageParser, times: PhaseTimes) -> Outcome:
+    def _acquire(
+        self, move: Acquire, weights: PublishedWeights, parser: MessageParser, times: PhaseTimes
+    ) -> Outcome:
         try:
-            engine = self._engine_with(move.weights, parser, times)
+            engine = self._engine_with(weights, parser, times)
         except WeightsGone as error:
             return outcomes.NotStarted(move, error)
         offset = self._follow_slot(move.slot)
         times.end("slot")
         return outcomes.Acquired(move, engine, parser, offset, times)
 
-    def _preload(self, move: Preload) -> outcomes.Preloaded:
+    def _preload(self, move: Preload, weights: PublishedWeights) -> outcomes.Preloaded:
         if self._engines.loads_asleep:
-            self._change(self._running(), move.weights)
+            self._change(self._running(), weights)
         return outcomes.Preloaded(move)
 
-    def _load(self, move: Load, parser: MessageParser) -> outcomes.Loaded:
+    def _load(
+        self, move: Load, weights: PublishedWeights, parser: MessageParser
+    ) -> outcomes.Loaded:
         engine, started = self._running(), time.monotonic()
         engine.pause("keep")
         # Before the load, which takes long: turns pinned to the old version are handed back now.
         self._report(outcomes.Paused(move))
-        self._change(engine, move.weights)
+        self._change(engine, weights)
         engine.resume()
         return outcomes.Loaded(move, parser, _since(started))
 
@@ -220,7 +239,7 @@ class RolloutDevice:
     def _parser_of(self, policy: PolicyWeights) -> MessageParser:
         key = (policy.tokenizer_directory, policy.renderer)
         if self._parser is None or self._parser[0] != key:
-            self._parser = (key, self._load_parser(policy))
+            self._parser = (key, self._load_parser(self._places.tokenizer(policy)))
         return self._parser[1]
 
 

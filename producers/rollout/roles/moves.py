@@ -10,10 +10,10 @@ from schemas.records import PolicyWeights
 
 @dataclass(frozen=True, slots=True)
 class PublishedWeights:
-    """A published policy version."""
+    """A published policy version; equal to another one of the same content, wherever that is."""
 
     version: int
-    directory: str
+    directory: str = field(compare=False)
     manifest_sha256: str
     kind: str = field(default="full", compare=False)
     """As the record on `control` has it; that on `fleet` of the same version names none."""

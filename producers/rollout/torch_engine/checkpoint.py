@@ -31,13 +31,18 @@ def read_weights(directory: Path, state: Mapping[str, Tensor]) -> dict[str, Tens
         if tensor.shape != state[name].shape:
             shapes = f"{list(tensor.shape)}, the model's is {list(state[name].shape)}"
             raise WeightsRejected(directory, f"{name} has the shape {shapes}")
-        if not torch.isfinite(tensor).all():
+        if not _finite(tensor):
             raise WeightsRejected(directory, f"{name} has values that are not finite")
     for names in groups:
         first, *others = (tensors[name] for name in names if name in tensors)
         if not all(torch.equal(first, other) for other in others):
             raise WeightsRejected(directory, f"{', '.join(names)} are tied but differ")
     return tensors
+
+
+def _finite(tensor: Tensor) -> bool:
+    """Return whether all values are finite: the least and the greatest are NaN if any one is."""
+    return not tensor.numel() or bool(torch.isfinite(torch.stack(tensor.aminmax())).all())
 
 
 def _load(directory: Path) -> dict[str, Tensor]:

@@ -26,7 +26,7 @@ class Spoilt(SeamlessFlowError):
 class DeviceSetup:
     """A device over a manual engine; `calls` of the engine also hold what the device did else.
 
-    It is factory and probe at once.
+    It is factory, probe and places at once.
     """
 
     whole_vocabulary = True
@@ -38,7 +38,15 @@ class DeviceSetup:
         self.untrusted: set[int] = set()
         self.while_building: Callable[[], object] = lambda: None
         self.outcomes: SimpleQueue[Outcome] = SimpleQueue()
-        self.device = RolloutDevice(self, self._load_parser, self._follow, self.outcomes.put, self)
+        self.device = RolloutDevice(
+            self, self._load_parser, self._follow, self.outcomes.put, self, self
+        )
+
+    def weights(self, weights: PublishedWeights, policy: str) -> PublishedWeights:
+        return weights
+
+    def tokenizer(self, policy: PolicyWeights) -> PolicyWeights:
+        return policy
 
     def verify(self, weights: PublishedWeights) -> None:
         self.engine.calls.append(("verify", weights.version))

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ import yaml
 
 from infra.errors import ExitStatus
 from infra.settings import KafkaSettings
-from schemas.records import RunFinished, StepCommitted, StepCompleted
+from infra.weights.manifest import verify
+from infra.weights.versions import versions
+from schemas.records import RunFinished, StepCommitted, StepCompleted, WeightsLoaded
 from schemas.topics import CONTROL
 from tests.e2e.runs.short_run import records_of, run_log, short_run
 from tests.paths import ROOT
@@ -112,14 +114,29 @@ def two_nodes(directory: Path, kafka: KafkaSettings, host: str, backend: str) ->
 
 
 @contextmanager
-def node(name: str, config: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a node in a directory of its own; kill it at the end if it goes on."""
+def node(
+    name: str, config: Path, inside: Sequence[str | Path] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a node in a directory of its own; kill it at the end if it goes on.
+
+    `inside`: the program that starts it, with its arguments.
+    """
     own = config.parent / f"host-{name}"
     own.mkdir(exist_ok=True)
     path = os.pathsep.join(map(str, (ROOT, config.parent)))
     with (own / "log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "seamlessflow", "node", "--config", config, "--name", name],
+            [
+                *inside,
+                sys.executable,
+                "-m",
+                "seamlessflow",
+                "node",
+                "--config",
+                config,
+                "--name",
+                name,
+            ],
             cwd=own,
             env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
             stdout=log,
@@ -169,6 +186,44 @@ def test_a_gang_on_two_nodes_ends_its_run_though_one_vanishes_and_comes_back(
         records = records_of(kafka, CONTROL)
     assert {one.step for one in records if isinstance(one, StepCompleted)} >= set(range(1, STEPS))
     assert [one.steps for one in records if isinstance(one, RunFinished)] == [STEPS]
+
+
+def hidden(directory: Path) -> list[str | Path]:
+    """Return a program whose child finds that directory empty; skip where there is none."""
+    cover = 'mount -t tmpfs none "$0" && exec "$@"'
+    command: list[str | Path] = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    command += [cover, directory]
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        subprocess.run([*command, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no directory can be hidden from a process here: {error}")
+    return command
+
+
+def test_a_node_that_does_not_see_the_weights_takes_them_from_the_storage(
+    broker: KafkaSettings, tmp_path: Path
+) -> None:
+    host, own = own_address(), broker.model_copy(update={"topic_prefix": "nodes-weights."})
+    inside, cache = hidden(tmp_path / "out" / "weights"), tmp_path / "host-two" / "cache"
+    with reached_by_hosts(own, host) as kafka:
+        config = two_nodes(tmp_path, kafka, host, "clock")
+        values = yaml.safe_load(config.read_text())
+        values["workers"][1]["tags"] = ["rollout"]
+        values["trainer"]["ranks"] = 1
+        url = (tmp_path / "store").as_uri()
+        values["weights"] = {"url": url, "anchor_every": 3, "cache_dir": str(cache)}
+        config.write_text(yaml.safe_dump(values))
+        with node("one", config) as first, node("two", config, inside) as second:
+            assert first.wait(LIMIT_S) == 0, logs(config)
+            assert second.wait(LIMIT_S) == 0, logs(config)
+        records = records_of(kafka, CONTROL)
+    loaded = [one for one in records if isinstance(one, WeightsLoaded) and one.worker == "two"]
+    assert max(one.version for one in loaded) > 1
+    (policy,) = cache.iterdir()
+    for version, directory in versions(policy).items():
+        assert verify(directory).version == version
+    assert (next(policy.glob("tokenizer-*")) / "tokenizer.json").is_file()
 
 
 def test_a_node_that_no_entry_names_is_refused(broker: KafkaSettings, tmp_path: Path) -> None:

@@ -1,12 +1,17 @@
 """Weights on disk appear whole, are checked file by file, and stay while somebody loads them."""
 
+import hashlib
+import json
 import os
 import pickle
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from infra.weights.inside import PathOutside
 from infra.weights.manifest import (
@@ -14,9 +19,11 @@ from infra.weights.manifest import (
     Manifest,
     WeightsInvalid,
     publish,
+    publish_version,
     read_manifest,
     verify,
 )
+from infra.weights.tensors import tensors_hash
 from infra.weights.versions import LEASE_MAX_AGE_S, lease, retain, versions
 
 
@@ -156,3 +163,37 @@ def test_a_reader_that_cannot_make_a_mark_reads_without_a_lease(tmp_path: Path) 
     (tmp_path / ".leases").touch()
     with lease(versions(tmp_path)[7]):
         assert retain(tmp_path, 3) == []
+
+
+def test_manifests_of_earlier_releases_are_read_and_written_as_they_were(tmp_path: Path) -> None:
+    directory, digest = publish(tmp_path, facts(), fill, sync=False)
+    fields = json.loads((directory / MANIFEST).read_bytes())
+    assert "hash" not in fields
+    assert fields["files"]["config.json"] == hashlib.sha256(b"{}").hexdigest()
+    verify(directory, digest)
+
+
+def test_a_manifest_names_the_hash_of_its_files(tmp_path: Path) -> None:
+    directory, digest = publish(tmp_path, replace(facts(), hash="blake3"), fill, sync=False)
+    assert read_manifest(directory).hash == "blake3"
+    verify(directory, digest)
+    (directory / "config.json").write_text("[]")
+    with pytest.raises(WeightsInvalid, match=r"config\.json: has BLAKE3"):
+        verify(directory, digest)
+
+
+def test_a_hash_of_a_later_release_is_refused_by_name(tmp_path: Path) -> None:
+    directory = publish(tmp_path, replace(facts(), hash="blake3"), fill, sync=False)[0]
+    text = (directory / MANIFEST).read_text().replace("blake3", "blake9")
+    (directory / MANIFEST).write_text(text)
+    with pytest.raises(WeightsInvalid, match="unknown hash 'blake9'"):
+        verify(directory)
+
+
+def test_publishing_finds_the_hash_of_all_tensors_beside_those_of_files(tmp_path: Path) -> None:
+    def fill_two(draft: Path) -> None:
+        save_file({"a": np.ones(3, np.float32)}, draft / "one.safetensors")
+        save_file({"b": np.ones(4, np.float32)}, draft / "two.safetensors")
+
+    made = publish_version(tmp_path, facts(), fill_two, sync=False)
+    assert made.tensors_hash == tensors_hash(made.directory)

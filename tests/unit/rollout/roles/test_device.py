@@ -131,7 +131,7 @@ def test_spoilt_weights_are_not_loaded_ahead(setup: DeviceSetup) -> None:
 
 def test_other_weights_under_the_same_number_are_loaded(setup: DeviceSetup) -> None:
     setup.do(acquire(0))
-    other = replace(weights(0), directory="elsewhere")
+    other = replace(weights(0), directory="elsewhere", manifest_sha256="other")
     setup.do(replace(acquire(0, assignment=2), weights=other))
     assert ("load_weights", "elsewhere", 0) in setup.engine.calls
 

@@ -1,0 +1,295 @@
+"""Weights from the trainer to an engine: publishing, checking and loading against a plain copy.
+
+    python -m benchmarks weights [--mb 10,100,1000] [--repeats 3] [--disk DIR] [--fast DIR]
+
+For each size and place (`disk`, forced to it; `tmpfs`): a plain copy of the files, `publish` (the
+back end's part is a copy of the same bytes, so the rest is what publishing adds: hashes, manifest,
+rename), `verify` (a worker's check, the first on its host; `verify_again` is that of the next one),
+`load` (`verify`, then the torch engine's reading and its copying into a model's tensors). GB/s of
+the quickest of `--repeats`, CPU seconds of that one. `pause`: a model of `--pause-mb` in the torch
+engine, whose running turn gets other weights: the longest wait between two of its tokens, against
+the load alone and the recomputing of its keys. `delta`: a version of `--delta-mb` of which
+`--changed` of the elements changed: its bytes, the making of it at the trainer (`write`) and of the
+version at a worker, compared with its manifest (`make`).
+"""
+
+import argparse
+import json
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from infra.disk.flush import flush_to_disk
+from infra.weights.delta import make_version, write_delta
+from infra.weights.manifest import Manifest, publish, publish_version, verify
+from producers.rollout.engine.contract import SamplingParams, TokenChunk
+from producers.rollout.torch_engine.checkpoint import read_weights
+from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+
+_MB = 1_000_000
+_FILE_MB = 1_000
+_ROWS = 1024
+_VOCABULARY = 4096
+_DEADLINE_S = 600.0
+
+
+@dataclass(frozen=True)
+class Took:
+    """Wall and CPU seconds of some work, in all threads of this process."""
+
+    wall_s: float
+    cpu_s: float
+
+    def rate(self, size: int) -> dict[str, float]:
+        """Return GB/s and CPU seconds."""
+        return {"gb_per_s": round(size / self.wall_s / 1e9, 2), "cpu_s": round(self.cpu_s, 3)}
+
+
+def main(argv: Sequence[str]) -> None:
+    """Print one line of JSON."""
+    parser = argparse.ArgumentParser(prog="benchmarks weights", description=__doc__)
+    parser.add_argument("--mb", default="10,100,1000", help="sizes, up to 4000")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--disk", type=Path, help="a directory on a disk; none: that of TMPDIR")
+    parser.add_argument("--fast", type=Path, default=Path("/dev/shm"), help="one on tmpfs")
+    parser.add_argument("--float32", action="store_true", help="instead of bfloat16")
+    parser.add_argument("--pause-mb", type=int, default=40, help="0: not measured")
+    parser.add_argument("--delta-mb", type=int, default=200, help="0: not measured")
+    parser.add_argument("--changed", type=float, default=0.02, help="share of the elements")
+    asked = parser.parse_args(argv)
+    sizes = [int(size) for size in asked.mb.split(",")]
+    if max(sizes) > 4_000:
+        parser.error("--mb: at most 4000")
+    found: dict[str, object] = {}
+    for size in sizes:
+        for place, parent in (("disk", asked.disk), ("tmpfs", asked.fast)):
+            with tempfile.TemporaryDirectory(dir=parent) as scratch:
+                found[f"{place}_{size}_mb"] = compare(Path(scratch), size, asked, place == "disk")
+    if asked.pause_mb:
+        with tempfile.TemporaryDirectory(dir=asked.fast) as scratch:
+            found["pause"] = pause(Path(scratch), asked.pause_mb)
+    if asked.delta_mb:
+        with tempfile.TemporaryDirectory(dir=asked.fast) as scratch:
+            found["delta"] = delta(Path(scratch), asked.delta_mb, asked)
+    print(json.dumps({"benchmark": "weights", **found}))
+
+
+def compare(root: Path, size_mb: int, asked: argparse.Namespace, sync: bool) -> dict[str, object]:
+    """Return the rates of all ways over a model's directory of that size, one after the other."""
+    source = root / "source"
+    source.mkdir()
+    state = write_model(source, size_mb, torch.float32 if asked.float32 else torch.bfloat16)
+    size = sum(path.stat().st_size for path in source.iterdir())
+    best: dict[str, Took] = {}
+    for _ in range(asked.repeats):
+        for way, took in once(root, source, state, sync).items():
+            best[way] = min(best.get(way, took), took, key=lambda one: one.wall_s)
+    copy = best["copy"]
+    ratios = {
+        f"{way}_to_copy": round(copy.wall_s / took.wall_s, 2)
+        for way, took in best.items()
+        if way != "copy"
+    }
+    return {"bytes": size, **{way: took.rate(size) for way, took in best.items()}, **ratios}
+
+
+def once(root: Path, source: Path, state: dict[str, Tensor], sync: bool) -> dict[str, Took]:
+    """Return what each way takes, once; all that it wrote is removed."""
+    found = {"copy": timed(lambda: copied(source, root / "copy", sync))}
+    shutil.rmtree(root / "copy")
+    facts = Manifest(policy="p", version=1, optimizer_step=1, lineage="a", dtype="", hash="blake3")
+    made: list[tuple[Path, str]] = []
+
+    def publish_one() -> None:
+        one = publish_version(root, facts, lambda draft: copied(source, draft, False), sync)
+        assert one.tensors_hash  # of the announcement
+        made.append((one.directory, one.manifest_sha256))
+
+    found["publish"] = timed(publish_one)
+    directory, digest = made[0]
+    found["verify_again"] = timed(lambda: verify(directory, digest))
+    with as_another_host(root):
+        found["verify"] = timed(lambda: verify(directory, digest))
+    load = timed(lambda: take(directory, state))
+    verified = found["verify"]
+    found["load"] = Took(verified.wall_s + load.wall_s, verified.cpu_s + load.cpu_s)
+    found["load_alone"] = load
+    shutil.rmtree(directory)
+    return found
+
+
+@contextmanager
+def as_another_host(scratch: Path) -> Iterator[None]:
+    """Hide the marks of this host's checks, which are among its temporary files."""
+    tempfile.tempdir = tempfile.mkdtemp(dir=scratch)
+    try:
+        yield
+    finally:
+        shutil.rmtree(tempfile.tempdir)
+        tempfile.tempdir = None
+
+
+def take(directory: Path, state: dict[str, Tensor]) -> None:
+    """Read weights as the torch engine does, and copy them into a model's tensors."""
+    for name, tensor in read_weights(directory, state).items():
+        state[name].copy_(tensor)
+
+
+def copied(source: Path, target: Path, sync: bool) -> None:
+    """Copy the files of a directory; wait for the disk if asked."""
+    target.mkdir(exist_ok=True)
+    for path in source.iterdir():
+        shutil.copyfile(path, target / path.name)
+        if sync:
+            flush_to_disk(target / path.name)
+
+
+def write_model(
+    directory: Path, size_mb: int, dtype: torch.dtype, changed: float = 0.0
+) -> dict[str, Tensor]:
+    """Write files of a gigabyte with random tensors; return a state with place for them.
+
+    `changed`: share of the elements whose last bit is another one than without it.
+    """
+    random, later = (np.random.default_rng(seed) for seed in (0, 1))
+    state = {}
+    for number, start in enumerate(range(0, size_mb, _FILE_MB)):
+        elements = min(_FILE_MB, size_mb - start) * _MB // dtype.itemsize
+        parts = max(1, elements // (_ROWS * _ROWS * 8))
+        tensors = {}
+        for part in range(parts):
+            values = random.standard_normal((elements // parts // _ROWS, _ROWS), np.float32)
+            name = f"layer.{number}.{part}"
+            tensors[name] = torch.from_numpy(values).to(dtype)
+            if changed:
+                bits = tensors[name].view(torch.int16 if dtype.itemsize == 2 else torch.int32)
+                bits[torch.from_numpy(later.random(values.shape, np.float32) < changed)] ^= 1
+            state[name] = torch.empty_like(tensors[name])
+        save_file(tensors, directory / f"model-{number:05d}.safetensors")
+    return state
+
+
+def delta(root: Path, size_mb: int, asked: argparse.Namespace) -> dict[str, object]:
+    """Return the size of a weight delta, and the rates at which it is made and applied."""
+    dtype = torch.float32 if asked.float32 else torch.bfloat16
+    versions = []
+    for version, changed in enumerate((0.0, asked.changed)):
+
+        def fill(draft: Path, changed: float = changed) -> None:
+            write_model(draft, size_mb, dtype, changed)
+
+        facts = Manifest(
+            policy="p", version=version, optimizer_step=0, lineage="a", dtype="", hash="blake3"
+        )
+        versions.append(publish(root, facts, fill, False)[0])
+    size = sum(path.stat().st_size for path in versions[1].iterdir())
+    target = root / "delta"
+    target.mkdir()
+    sent: list[int] = []
+    write = timed(lambda: sent.append(write_delta(versions[0], versions[1], target)))
+    make = timed(lambda: make_version(root / "worker", versions[0], [target]))
+    copy = timed(lambda: copied(versions[1], root / "copy", False))
+    return {
+        "bytes": size,
+        "changed": asked.changed,
+        "share_of_bytes": round(sent[0] / size, 4),
+        "write": write.rate(size),
+        "make": make.rate(size),
+        "copy": copy.rate(size),
+    }
+
+
+def pause(root: Path, size_mb: int) -> dict[str, float]:
+    """Return the longest wait for a token at an update and its parts, in milliseconds."""
+    model = small_model(size_mb)
+    model.save_pretrained(root / "model")
+    size = sum(path.stat().st_size for path in (root / "model").glob("*.safetensors"))
+    facts = Manifest(policy="p", version=1, optimizer_step=1, lineage="a", dtype="", hash="blake3")
+    directory, digest = publish(root, facts, lambda draft: copied(root / "model", draft, False))
+    with closing(TorchEngine(model, TorchEngineSettings(threads=1))) as engine:
+        engine.pause("keep")
+        alone = timed(lambda: engine.load_weights(directory, 1))
+        engine.resume()
+        stream = Stream(engine)
+        usual = stream.longest_gap(200)
+        with as_another_host(root):
+            checking = timed(lambda: verify(directory, digest))
+        engine.pause("keep")
+        engine.load_weights(directory, 2)
+        engine.resume()
+        gap = stream.longest_gap(50)
+        engine.abort(None)
+        recomputed = 1000 * engine.health().recomputing_seconds
+    return {
+        "bytes": size,
+        "load_alone_ms": round(1000 * alone.wall_s, 1),
+        "verify_ms": round(1000 * checking.wall_s, 1),
+        "recomputed_keys_ms": round(recomputed, 1),
+        "longest_gap_ms": round(1000 * gap, 1),
+        "longest_gap_without_ms": round(1000 * usual, 1),
+    }
+
+
+class Stream:
+    """A running turn, whose tokens are timed."""
+
+    def __init__(self, engine: TorchEngine) -> None:
+        self._times = [time.perf_counter()]
+        self._changed = threading.Condition()
+        prompt = np.arange(256, dtype="<i4").tobytes()
+        engine.submit("turn", prompt, b"", SamplingParams(3_000), self._on_chunk)
+
+    def longest_gap(self, tokens: int) -> float:
+        """Wait for that many more tokens; return the longest wait between two since last asked."""
+        with self._changed:
+            wanted = len(self._times) + tokens
+            if not self._changed.wait_for(lambda: len(self._times) >= wanted, _DEADLINE_S):
+                raise TimeoutError(f"no {tokens} tokens within {_DEADLINE_S:g} s")
+            times, self._times = self._times, self._times[-1:]
+        return max(np.diff(times[1:]))  # without the wait for the first token of all
+
+    def _on_chunk(self, chunk: TokenChunk) -> None:
+        with self._changed:
+            self._times.append(time.perf_counter())
+            self._changed.notify_all()
+
+
+def small_model(size_mb: int) -> PreTrainedModel:
+    """Return a model of about that size in float32, with random weights."""
+    torch.manual_seed(0)
+    hidden = 512
+    layer = hidden * hidden * (3 * 3 + 4) * 4  # bytes: three matrices of the MLP, four of attention
+    config = AutoConfig.for_model(
+        "qwen3",
+        vocab_size=_VOCABULARY,
+        hidden_size=hidden,
+        intermediate_size=3 * hidden,
+        num_hidden_layers=max(1, (size_mb * _MB - _VOCABULARY * hidden * 4) // layer),
+        num_attention_heads=8,
+        num_key_value_heads=8,
+        head_dim=64,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    return model
+
+
+def timed(work: Callable[[], object]) -> Took:
+    """Return what the work takes."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return Took(time.perf_counter() - wall, time.process_time() - cpu)

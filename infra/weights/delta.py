@@ -1,0 +1,109 @@
+"""Weight deltas: directories with what changed from one version to another, its base.
+
+Of a safetensors file the changed elements (`infra/weights/changes.py`), of another file that
+changed the whole, of all others nothing. A delta has a manifest of its own, of kind delta, which
+names the base by the hash of its manifest, and beside it the manifest of the version that it leads
+to. What is made of a base and deltas is compared with that one, file by file: wrong bytes cannot
+pass, whatever a delta holds.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from infra.weights.changes import ChangesInvalid, apply_changes, write_changes
+from infra.weights.manifest import (
+    MANIFEST,
+    Manifest,
+    WeightsInvalid,
+    adopt,
+    read_manifest,
+    sha256,
+    verify,
+    write_manifest,
+)
+
+FULL = "full.manifest.json"
+"""Manifest of the version that a delta leads to."""
+
+_CHANGES = ".changes"
+
+
+def write_delta(base: Path, new: Path, draft: Path) -> int:
+    """Fill an empty directory with the delta between two versions; return its bytes.
+
+    Raises `WeightsInvalid` for a version whose manifest or safetensors cannot be read, `OSError`.
+    """
+    before, after = read_manifest(base), read_manifest(new)
+    for name, digest in after.files.items():
+        known = after.hash == before.hash and before.files.get(name) == digest
+        if not known and not _changed(base, new, name, draft):
+            shutil.copyfile(new / name, draft / name)
+    shutil.copyfile(new / MANIFEST, draft / FULL)
+    against = {"base_version": before.version, "base_manifest_sha256": sha256(base / MANIFEST)}
+    write_manifest(draft, replace(after, kind="delta", **against))  # type: ignore[arg-type]
+    return sum(path.stat().st_size for path in draft.iterdir())
+
+
+def read_delta(directory: Path, version: int, manifest_sha256: str) -> Manifest:
+    """Return the manifest of a delta that leads to a version, all files of it compared.
+
+    Raises `WeightsInvalid`.
+    """
+    manifest = verify(directory)
+    if manifest.kind != "delta" or manifest.base_version is None:
+        raise WeightsInvalid(str(directory), MANIFEST, f"is of kind {manifest.kind}, not a delta")
+    if FULL not in manifest.files or sha256(directory / FULL) != manifest_sha256:
+        reason = f"does not lead to version {version} as it was published"
+        raise WeightsInvalid(str(directory), MANIFEST, reason)
+    return manifest
+
+
+def make_version(root: Path, base: Path, deltas: Sequence[Path]) -> Path:
+    """Make the directory of a version below `root` from another one; return it.
+
+    `deltas`, one at least, lead from `base` to it, the oldest first. Raises `WeightsInvalid` if
+    one of them is against another version, or the result is not what was published.
+    """
+    at = sha256(base / MANIFEST)
+    for delta in deltas:
+        wanted = read_manifest(delta).base_manifest_sha256
+        if wanted != at:
+            reason = f"is against the version with manifest {wanted}, not {at} of {base}"
+            raise WeightsInvalid(str(delta), MANIFEST, reason)
+        at = sha256(delta / FULL)
+    full = read_manifest(deltas[-1], FULL)
+
+    def fill(draft: Path) -> None:
+        for name in full.files:
+            _make(name, base, deltas, draft / name)
+
+    return adopt(root, deltas[-1] / FULL, fill)
+
+
+def _changed(base: Path, new: Path, name: str, draft: Path) -> bool:
+    """Write the changed elements of a file; return False if they are not to be had."""
+    if not name.endswith(".safetensors") or not (base / name).is_file():
+        return False
+    try:
+        return write_changes(base / name, new / name, draft / f"{name}{_CHANGES}")
+    except ChangesInvalid as error:
+        raise WeightsInvalid(str(new), name, str(error)) from error
+
+
+def _make(name: str, base: Path, deltas: Sequence[Path], target: Path) -> None:
+    """Write a file from the newest directory that has it whole, and the changes since."""
+    changes: list[Path] = []
+    for directory in reversed([base, *deltas]):
+        if (directory / name).is_file():
+            break
+        if (one := directory / f"{name}{_CHANGES}").is_file():
+            changes.insert(0, one)
+    try:
+        if changes:
+            apply_changes(directory / name, changes, target)
+        else:
+            shutil.copyfile(directory / name, target)
+    except (ChangesInvalid, FileNotFoundError) as error:
+        raise WeightsInvalid(str(deltas[-1]), name, f"cannot be made: {error}") from error

@@ -1,0 +1,108 @@
+"""Published weights on their way to a storage that other hosts reach. Called by the trainer.
+
+Each version goes there as the delta against the one before it, and every `anchor_every` versions,
+and where a delta would be no gain, as an anchor, which needs no other. Adapters are all anchors.
+"""
+
+import logging
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from infra.weights.delta import write_delta
+from infra.weights.manifest import MANIFEST, Manifest, read_manifest, sha256, write_manifest
+from infra.weights.remote.storage import WeightsStorage, place_of, tokenizer_place
+from infra.weights.settings import WeightsSection
+from infra.weights.versions import FEWEST_KEPT
+
+_SMALL_ENOUGH = 0.5
+"""Share of a version's bytes up to which its delta is sent."""
+_TOKENIZER = "tokenizer"
+_log = logging.getLogger(__name__)
+
+
+class WeightsSender:
+    """The versions of one policy, sent one after the other."""
+
+    def __init__(self, storage: WeightsStorage, policy: str, anchor_every: int, kept: int) -> None:
+        """`kept`: newest versions that can be had from the storage, `FEWEST_KEPT` at least."""
+        self._storage = storage
+        self._policy = policy
+        self._anchor_every = anchor_every
+        self._kept = max(kept, FEWEST_KEPT)
+        self._last: Path | None = None
+        self._since_anchor = 0
+
+    def send(self, directory: Path) -> int:
+        """Send a version; return the bytes sent, 0 if it is there. Older ones are removed.
+
+        Raises `StorageUnavailable`, and `WeightsInvalid` for files that are no safetensors.
+        """
+        version, digest = read_manifest(directory).version, sha256(directory / MANIFEST)
+        anchor, delta = (
+            place_of(self._policy, form, version, digest) for form in ("anchors", "deltas")
+        )
+        if self._storage.has(anchor) or self._storage.has(delta):
+            if self._last != directory:  # of an earlier life: the age of its anchor is not known
+                self._last, self._since_anchor = directory, self._anchor_every
+            return 0
+        sent = self._send_delta(directory, delta)
+        self._since_anchor += 1
+        if not sent or self._since_anchor >= self._anchor_every:
+            self._storage.send(directory, anchor)
+            sent += _bytes(directory)
+            self._since_anchor = 0
+        self._last = directory
+        self._remove_old()
+        _log.info("version %d: %d bytes sent to %s", version, sent, self._storage.url)
+        return sent
+
+    def send_tokenizer(self, directory: Path, tokenizer_hash: str) -> None:
+        """Send the files of the policy's tokenizer, once. Raises `StorageUnavailable`."""
+        place = tokenizer_place(self._policy, tokenizer_hash)
+        if self._storage.has(place):
+            return
+        facts = Manifest(
+            policy=self._policy, version=0, optimizer_step=0, lineage=_TOKENIZER, dtype=""
+        )
+        with TemporaryDirectory(prefix=".version-", dir=directory.parent) as scratch:
+            for path in directory.iterdir():
+                shutil.copyfile(path, Path(scratch) / path.name)
+            write_manifest(Path(scratch), facts)
+            self._storage.send(Path(scratch), place)
+
+    def _send_delta(self, directory: Path, place: str) -> int:
+        """Send what changed since the version before; return its bytes, 0 if nothing was sent."""
+        # An adapter is small, and all of it changes.
+        whole = read_manifest(directory).kind != "full"
+        if whole or self._last is None or not self._last.is_dir():
+            return 0
+        # Of the name of a draft, which the next publication removes after a kill.
+        with TemporaryDirectory(prefix=".version-", dir=directory.parent) as scratch:
+            size = write_delta(self._last, directory, Path(scratch))
+            if size > _SMALL_ENOUGH * _bytes(directory):
+                return 0
+            self._storage.send(Path(scratch), place)
+        return size
+
+    def _remove_old(self) -> None:
+        """Remove what the newest versions do not need: all before an anchor that they build on."""
+        anchors = self._storage.versions(self._policy, "anchors")
+        deltas = self._storage.versions(self._policy, "deltas")
+        oldest = sorted({*anchors, *deltas})[-self._kept :][0]
+        first = max((number for number in anchors if number <= oldest), default=0)
+        for places in (anchors, deltas):
+            for number, names in places.items():
+                for place in names if number < first else ():
+                    self._storage.remove(place)
+
+
+def weights_sender(settings: WeightsSection, policy: str, kept: int) -> WeightsSender | None:
+    """Return the sender to the configured storage, or None. Raises `SettingsRejected`."""
+    if settings.url is None:
+        return None
+    return WeightsSender(WeightsStorage(settings.url), policy, settings.anchor_every, kept)
+
+
+def _bytes(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.iterdir())

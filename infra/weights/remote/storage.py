@@ -1,0 +1,151 @@
+"""Storage of published weights that several hosts reach: any that fsspec does.
+
+Below the URL, for each policy: `anchors/` with whole versions, `deltas/` with weight deltas, each a
+directory named by its version and the hash of that version's manifest, so that two runs do not take
+each other's; and `tokenizers/`, by their hash. The manifest of a directory is written last: one
+without is not complete.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, TypeVar
+from urllib.parse import quote
+
+import fsspec
+
+from infra.disk.full import is_full
+from infra.errors import SeamlessFlowError, SettingsRejected
+from infra.weights.manifest import MANIFEST, read_manifest
+from infra.weights.versions import WeightsGone
+
+Form = Literal["anchors", "deltas"]
+
+_SETTING = "SEAMLESSFLOW_WEIGHTS__URL"
+_AT_ONCE = 4
+_PATIENCE_S, _AGAIN_S = 30.0, 1.0
+_HASH_DIGITS = 16
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class StorageUnavailable(SeamlessFlowError):
+    """A storage of weights that did not answer for half a minute."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        self.url = url
+        self.reason = reason
+        super().__init__(f"the storage of weights {url} does not answer: {reason}")
+
+
+class WeightsStorage:
+    """Directories with a manifest below one URL. Safe to call from any thread."""
+
+    def __init__(self, url: str, patience_s: float = _PATIENCE_S) -> None:
+        """Raises `SettingsRejected` for a URL whose storage is not known or not installed."""
+        self.url = url
+        self._patience_s = patience_s
+        try:
+            # Others write there: what a listing said a moment ago may be wrong now.
+            self._files, root = fsspec.url_to_fs(url, use_listings_cache=False)
+        except (ValueError, ImportError) as error:
+            raise SettingsRejected(_SETTING, str(error)) from error
+        self._root = root.rstrip("/")
+
+    def has(self, place: str) -> bool:
+        """Return whether a directory is there, complete. Raises `StorageUnavailable`."""
+        return bool(self._asked(lambda: self._files.exists(self._path(place, MANIFEST))))
+
+    def send(self, directory: Path, place: str) -> None:
+        """Copy a directory there, its manifest last. Raises `StorageUnavailable`."""
+        self._asked(lambda: self._files.makedirs(self._path(place), exist_ok=True))
+        names = [path.name for path in directory.iterdir() if path.name != MANIFEST]
+
+        def put(name: str) -> None:
+            source, target = str(directory / name), self._path(place, name)
+            try:
+                self._asked(lambda: self._files.put_file(source, target))
+            except OSError as error:  # such as a full disk: another attempt would fail too
+                raise StorageUnavailable(self.url, error.strerror or str(error)) from error
+
+        self._each(put, names)
+        put(MANIFEST)
+
+    def fetch(self, place: str, directory: Path) -> None:
+        """Copy a directory from there into an empty one; nothing of it is compared.
+
+        Raises `WeightsGone` if it is not there, or no longer, `StorageUnavailable`, an `OSError`
+        of a full disk, and `WeightsInvalid` for a manifest that cannot be read.
+        """
+
+        def get(name: str) -> None:
+            source, target = self._path(place, name), str(directory / name)
+            self._asked(lambda: self._files.get_file(source, target))
+
+        try:
+            get(MANIFEST)
+            self._each(get, list(read_manifest(directory).files))
+        except FileNotFoundError as error:
+            raise WeightsGone(f"{self.url}/{place}") from error
+
+    def versions(self, policy: str, form: Form) -> Mapping[int, Sequence[str]]:
+        """Return the places of all versions of a policy, oldest first."""
+        folder = f"{policy_folder(policy)}/{form}"
+        try:
+            there = self._asked(lambda: self._files.ls(self._path(folder), detail=False))
+        except FileNotFoundError:
+            return {}
+        found: dict[int, list[str]] = {}
+        for path in there:
+            name = path.rstrip("/").rpartition("/")[2]
+            number = name.partition(".")[0].removeprefix("version-")
+            if number.isdigit():
+                found.setdefault(int(number), []).append(f"{folder}/{name}")
+        return dict(sorted(found.items()))
+
+    def remove(self, place: str) -> None:
+        """Delete a directory, its manifest first. Raises `StorageUnavailable`."""
+        try:
+            self._asked(lambda: self._files.rm_file(self._path(place, MANIFEST)))
+            self._asked(lambda: self._files.rm(self._path(place), recursive=True))
+        except FileNotFoundError:
+            _log.info("%s/%s was deleted already", self.url, place)
+
+    def _each(self, work: Callable[[str], None], names: Sequence[str]) -> None:
+        with ThreadPoolExecutor(_AT_ONCE, "weights") as threads:
+            list(threads.map(work, names))
+
+    def _asked(self, call: Callable[[], T]) -> T:
+        """Return what the call returns, tried again while the storage does not answer."""
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return call()
+            except OSError as error:
+                if isinstance(error, FileNotFoundError) or is_full(error):
+                    raise
+                if time.monotonic() > deadline:
+                    reason = error.strerror or str(error)
+                    raise StorageUnavailable(self.url, reason) from error
+            time.sleep(_AGAIN_S)
+
+    def _path(self, *parts: str) -> str:
+        return "/".join((self._root, *parts))
+
+
+def place_of(policy: str, form: Form, version: int, manifest_sha256: str) -> str:
+    """Return the place of a version, or of the delta that leads to it."""
+    name = f"version-{version:08d}.{manifest_sha256[:_HASH_DIGITS]}"
+    return f"{policy_folder(policy)}/{form}/{name}"
+
+
+def tokenizer_place(policy: str, tokenizer_hash: str) -> str:
+    """Return the place of a policy's tokenizer."""
+    return f"{policy_folder(policy)}/tokenizers/{quote(tokenizer_hash, safe='')}"
+
+
+def policy_folder(policy: str) -> str:
+    """Return the name of a policy's folder, here and in a worker's cache."""
+    return f"policy-{quote(policy, safe='')}"

@@ -1,0 +1,117 @@
+"""A worker takes what was published where its host sees it, and otherwise from the storage."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.errors import SettingsRejected
+from infra.rendering.settings import RendererSettings
+from infra.weights.manifest import verify
+from infra.weights.settings import WeightsSection
+from infra.weights.versions import WeightsGone
+from producers.rollout.roles.moves import PublishedWeights
+from producers.rollout.roles.places import HostPlaces
+from schemas.records import PolicyWeights
+from tests.builders.trainer.stub_backend import StubBackend
+from trainer.policy import PolicySection
+from trainer.settings import TrainerSettings
+from trainer.steps.publication import Publication
+
+
+class Run:
+    """A trainer that sends its versions to a storage, and a host that may not see its directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, model = root, root / "model"
+        model.mkdir()
+        (model / "tokenizer.json").write_text("{}")
+        (model / "config.json").write_text("{}")
+        self.section = WeightsSection(url=(root / "store").as_uri())
+        self.publication = Publication(
+            TrainerSettings(
+                data_dir=root / "trainer",
+                policy=PolicySection(model=model, renderer=RendererSettings("qwen3")),
+                weights=self.section,
+            )
+        )
+        self.publication.prepare()
+        self.places = HostPlaces(self.section, root / "worker")
+
+    def publish(self, version: int) -> PolicyWeights:
+        published = self.publication.write(StubBackend(), version, version, "a")
+        return self.publication.policy_weights(published, 0)
+
+    def hide(self) -> None:
+        """Take the trainer's directory out of sight, as on another host."""
+        (self.root / "trainer").rename(self.root / "elsewhere")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
+def named(record: PolicyWeights) -> PublishedWeights:
+    return PublishedWeights(record.version, record.directory, record.manifest_sha256)
+
+
+def test_a_host_that_sees_the_directory_uses_it(run: Run) -> None:
+    record = run.publish(0)
+    assert run.places.weights(named(record), record.policy).directory == record.directory
+    assert run.places.tokenizer(record) == record
+
+
+def test_a_host_that_does_not_see_it_takes_weights_and_tokenizer_from_the_storage(
+    run: Run,
+) -> None:
+    run.publish(0)
+    record = run.publish(1)
+    run.hide()
+    here = run.places.weights(named(record), record.policy)
+    assert Path(here.directory).is_relative_to(run.root / "worker" / "weights-cache")
+    assert verify(Path(here.directory), record.manifest_sha256).version == 1
+    tokenizer = Path(run.places.tokenizer(record).tokenizer_directory)
+    assert tokenizer.is_relative_to(run.root / "worker" / "weights-cache")
+    assert (tokenizer / "tokenizer.json").read_text() == "{}"
+
+
+def test_another_run_s_version_at_the_same_path_is_not_taken_for_it(run: Run) -> None:
+    record = run.publish(0)
+    content = Path(record.directory, "model.safetensors").read_bytes()
+    (Path(record.directory) / "manifest.json").write_text("{}")
+    here = Path(run.places.weights(named(record), record.policy).directory)
+    assert here != Path(record.directory)
+    assert (here / "model.safetensors").read_bytes() == content
+
+
+def test_another_tokenizer_at_the_same_path_is_not_taken_for_it(run: Run) -> None:
+    record = run.publish(0)
+    Path(record.tokenizer_directory, "tokenizer.json").write_text('{"other": 1}')
+    here = Path(run.places.tokenizer(record).tokenizer_directory)
+    assert (here / "tokenizer.json").read_text() == "{}"
+
+
+def test_without_a_storage_nothing_is_looked_for_elsewhere(run: Run) -> None:
+    record = run.publish(0)
+    run.hide()
+    places = HostPlaces(WeightsSection(), run.root / "worker")
+    assert places.weights(named(record), record.policy) == named(record)
+    assert places.tokenizer(record) == record
+    assert not (run.root / "worker").exists()
+
+
+def test_what_is_nowhere_is_an_error(run: Run) -> None:
+    record = run.publish(0)
+    run.hide()
+    shutil.rmtree(run.root / "store")
+    with pytest.raises(WeightsGone):
+        run.places.weights(named(record), record.policy)
+    with pytest.raises(WeightsGone):
+        run.places.tokenizer(replace(record, tokenizer_hash="other"))
+
+
+def test_a_url_of_no_known_storage_is_refused_at_the_start(run: Run) -> None:
+    with pytest.raises(SettingsRejected, match="SEAMLESSFLOW_WEIGHTS__URL"):
+        HostPlaces(WeightsSection(url="nonsense://bucket"), run.root)
