@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from queue import Queue
 
 import torch
 from torch import Tensor, nn
@@ -21,16 +22,16 @@ from trainer.backends.losses.loss import loss_tokens, token_losses
 from trainer.backends.model import DTYPES, load_model, recompute_activations, write_model
 from trainer.backends.older_weights import OlderWeights
 from trainer.backends.optimizer_state import (
-    Files,
     adamw,
+    copied,
     full,
-    gathered,
     load_random,
     load_state,
     move_state,
     random_state,
     save_state,
 )
+from trainer.backends.sharded.parts import Files
 from trainer.backends.side.models import SideModels
 from trainer.backends.token_sums import TokenSums
 from trainer.data.credit.columns import Annotated, Column
@@ -74,7 +75,7 @@ class TorchBackend:
         self._optimizer = adamw(parameters, own, own.lr)
         self._forward = Forward(self._model)
         self._side = SideModels(model_directory, settings, self._placed, self._forward)
-        self._snapshot: Files = {}
+        self._snapshots = Queue[Files]()
         self._older = OlderWeights(
             self._model, settings.mismatch_versions + 1, settings.mismatch_memory_mb * _MEGABYTE
         )
@@ -125,8 +126,8 @@ class TorchBackend:
             self._discard()
 
     def state(self) -> Files:
-        """Return a copy of weights, optimizer and random state, on the host."""
-        own, side = gathered(self._model, self._optimizer), self._side.state()
+        """Return a copy of this rank's part of weights and optimizer, and of the random state."""
+        own, side = copied(self._model, self._optimizer), self._side.state()
         return {**own, **side, **random_state()}
 
     def remember(self, version: int) -> None:
@@ -139,11 +140,10 @@ class TorchBackend:
         write_model(self._model, self._whole_weights(), self.dtype, directory)
 
     def snapshot(self) -> None:
-        self._snapshot = self.state()
+        self._snapshots.put(self.state())
 
     def save(self, directory: Path) -> None:
-        kept, self._snapshot = self._snapshot, {}
-        save_state(directory, kept)
+        save_state(directory, self._snapshots.get_nowait(), self._settings.rank == 0)
 
     def load(self, directory: Path | None, version: int) -> None:
         if directory is not None:

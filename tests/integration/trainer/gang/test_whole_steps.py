@@ -100,6 +100,7 @@ def test_a_step_on_two_ranks_is_that_on_one(
     try:
         leader = chosen_backend(first)(model, first, way)
         found = executed(leader, TrainerSettings(trainer=first), tmp_path / "two")
+        leader.close()
     finally:
         leave_gang()
 
