@@ -7,8 +7,8 @@ each rank: torch's process group belongs to the thread that computes. Called by 
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import Queue
@@ -57,15 +57,12 @@ class GangSaves:
 
         Raise `RankWriteFailed`, also for a rank that has ended, and the error of this rank.
         """
-        for rank, line in enumerate(self._lines, 1):
-            with _of_rank(rank, directory):
+        for line in self._lines:
+            with suppress(LineLost):  # then there is no answer either
                 line.send(str(directory))
         failed = failure(partial(self._written, directory))
-        reasons = []
-        for rank, line in enumerate(self._lines, 1):
-            with _of_rank(rank, directory):
-                reasons.append(str(line.receive()))
-        check(failed, reasons, directory)
+        # Of all, so that no rank writes any more when this is over.
+        check(failed, [_answer(line) for line in self._lines], directory)
 
     def finish(self) -> None:
         """Wait, for a while, until other ranks than rank 0 have written their snapshots."""
@@ -120,9 +117,8 @@ def check(failed: Exception | None, reasons: Sequence[str], directory: Path) -> 
             raise RankWriteFailed(rank, str(directory), reason)
 
 
-@contextmanager
-def _of_rank(rank: int, directory: Path) -> Iterator[None]:
+def _answer(line: GangLine) -> str:
     try:
-        yield
+        return str(line.receive())
     except LineLost as error:
-        raise RankWriteFailed(rank, str(directory), str(error)) from error
+        return str(error)
