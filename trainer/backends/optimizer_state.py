@@ -18,7 +18,7 @@ from torch.nn import Parameter
 from torch.optim import AdamW, Optimizer
 
 from trainer.backends.backend import ModelUnusable
-from trainer.backends.sharded.parts import Files, Part, part_of, read_part
+from trainer.backends.sharded.parts import Files, TensorPart, part_of, read_part
 from trainer.backends.sharded.tensor_file import write_tensors
 from trainer.settings import OptimizerSection
 
@@ -87,11 +87,11 @@ class SavedState:
         self.moments = sorted(self._keys(self._moments))
         """Names of all moments, `<moment>/<parameter>`."""
 
-    def read_weight(self, name: str, part: Part) -> None:
+    def read_weight(self, name: str, part: TensorPart) -> None:
         """Read a part of a parameter into its memory. Raise `ModelUnusable`."""
         self._read(self._weights, name, part)
 
-    def read_moment(self, name: str, part: Part) -> None:
+    def read_moment(self, name: str, part: TensorPart) -> None:
         """Read a part of a moment into its memory. Raise `ModelUnusable`."""
         self._read(self._moments, name, part)
 
@@ -99,7 +99,7 @@ class SavedState:
         with self._readable(), safe_open(file, framework="pt") as opened:
             return set(opened.keys())
 
-    def _read(self, file: Path, name: str, part: Part) -> None:
+    def _read(self, file: Path, name: str, part: TensorPart) -> None:
         # Opened for each: what is read of a mapped file counts as memory until it closes.
         with self._readable(), safe_open(file, framework="pt") as opened:
             read_part(opened, name, part)

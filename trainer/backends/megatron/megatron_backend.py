@@ -21,7 +21,7 @@ from trainer.backends.megatron.leaves import Leaf
 from trainer.backends.megatron.rank_groups import RankGroups
 from trainer.backends.megatron.sharded_model import ShardedModel
 from trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS, SavedState, random_state
-from trainer.backends.sharded.parts import Files, Part, Parts, part_of
+from trainer.backends.sharded.parts import Files, Parts, TensorPart, part_of
 from trainer.backends.token_sums import TokenSums
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -42,7 +42,7 @@ class MegatronBackend(FsdpBackend):
 
     def state(self) -> Files:
         """Return a copy of this rank's part of weights and optimizer, and of the random state."""
-        weights, moments = self._copied(self._parameters), dict[str, Part]()
+        weights, moments = self._copied(self._parameters), dict[str, TensorPart]()
         states = {name: self._optimizer.state.get(of) for name, of in self._parameters.items()}
         for moment in MOMENTS:
             shards = {name: state[moment] for name, state in states.items() if state}
@@ -76,7 +76,7 @@ class MegatronBackend(FsdpBackend):
         for moment in MOMENTS if saved.moments else ():
             shards = {name: torch.zeros_like(of) for name, of in parameters.items()}
 
-            def read(name: str, part: Part, moment: str = moment) -> None:
+            def read(name: str, part: TensorPart, moment: str = moment) -> None:
                 saved.read_moment(f"{moment}/{name}", part)
 
             self._model.read(shards, read)
@@ -87,7 +87,7 @@ class MegatronBackend(FsdpBackend):
             saved.read_moment(f"{STEP}/{leaf.sources[0]}", part_of(step))
             self._optimizer.state[parameters[leaf.name]][STEP] = step
 
-    def _copied(self, shards: Mapping[str, Tensor]) -> dict[str, Part]:
+    def _copied(self, shards: Mapping[str, Tensor]) -> dict[str, TensorPart]:
         return {name: part.copied() for name, part in self._model.parts(shards).items()}
 
     @property

@@ -24,7 +24,7 @@ from trainer.backends.megatron.library import (
     get_gpt_layer_local_spec,
 )
 from trainer.backends.megatron.rank_groups import RankGroups
-from trainer.backends.sharded.parts import Part
+from trainer.backends.sharded.parts import TensorPart
 
 
 class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
@@ -111,12 +111,12 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         for name, shard in self.own_shards(tensors).items():
             parameters[name].copy_(shard)
 
-    def parts(self, shards: Mapping[str, Tensor]) -> dict[str, Part]:
+    def parts(self, shards: Mapping[str, Tensor]) -> dict[str, TensorPart]:
         """Return this rank's parts of Hugging Face tensors, from shards by Megatron-core's names.
 
         Of the ranks that have the same shards the first has them, and others nothing of them.
         """
-        found: dict[str, Part] = {}
+        found: dict[str, TensorPart] = {}
         for leaf in self.leaves:
             if leaf.name in shards:
                 own = shards[leaf.name].detach()
@@ -124,7 +124,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         return {name: part.first_of(self._groups.copy) for name, part in found.items()}
 
     @torch.no_grad()
-    def read(self, shards: Mapping[str, Tensor], read: Callable[[str, Part], None]) -> None:
+    def read(self, shards: Mapping[str, Tensor], read: Callable[[str, TensorPart], None]) -> None:
         """Read this rank's shards; `read` gets the name and the part of each Hugging Face tensor,
         whose memory it fills.
         """

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor, Shard
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TensorPart:
     """Consecutive rows of a tensor, or another dimension's slices; or all of it."""
 
     values: Tensor
@@ -44,29 +44,29 @@ class Part:
         return replace(self, values=own.contiguous())
 
 
-Parts = Mapping[str, Part]
+Parts = Mapping[str, TensorPart]
 """A rank's parts of several tensors, by name."""
 Files = Mapping[str, Parts]
 """Parts by the names of their files."""
 
 
-def part_of(tensor: Tensor) -> Part:
+def part_of(tensor: Tensor) -> TensorPart:
     """Return this rank's part of a tensor, which shares its memory. Raise ValueError.
 
     FSDP2 divides tensors by rows, as `torch.chunk` does.
     """
     if not isinstance(tensor, DTensor):
-        return Part(tensor.detach(), tuple(tensor.shape))
+        return TensorPart(tensor.detach(), tuple(tensor.shape))
     (placement,) = tensor.placements
     if placement != Shard(0):
         raise ValueError(f"a tensor is placed as {placement}, not by rows")
     mesh, local = tensor.device_mesh, tensor.to_local().detach()
     first = mesh.get_local_rank() * -(-len(tensor) // mesh.size())
-    return Part(local, tuple(tensor.shape), first=first if len(local) else 0)
+    return TensorPart(local, tuple(tensor.shape), first=first if len(local) else 0)
 
 
 @torch.no_grad()
-def read_part(file: Any, name: str, part: Part) -> None:
+def read_part(file: Any, name: str, part: TensorPart) -> None:
     """Read a part of a tensor from an open safetensors file into its memory.
 
     Raise ValueError if the tensor has another shape there.

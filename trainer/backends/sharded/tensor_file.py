@@ -17,26 +17,19 @@ from struct import Struct
 
 import torch
 
-from trainer.backends.sharded.parts import Part, Parts
+from trainer.backends.sharded.parts import Parts, TensorPart
 
 MOST_ELEMENTS = 1 << 22
 """Most elements that are converted or moved to the host at a time: 16 MiB in float32."""
 _LENGTH = Struct("<Q")
 _ALIGNED = 8
-_TYPES = {
-    torch.bool: "BOOL",
-    torch.uint8: "U8",
-    torch.int8: "I8",
-    torch.int16: "I16",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int32: "I32",
-    torch.float32: "F32",
-    torch.float64: "F64",
-    torch.int64: "I64",
-}
-"""Names of types, in the order of the format's library: the last come first in a file."""
-_ORDER = {dtype: place for place, dtype in enumerate(_TYPES)}
+_ORDER = (
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.float16, torch.bfloat16),
+    *(torch.int32, torch.float32, torch.float64, torch.int64),
+)
+"""Types in the order of the format's library: tensors of the last come first in a file."""
+_KINDS = {"bool": "BOOL", "uint": "U", "int": "I", "float": "F", "bfloat": "BF"}
+_DIGITS = "0123456789"
 
 
 def write_tensors(
@@ -70,16 +63,23 @@ def _layout(
     """Return a file's header, the place of each tensor and the size of all."""
     facts: dict[str, object] = {} if metadata is None else {"__metadata__": dict(metadata)}
     begins, end = {}, 0
-    for name in sorted(parts, key=lambda name: (-_ORDER[types[name]], name.encode())):
+    for name in sorted(parts, key=lambda name: (-_ORDER.index(types[name]), name.encode())):
         begins[name], shape = end, parts[name].shape
         end += prod(shape) * types[name].itemsize
         offsets = [begins[name], end]
-        facts[name] = {"dtype": _TYPES[types[name]], "shape": shape, "data_offsets": offsets}
+        facts[name] = {"dtype": _type_name(types[name]), "shape": shape, "data_offsets": offsets}
     text = json.dumps(facts, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % _ALIGNED)
     start = _LENGTH.size + len(text)
     places = {name: start + begin for name, begin in begins.items()}
     return _LENGTH.pack(len(text)) + text, places, start + end
+
+
+def _type_name(dtype: torch.dtype) -> str:
+    """Return the format's name of a type: a kind and a number of bits."""
+    name = str(dtype).removeprefix("torch.")
+    kind = name.rstrip(_DIGITS)
+    return f"{_KINDS[kind]}{name.removeprefix(kind)}"
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(file)
 
 
-def _write_part(file: int, place: int, part: Part, dtype: torch.dtype) -> None:
+def _write_part(file: int, place: int, part: TensorPart, dtype: torch.dtype) -> None:
     """Write a part of a tensor that begins at `place`."""
     if not part.values.numel():
         return

@@ -35,7 +35,7 @@ def main() -> None:
     backend = FsdpBackend(Path(directory), section, way)
     out = Path(directory) / "out"
     if place:
-        measured = [_followed(backend), _followed(backend), _followed(backend)][1:]
+        measured = [_followed(backend, rests) for rests in (1, 1, 2)][1:]
     else:
         measured = _led(backend, out)
     print(*measured)
@@ -56,13 +56,15 @@ def _led(backend: FsdpBackend, out: Path) -> list[int]:
     backend.snapshot()
     backend.rest()
     backend.save(out)
-    return [published, peak() - before]
+    saving = peak() - before
+    backend.rest()
+    return [published, saving]
 
 
-def _followed(backend: FsdpBackend) -> int:
+def _followed(backend: FsdpBackend, rests: int) -> int:
     before = begun()
-    backend.follow()
-    backend.interrupt()
+    for _ in range(rests):
+        backend.follow()
     return peak() - before
 
 

@@ -85,7 +85,7 @@ def test_a_rank_without_room_is_named_and_the_next_checkpoint_is_whole(
     with gang(model) as (leader, other):
         no_room(other)
         leader.snapshot()
-        with pytest.raises(RankWriteFailed, match="rank 1 .* File too large"):
+        with pytest.raises(RankWriteFailed, match=r"rank 1 .* File too large"):
             leader.save(tmp_path)
         room(other)
         leader.snapshot()
@@ -93,7 +93,7 @@ def test_a_rank_without_room_is_named_and_the_next_checkpoint_is_whole(
         leader.load(tmp_path, 1)
         no_room(other)
         # A publication is a call of the gang, which a rank that fails ends.
-        with pytest.raises(RankWriteFailed, match="rank 1 .* File too large"):
+        with pytest.raises(RankWriteFailed, match=r"rank 1 .* File too large"):
             leader.write_weights(tmp_path)
         assert other.wait(TIMEOUT_S) == 1
 

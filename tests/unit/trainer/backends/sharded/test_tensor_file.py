@@ -9,7 +9,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from tests.builders.disks.file_limit import largest_file
-from trainer.backends.sharded.parts import Part, Parts, part_of, read_part
+from trainer.backends.sharded.parts import Parts, TensorPart, part_of, read_part
 from trainer.backends.sharded.tensor_file import MOST_ELEMENTS, write_tensors
 
 WHOLE_NUMBERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
@@ -26,7 +26,7 @@ def tensors() -> dict[str, torch.Tensor]:
 
 def parts(whole: dict[str, torch.Tensor], rank: int, ranks: int, dimension: int = 0) -> Parts:
     """Return a rank's part of each tensor, divided in a dimension if it has that."""
-    found: dict[str, Part] = {}
+    found: dict[str, TensorPart] = {}
     for name, tensor in whole.items():
         found[name] = part = part_of(tensor)
         if tensor.dim() > dimension:
