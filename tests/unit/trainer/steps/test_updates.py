@@ -161,8 +161,8 @@ def test_two_mini_batches_are_two_steps_that_keep_the_policy_before_the_first(mo
             one for one in known.groups if {chain.session_id for chain in one.chains} == {*part}
         )
         backend.train(step_input(settings(loss=loss), replace(known, groups=(own,)), 1, 0, ()))
-    for name, part in backend.state()[WEIGHTS].items():
-        assert np.array_equal(found[name], part.values.numpy())
+    for name, kept in backend.state()[WEIGHTS].items():
+        assert np.array_equal(found[name], kept.values.numpy())
 
 
 def test_a_ratio_is_to_the_weights_before_the_step(model: Path) -> None:
