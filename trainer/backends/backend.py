@@ -124,10 +124,12 @@ class Backend(Protocol):
         """
 
     def snapshot(self) -> None:
-        """Copy weights, optimizer and random state on the host, for `save`."""
+        """Copy weights, optimizer and random state on the host, for `save`; of a gang each rank its
+        part.
+        """
 
     def save(self, directory: Path) -> None:
-        """Write the newest snapshot to the directory of a checkpoint, once.
+        """Write the oldest snapshot that is not written to the directory of a checkpoint.
 
         Other calls may overlap this one: a checkpoint is written while the devices do other work.
         """
@@ -154,4 +156,7 @@ class LocalBackend(Backend, DeviceMemory, Protocol):
         """
 
     def interrupt(self) -> None:
-        """End a wait that is under way with an error, because the process ends. From any thread."""
+        """End a wait that is under way with an error, because the process ends. From any thread.
+
+        A further rank of a gang first finishes its part of a checkpoint.
+        """

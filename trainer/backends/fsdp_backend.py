@@ -1,12 +1,14 @@
 """The back end of a gang: the model sharded over its ranks with FSDP2, each training its share.
 
-The leader sends each of its calls to the other ranks, which do the same in `follow`. Only the
-leader writes files, from whole tensors; all ranks read checkpoints, so all must reach their
-directory.
+The leader sends each of its calls to the other ranks, which do the same in `follow`. Each rank
+writes its rows of the files of weights and checkpoints, and reads them, so all must reach their
+directories; only a model that needs a conversion is gathered by the leader.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,7 +27,10 @@ from trainer.backends.meeting.line import GangLine
 from trainer.backends.meeting.meeting import Meeting
 from trainer.backends.model import DTYPES
 from trainer.backends.optimizer_state import full
-from trainer.backends.shards import fill, is_empty
+from trainer.backends.sharded.model_files import ModelFiles, model_files
+from trainer.backends.sharded.parts import Parts, part_of
+from trainer.backends.sharded.shards import fill, is_empty
+from trainer.backends.sharded.together import GangSaves, check, failure, words
 from trainer.backends.step_message import (
     answer,
     answered,
@@ -44,6 +49,7 @@ from trainer.data.packing import MicroBatch
 from trainer.settings import TrainerSection
 
 _Share = TypeVar("_Share")
+_log = logging.getLogger(__name__)
 _ELSEWHERE = "the loss of another rank failed, which rank 0 explains"
 
 
@@ -69,6 +75,7 @@ class FsdpBackend(TorchBackend):
         self._gang = GangRank(settings.rank, settings.ranks, way, device, stopping)
         self._ranks = settings.ranks
         super().__init__(model_directory, settings, computing)
+        self._saves = GangSaves(self._gang.lines, self._snapshots, self._gang.leads)
 
     def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
         mine, *others = self._repeated(dealt(batches, self._ranks // self._copies))
@@ -88,17 +95,19 @@ class FsdpBackend(TorchBackend):
         super().remember(version)
 
     def write_weights(self, directory: Path) -> None:
-        self._ask(Op.WRITE)
-        super().write_weights(directory)
+        self._name(Op.WRITE, directory)
+        self._write(directory)
 
     def snapshot(self) -> None:
         self._ask(Op.SNAPSHOT)
         super().snapshot()
 
+    def save(self, directory: Path) -> None:
+        self._saves.save(directory)
+        self._policy.save(directory)
+
     def load(self, directory: Path | None, version: int) -> None:
-        path = np.frombuffer(str(directory or "").encode(), np.uint8)
-        message = {"version": np.array([version]), "path": path}
-        self._gang.send(Op.LOAD, [message] * (self._ranks - 1))
+        self._name(Op.LOAD, directory, version)
         super().load(directory, version)
 
     def rest(self, step: int = NO_STEP) -> None:
@@ -115,19 +124,21 @@ class FsdpBackend(TorchBackend):
                 case Op.REST:
                     return _version(arrays)
                 case Op.LOAD:
-                    path = arrays["path"].tobytes().decode()
-                    super().load(Path(path) if path else None, _version(arrays))
+                    super().load(_path(arrays), _version(arrays))
                 case Op.ANNOTATE:
                     self._gang.answer(answer(super().annotate(*asked(arrays))))
                 case Op.TRAIN:
                     self._train(*from_arrays(arrays))
                 case Op.REMEMBER:
                     super().remember(_version(arrays))
-                # Gathering needs all ranks, though only the leader keeps the result.
-                case Op.WRITE:
-                    self._whole_weights()
+                case Op.WRITE if (directory := _path(arrays)) is not None:
+                    self._write(directory)
                 case Op.SNAPSHOT:
-                    self.state()
+                    super().snapshot()
+
+    def interrupt(self) -> None:
+        """Wait, for a while, until this rank's part of a checkpoint is written."""
+        self._saves.finish()
 
     def close(self) -> None:
         """Leave the gang."""
@@ -172,6 +183,49 @@ class FsdpBackend(TorchBackend):
     def _summed(self, values: torch.Tensor) -> torch.Tensor:
         return self._gang.summed(values)
 
+    def _write(self, directory: Path) -> None:
+        """Write this rank's part of the model. All ranks must call it; one that fails ends all."""
+        if (files := self._model_files) is None:
+            whole = self._whole_weights()
+
+            def write() -> None:
+                if self._gang.leads:
+                    self._policy.write(self._published, whole, directory)
+        else:
+
+            def write() -> None:
+                files.write(directory, self._model_parts(), self._gang.leads)
+
+        failed = failure(write)
+        if self._gang.leads:
+            reasons = [of["failure"].tobytes().decode() for of in self._gang.answers()]
+            check(failed, reasons, directory)
+        else:
+            self._gang.answer({"failure": np.frombuffer(words(failed).encode(), np.uint8)})
+            check(failed, (), directory)
+
+    @cached_property
+    def _model_files(self) -> ModelFiles | None:
+        """The files of a published model; None for an adapter, which is small, and if only whole
+        tensors make them.
+        """
+        if self._settings.adapter.used:
+            return None
+        files = model_files(self._published, self.dtype)
+        if files is None and self._gang.leads:
+            name = self._model.name_or_path
+            _log.warning("%s: rank 0 gathers all of it to publish it, it needs a conversion", name)
+        return files
+
+    @property
+    def _published(self) -> PreTrainedModel:
+        """The model as it is published; its tensors may have no memory."""
+        return self._model
+
+    def _model_parts(self) -> Parts:
+        """Return this rank's part of each of the model's tensors."""
+        return {name: part_of(tensor) for name, tensor in self._model.state_dict().items()}
+
     def _whole_weights(self) -> dict[str, torch.Tensor]:
         """Return all weights as whole tensors on the host for the leader, nothing for others."""
         found = {}
@@ -194,6 +248,12 @@ class FsdpBackend(TorchBackend):
         """Wait for the answers of all other ranks; return one for each other share."""
         return self._gang.answers()[self._copies - 1 :: self._copies]
 
+    def _name(self, op: Op, directory: Path | None, version: int = 0) -> None:
+        """Send a call about a directory, if there is one, to the others."""
+        path = np.frombuffer(str(directory or "").encode(), np.uint8)
+        message = {"version": np.array([version]), "path": path}
+        self._gang.send(op, [message] * (self._ranks - 1))
+
     def _ask(self, op: Op, version: int = 0) -> None:
         """Send a call to the others, with a version, or the number of a step."""
         self._gang.send(op, [{"version": np.array([version])}] * (self._ranks - 1))
@@ -201,3 +261,8 @@ class FsdpBackend(TorchBackend):
 
 def _version(arrays: Arrays) -> int:
     return int(arrays["version"].item())
+
+
+def _path(arrays: Arrays) -> Path | None:
+    path = arrays["path"].tobytes().decode()
+    return Path(path) if path else None

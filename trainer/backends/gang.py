@@ -71,9 +71,11 @@ class GangRank:
             torch.cuda.set_device(device)
         # Messages are tensors on the host, so gloo is needed beside nccl.
         backends = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        store, self.lines = _met(way, ranks - 1, stopping)
+        """Of rank 0 to the other ranks, in their order; of another rank the one to rank 0."""
         dist.init_process_group(
             backends,
-            store=_store(way, ranks - 1, stopping),
+            store=store,
             rank=rank,
             world_size=ranks,
             timeout=EXCHANGE_LIMIT,
@@ -114,25 +116,28 @@ class GangRank:
         return values
 
     def close(self) -> None:
-        """Leave the process group."""
+        """Leave the process group, and end the lines."""
+        for line in self.lines:
+            line.close()
         dist.destroy_process_group()
 
 
-def _store(way: Meeting | GangLine, others: int, stopping: Stopping) -> TCPStore:
-    """Return the store in which the ranks find each other's addresses, once all are there."""
+def _met(
+    way: Meeting | GangLine, others: int, stopping: Stopping
+) -> tuple[TCPStore, Sequence[GangLine]]:
+    """Return the store in which the ranks find each other's addresses, once all are there, and the
+    lines on which they have met.
+    """
     if isinstance(way, Meeting):
         _keep_to(socket.gethostbyname(way.host))
         # A store would listen on all interfaces, if it made its socket itself.
         listener = socket.create_server((way.host, 0))
         host, port, own = way.host, listener.getsockname()[1], listener.detach()
         store = _connected(host, port, own)
-        for line in way.begin(others, f"{host}:{port}"):
-            line.close()
-        return store
+        return store, way.begin(others, f"{host}:{port}")
     host, _, port = begun(way, stopping).rpartition(":")
     _keep_to(way.here)
-    way.close()
-    return _connected(host, int(port))
+    return _connected(host, int(port)), [way]
 
 
 def _connected(host: str, port: int, listener: int | None = None) -> TCPStore:

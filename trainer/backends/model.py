@@ -17,7 +17,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from trainer.backends.backend import ModelUnusable
-from trainer.backends.shards import empty_model
+from trainer.backends.sharded.shards import empty_model
 from trainer.parallelism import Dtype
 
 _log = logging.getLogger(__name__)
@@ -87,6 +87,20 @@ def write_model(
     """Write `weights` (a state dict of `model`) as `dtype`, with the model's configuration."""
     typed = {name: tensor.to("cpu", DTYPES[dtype]) for name, tensor in weights.items()}
     model.save_pretrained(directory, state_dict=typed)
+    _set_type(directory, dtype)
+
+
+def write_configuration(model: PreTrainedModel, dtype: Dtype, directory: Path) -> None:
+    """Write what `write_model` does beside weights; it deletes none that are there."""
+    name = type(model).__name__.removeprefix("FSDP")
+    model.config.architectures = [name]
+    model.config.save_pretrained(directory)
+    if model.can_generate() and model.generation_config is not None:
+        model.generation_config.save_pretrained(directory)
+    _set_type(directory, dtype)
+
+
+def _set_type(directory: Path, dtype: Dtype) -> None:
     path = directory / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(config | {"dtype": dtype}, indent=2), encoding="utf-8")

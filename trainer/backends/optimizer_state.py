@@ -4,12 +4,13 @@ Training goes on from them exactly. Names in `optimizer.safetensors` are `<momen
 Called by the back ends.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Set
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
@@ -17,7 +18,8 @@ from torch.nn import Parameter
 from torch.optim import AdamW, Optimizer
 
 from trainer.backends.backend import ModelUnusable
-from trainer.backends.shards import read_part
+from trainer.backends.sharded.parts import Files, TensorPart, part_of, read_part
+from trainer.backends.sharded.tensor_file import write_tensors
 from trainer.settings import OptimizerSection
 
 WEIGHTS = "weights.safetensors"
@@ -25,10 +27,6 @@ OPTIMIZER = "optimizer.safetensors"
 RANDOM = "random.safetensors"
 CRITIC = "critic-"
 """Prefix of the files of a critic."""
-
-
-Files = Mapping[str, Mapping[str, Tensor]]
-"""Tensors on the host, by file and name."""
 
 
 def adamw(parameters: Iterable[Parameter], settings: OptimizerSection, lr: float) -> Optimizer:
@@ -42,100 +40,104 @@ def adamw(parameters: Iterable[Parameter], settings: OptimizerSection, lr: float
     )
 
 
-def gathered(model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
-    """Return a copy of everything to save, on the host, by file. Every rank must call it: sharded
-    tensors are gathered. `prefix` is that of the files.
+def copied(model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
+    """Return a copy of this rank's part of everything to save, on the host.
+
+    `prefix` is that of the files.
     """
     parameters = _parameters(model)
     moments = {
-        f"{moment}/{name}": _whole(value)
+        f"{moment}/{name}": part_of(value).copied()
         for name, parameter in parameters.items()
         for moment, value in optimizer.state.get(parameter, {}).items()
     }
-    weights = {name: _whole(tensor) for name, tensor in parameters.items()}
+    weights = {name: part_of(tensor).copied() for name, tensor in parameters.items()}
     return {f"{prefix}{WEIGHTS}": weights, f"{prefix}{OPTIMIZER}": moments}
 
 
 def random_state() -> Files:
-    """Return the state of all random numbers, by file."""
-    random = {"cpu": torch.get_rng_state()}
+    """Return the state of all random numbers, by file; that of rank 0 is saved."""
+    random = {"cpu": part_of(torch.get_rng_state())}
     if torch.cuda.is_available():
-        random["cuda"] = torch.cuda.get_rng_state()
+        random["cuda"] = part_of(torch.cuda.get_rng_state())
     return {RANDOM: random}
 
 
-def save_state(directory: Path, files: Files) -> None:
-    """Write what `gathered` returned."""
-    for name, tensors in files.items():
-        save_file(dict(tensors), directory / name)
+def save_state(directory: Path, files: Files, leads: bool) -> None:
+    """Write this rank's part of what `copied` returned; `leads` as for `write_tensors`."""
+    for name, parts in files.items():
+        write_tensors(directory / name, parts, leads)
+
+
+class SavedState:
+    """Weights and moments of a checkpoint, of which a rank reads its parts."""
+
+    def __init__(self, directory: Path, names: Set[str], prefix: str = "") -> None:
+        """`names`: those of the model's parameters; `prefix`: that of the files.
+
+        Raise `ModelUnusable`.
+        """
+        self._directory, self._what = directory, "its critic" if prefix else "it"
+        self._weights, self._moments = (directory / f"{prefix}{of}" for of in (WEIGHTS, OPTIMIZER))
+        if wrong := sorted(self._keys(self._weights) ^ names):
+            remedy = "set trainer.critic.kind and .model as they were"
+            another = f"its critic is another one, {remedy}, or begin in another directory"
+            whose = another if prefix else "is of another model"
+            raise ModelUnusable(str(directory), f"{whose}: {', '.join(wrong[:3])}")
+        self.moments = sorted(self._keys(self._moments))
+        """Names of all moments, `<moment>/<parameter>`."""
+
+    def read_weight(self, name: str, part: TensorPart) -> None:
+        """Read a part of a parameter into its memory. Raise `ModelUnusable`."""
+        self._read(self._weights, name, part)
+
+    def read_moment(self, name: str, part: TensorPart) -> None:
+        """Read a part of a moment into its memory. Raise `ModelUnusable`."""
+        self._read(self._moments, name, part)
+
+    def _keys(self, file: Path) -> set[str]:
+        with self._readable(), safe_open(file, framework="pt") as opened:
+            return set(opened.keys())
+
+    def _read(self, file: Path, name: str, part: TensorPart) -> None:
+        # Opened for each: what is read of a mapped file counts as memory until it closes.
+        with self._readable(), safe_open(file, framework="pt") as opened:
+            read_part(opened, name, part)
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError, SafetensorError) as error:
+            reason = f"{self._what} cannot be read: {error}"
+            raise ModelUnusable(str(self._directory), reason) from error
 
 
 def load_state(directory: Path, model: nn.Module, optimizer: Optimizer, prefix: str = "") -> None:
-    """Put model and optimizer back; each rank reads only its shards, from files of whole tensors.
-
-    Raise `ModelUnusable`.
-    """
-    what = "its critic" if prefix else "it"
-    weights, moments = (directory / f"{prefix}{name}" for name in (WEIGHTS, OPTIMIZER))
+    """Put this rank's part of model and optimizer back. Raise `ModelUnusable`."""
     parameters = _parameters(model)
-    try:
-        with safe_open(weights, framework="pt") as opened:
-            saved = set(opened.keys())
-        with safe_open(moments, framework="pt") as opened:
-            keys = opened.keys()
-    except (OSError, SafetensorError) as error:
-        raise ModelUnusable(str(directory), f"{what} cannot be read: {error}") from error
-    _check_names(directory, saved, parameters.keys(), prefix)
-    try:
-        for name, parameter in parameters.items():
-            _put(weights, name, parameter)
-        optimizer.state.clear()
-        for key in keys:
-            moment, _, name = key.partition("/")
-            parameter = parameters[name]
-            # AdamW keeps the count of steps on the host, in float32.
-            value = torch.zeros(()) if moment == "step" else torch.zeros_like(parameter)
-            _put(moments, key, value)
-            optimizer.state[parameter][moment] = value
-    except (OSError, ValueError, SafetensorError) as error:
-        raise ModelUnusable(str(directory), f"{what} cannot be read: {error}") from error
-
-
-def read_state(
-    directory: Path, names: Set[str], prefix: str = ""
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the weights and moments of a checkpoint of a model whose parameters have these names.
-
-    Raise `ModelUnusable`.
-    """
-    weights, moments = (
-        _file(directory, f"{prefix}{name}", "its critic" if prefix else "it")
-        for name in (WEIGHTS, OPTIMIZER)
-    )
-    _check_names(directory, weights.keys(), names, prefix)
-    return weights, moments
-
-
-def _check_names(directory: Path, saved: Set[str], names: Set[str], prefix: str) -> None:
-    if wrong := sorted(saved ^ names):
-        remedy = "set trainer.critic.kind and .model as they were, or begin in another directory"
-        whose = f"its critic is another one, {remedy}" if prefix else "is of another model"
-        raise ModelUnusable(str(directory), f"{whose}: {', '.join(wrong[:3])}")
+    saved = SavedState(directory, parameters.keys(), prefix)
+    for name, parameter in parameters.items():
+        saved.read_weight(name, part_of(parameter))
+    optimizer.state.clear()
+    for key in saved.moments:
+        moment, _, name = key.partition("/")
+        parameter = parameters[name]
+        # AdamW keeps the count of steps on the host, in float32.
+        value = torch.zeros(()) if moment == "step" else torch.zeros_like(parameter)
+        saved.read_moment(key, part_of(value))
+        optimizer.state[parameter][moment] = value
 
 
 def load_random(directory: Path) -> None:
     """Put the state of all random numbers back. Raise `ModelUnusable`."""
-    random = _file(directory, RANDOM, "it")
+    try:
+        random = load_file(directory / RANDOM)
+    except (OSError, SafetensorError) as error:
+        raise ModelUnusable(str(directory), f"it cannot be read: {error}") from error
     torch.set_rng_state(random["cpu"])
     if "cuda" in random and torch.cuda.is_available():
         torch.cuda.set_rng_state(random["cuda"])
-
-
-def _file(directory: Path, name: str, what: str) -> dict[str, Tensor]:
-    try:
-        return load_file(directory / name)
-    except (OSError, SafetensorError) as error:
-        raise ModelUnusable(str(directory), f"{what} cannot be read: {error}") from error
 
 
 def full(tensor: Tensor) -> Tensor:
@@ -157,16 +159,3 @@ def _parameters(model: nn.Module) -> dict[str, Parameter]:
     if isinstance(model, FSDPModule):
         model.reshard()
     return {name: one for name, one in model.named_parameters() if one.requires_grad}
-
-
-def _whole(tensor: Tensor) -> Tensor:
-    whole = full(tensor.detach())
-    # On the host it would be the tensor itself, which the next step changes.
-    copied = whole.clone() if whole.device.type == "cpu" else whole.cpu()
-    return copied.contiguous()
-
-
-def _put(file: Path, name: str, tensor: Tensor) -> None:
-    """Read a rank's part of a tensor; opened for each, so that no more stays in memory."""
-    with safe_open(file, framework="pt") as opened:
-        read_part(opened, name, tensor)

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from queue import Queue
 
 import torch
 from torch import Tensor, nn
@@ -23,16 +24,16 @@ from trainer.backends.losses.loss import loss_tokens, token_losses
 from trainer.backends.model import DTYPES, recompute_activations
 from trainer.backends.older_weights import OlderWeights
 from trainer.backends.optimizer_state import (
-    Files,
     adamw,
+    copied,
     full,
-    gathered,
     load_random,
     load_state,
     move_state,
     random_state,
     save_state,
 )
+from trainer.backends.sharded.parts import Files
 from trainer.backends.side.models import SideModels
 from trainer.backends.token_sums import TokenSums
 from trainer.data.credit.columns import Annotated, Column
@@ -66,8 +67,7 @@ class TorchBackend:
         self._settings, self._computing = settings, computing
         self._policy = PolicyModel(model_directory, settings)
         self._device = torch.device(device_named(settings.device, torch.cuda.is_available))
-        model = use_attention(self._policy.load(), settings)
-        self._model = self._policy.begun(self._placed(model))
+        self._model = self._policy.begun(self._placed(use_attention(self._policy.load(), settings)))
         check_layout(self._model, settings.layout)
         if settings.gradient_checkpointing:
             recompute_activations(self._model)
@@ -75,7 +75,7 @@ class TorchBackend:
         self._optimizer = adamw(self._parameters.values(), own, own.lr)
         self._forward = Forward(self._model)
         self._side = SideModels(model_directory, settings, self._placed, self._forward)
-        self._snapshot: Files = {}
+        self._snapshots = Queue[Files]()
         limit = settings.mismatch_memory_mb * 2**20
         self._older = OlderWeights(self._model, settings.mismatch_versions + 1, limit)
 
@@ -125,8 +125,9 @@ class TorchBackend:
             self._discard()
 
     def state(self) -> Files:
-        """Return a copy of weights, optimizer and random state, on the host."""
-        return {**gathered(self._model, self._optimizer), **self._side.state(), **random_state()}
+        """Return a copy of this rank's part of weights and optimizer, and of the random state."""
+        own, side = copied(self._model, self._optimizer), self._side.state()
+        return {**own, **side, **random_state()}
 
     def remember(self, version: int) -> None:
         self._older.remember(version, self._parameters)
@@ -138,11 +139,10 @@ class TorchBackend:
         self._policy.write(self._model, self._whole_weights(), directory)
 
     def snapshot(self) -> None:
-        self._snapshot = self.state()
+        self._snapshots.put(self.state())
 
     def save(self, directory: Path) -> None:
-        kept, self._snapshot = self._snapshot, {}
-        save_state(directory, kept)
+        save_state(directory, self._snapshots.get_nowait(), leads=True)
         self._policy.save(directory)
 
     def load(self, directory: Path | None, version: int) -> None:

@@ -194,3 +194,4 @@ def follow_orders(backend: LocalBackend, connection: socket.socket) -> None:
                 case "release":
                     answer = backend.release()
             connection.sendall(f"{answer}\n".encode())
+        backend.interrupt()

@@ -59,11 +59,11 @@ def step_tensors(
 
 def _begun(backend: TorchBackend) -> Iterator[tuple[str, Tensor]]:
     state = backend.state()
-    for name, value in state[WEIGHTS].items():
-        yield f"parameter {name}", value
-    for key, value in state[OPTIMIZER].items():
+    for name, part in state[WEIGHTS].items():
+        yield f"parameter {name}", part.values
+    for key, part in state[OPTIMIZER].items():
         moment, _, name = key.partition("/")
-        yield f"optimizer {moment} of {name}", value
+        yield f"optimizer {moment} of {name}", part.values
 
 
 def _inputs(batch: MicroBatch, place: int) -> dict[str, str]:

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from trainer.backends.adapter.lora import NAME, trained
 from trainer.backends.backend import ModelUnusable
 from trainer.backends.model import DTYPES
-from trainer.backends.shards import is_empty
+from trainer.backends.sharded.shards import is_empty
 from trainer.parallelism import Dtype
 from trainer.policy import AdapterSection
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trainer.backends.backend import ModelUnusable
+from trainer.backends.sharded.parts import TensorPart
 
 Kind = Literal["copied", "rows", "columns", "fused", "vocabulary"]
 """Division of a tensor over ranks: none; by rows; by columns; by rows of several tensors in turn;
@@ -117,6 +118,51 @@ def whole(leaf: Leaf, found: Sequence[Tensor], dimensions: Dimensions) -> dict[s
             parts = torch.split(in_blocks, [unit * part for part in leaf.parts], 1)
             pairs = zip(leaf.sources, parts, strict=True)
             return {name: part.flatten(0, 1).contiguous() for name, part in pairs}
+
+
+def source_parts(
+    leaf: Leaf, shard: Tensor, dimensions: Dimensions, place: int
+) -> dict[str, TensorPart]:
+    """Return a rank's parts of the Hugging Face tensors of a leaf, by name, from its shard.
+
+    `place`: number of the shard. Those of a leaf that is not fused share its memory.
+    """
+    ranks, rows = dimensions.ranks, len(shard)
+    match leaf.kind:
+        case "copied":
+            return {leaf.sources[0]: TensorPart(shard, tuple(shard.shape))}
+        case "columns":
+            width = shard.shape[1]
+            return {leaf.sources[0]: TensorPart(shard, (rows, width * ranks), 1, place * width)}
+        case "vocabulary":
+            own = shard[: max(0, dimensions.vocabulary - place * rows)]
+            shape = (dimensions.vocabulary, *shard.shape[1:])
+            return {leaf.sources[0]: TensorPart(own, shape, 0, place * rows)}
+        case "rows" | "fused":
+            in_blocks = shard.reshape(max(1, leaf.blocks // ranks), -1, *shard.shape[1:])
+            unit = in_blocks.shape[1] // sum(leaf.parts)
+            values = torch.split(in_blocks, [unit * part for part in leaf.parts], 1)
+            flat = [one.flatten(0, 1).contiguous() for one in values]
+            return {
+                name: TensorPart(own, (len(own) * ranks, *own.shape[1:]), 0, place * len(own))
+                for name, own in zip(leaf.sources, flat, strict=True)
+            }
+
+
+def joined(leaf: Leaf, parts: Mapping[str, TensorPart], dimensions: Dimensions) -> Tensor:
+    """Return a rank's shard of a leaf from its parts of the Hugging Face tensors."""
+    values = [parts[name].values for name in leaf.sources]
+    match leaf.kind:
+        case "copied" | "columns":
+            return values[0]
+        case "vocabulary":
+            (own,) = values
+            missing = dimensions.padded // dimensions.ranks - len(own)
+            return torch.cat([own, own.new_zeros(missing, *own.shape[1:])])
+        case "rows" | "fused":
+            count = max(1, leaf.blocks // dimensions.ranks)
+            blocks = [own.reshape(count, -1, *own.shape[1:]) for own in values]
+            return torch.cat(blocks, 1).flatten(0, 1)
 
 
 def _of_layer(layer: int, dimensions: Dimensions, given: set[str]) -> list[Leaf]:

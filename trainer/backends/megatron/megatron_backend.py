@@ -20,7 +20,8 @@ from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.megatron.leaves import Leaf
 from trainer.backends.megatron.rank_groups import RankGroups
 from trainer.backends.megatron.sharded_model import ShardedModel
-from trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS, Files, random_state, read_state
+from trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS, SavedState, random_state
+from trainer.backends.sharded.parts import Files, Parts, TensorPart, part_of
 from trainer.backends.token_sums import TokenSums
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -40,19 +41,17 @@ class MegatronBackend(FsdpBackend):
             yield self._model.whole_tensors(shards)
 
     def state(self) -> Files:
-        """Return a copy of weights, optimizer and random state, on the host. Every rank must call
-        it: tensors are gathered.
-        """
-        moments: dict[str, Tensor] = {}
+        """Return a copy of this rank's part of weights and optimizer, and of the random state."""
+        weights, moments = self._copied(self._parameters), dict[str, TensorPart]()
         states = {name: self._optimizer.state.get(of) for name, of in self._parameters.items()}
         for moment in MOMENTS:
             shards = {name: state[moment] for name, state in states.items() if state}
-            found = self._model.whole_tensors(shards)
-            moments |= {f"{moment}/{name}": value.cpu() for name, value in found.items()}
+            moments |= {f"{moment}/{name}": of for name, of in self._copied(shards).items()}
         for leaf in self._model.leaves:
             if state := states[leaf.name]:
-                moments |= {f"{STEP}/{name}": state[STEP].clone() for name in leaf.sources}
-        return {WEIGHTS: self._whole_weights(), OPTIMIZER: moments, **random_state()}
+                step = part_of(state[STEP]).copied()
+                moments |= {f"{STEP}/{name}": step for name in leaf.sources}
+        return {WEIGHTS: weights, OPTIMIZER: moments, **random_state()}
 
     def close(self) -> None:
         """Leave the gang."""
@@ -71,21 +70,32 @@ class MegatronBackend(FsdpBackend):
         return ShardedModel(model, self._groups)
 
     def _load_state(self, directory: Path) -> None:
-        weights, moments = read_state(directory, self._model.whole_names)
-        self._model.load_whole(weights)
+        saved, parameters = SavedState(directory, self._model.whole_names), self._parameters
+        self._model.read(parameters, saved.read_weight)
         self._optimizer.state.clear()
-        if not moments:
-            return
-        for moment in MOMENTS:
-            names = {name: moments[f"{moment}/{name}"] for name in weights}
-            for name, shard in self._model.own_shards(names).items():
-                parameter = self._parameters[name]
-                # A chunk would keep the whole tensor.
-                own = shard.to(parameter.device, parameter.dtype, copy=True)
-                self._optimizer.state[parameter][moment] = own
-        for leaf in self._model.leaves:
-            step = moments[f"{STEP}/{leaf.sources[0]}"]
-            self._optimizer.state[self._parameters[leaf.name]][STEP] = step
+        for moment in MOMENTS if saved.moments else ():
+            shards = {name: torch.zeros_like(of) for name, of in parameters.items()}
+
+            def read(name: str, part: TensorPart, moment: str = moment) -> None:
+                saved.read_moment(f"{moment}/{name}", part)
+
+            self._model.read(shards, read)
+            for name, shard in shards.items():
+                self._optimizer.state[parameters[name]][moment] = shard
+        for leaf in self._model.leaves if saved.moments else ():
+            step = torch.zeros(())
+            saved.read_moment(f"{STEP}/{leaf.sources[0]}", part_of(step))
+            self._optimizer.state[parameters[leaf.name]][STEP] = step
+
+    def _copied(self, shards: Mapping[str, Tensor]) -> dict[str, TensorPart]:
+        return {name: part.copied() for name, part in self._model.parts(shards).items()}
+
+    @property
+    def _published(self) -> PreTrainedModel:
+        return self._model.unsharded()
+
+    def _model_parts(self) -> Parts:
+        return self._model.parts(self._parameters)
 
     def _whole_weights(self) -> dict[str, Tensor]:
         return {name: of.cpu() for name, of in self._model.whole_tensors(self._parameters).items()}

@@ -20,6 +20,8 @@ class RankGroups:
         self.size = tensor_parallel
         self.place: int = parallel_state.get_tensor_model_parallel_rank()
         """Number of the shard of the model that this rank has."""
+        self.copy: int = parallel_state.get_data_parallel_rank()
+        """Number of this rank among those that have the same shard."""
         self.tensor: dist.ProcessGroup = parallel_state.get_tensor_model_parallel_group()
         self._data: dist.ProcessGroup = parallel_state.get_data_parallel_group()
 

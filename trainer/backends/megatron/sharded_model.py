@@ -6,7 +6,7 @@ Dimensions: B rows, T columns, H hidden, V vocabulary.
 """
 
 import copy
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from transformers.modeling_outputs import CausalLMOutput
 
 from trainer.backends.megatron.architecture import dimensions, transformer_config
 from trainer.backends.megatron.attention import HeadAttention, seen_tokens
-from trainer.backends.megatron.leaves import leaves, shards, whole
+from trainer.backends.megatron.leaves import joined, leaves, shards, source_parts, whole
 from trainer.backends.megatron.library import (
     ColumnParallelLinear,
     TransformerBlock,
@@ -24,6 +24,7 @@ from trainer.backends.megatron.library import (
     get_gpt_layer_local_spec,
 )
 from trainer.backends.megatron.rank_groups import RankGroups
+from trainer.backends.sharded.parts import TensorPart
 
 
 class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
@@ -110,12 +111,36 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         for name, shard in self.own_shards(tensors).items():
             parameters[name].copy_(shard)
 
-    def save_pretrained(self, *arguments: Any, **more: Any) -> None:
-        """Write a state of the whole model, as the model that this was made of does."""
+    def parts(self, shards: Mapping[str, Tensor]) -> dict[str, TensorPart]:
+        """Return this rank's parts of Hugging Face tensors, from shards by Megatron-core's names.
+
+        Of the ranks that have the same shards the first has them, and others nothing of them.
+        """
+        found: dict[str, TensorPart] = {}
+        for leaf in self.leaves:
+            if leaf.name in shards:
+                own = shards[leaf.name].detach()
+                found |= source_parts(leaf, own, self._dimensions, self._groups.place)
+        return {name: part.first_of(self._groups.copy) for name, part in found.items()}
+
+    @torch.no_grad()
+    def read(self, shards: Mapping[str, Tensor], read: Callable[[str, TensorPart], None]) -> None:
+        """Read this rank's shards; `read` gets the name and the part of each Hugging Face tensor,
+        whose memory it fills.
+        """
+        for leaf in self.leaves:
+            empty = torch.empty_like(shards[leaf.name])
+            parts = source_parts(leaf, empty, self._dimensions, self._groups.place)
+            for name, part in parts.items():
+                read(name, part)
+            shards[leaf.name].copy_(joined(leaf, parts, self._dimensions))
+
+    def unsharded(self) -> PreTrainedModel:
+        """Return a model as this was made of, without memory."""
         with torch.device("meta"):
-            unsharded = self._family(copy.deepcopy(self.config))
-        unsharded.generation_config = self._generation
-        unsharded.save_pretrained(*arguments, **more)
+            model: PreTrainedModel = self._family(copy.deepcopy(self.config))
+        model.generation_config = self._generation
+        return model
 
     @property
     def whole_names(self) -> Set[str]:

@@ -20,13 +20,13 @@ from trainer.backends.losses.values import value_loss
 from trainer.backends.model import load_critic
 from trainer.backends.optimizer_state import (
     CRITIC,
-    Files,
     adamw,
+    copied,
     full,
-    gathered,
     load_state,
     move_state,
 )
+from trainer.backends.sharded.parts import Files
 from trainer.backends.side.frozen import Placed
 from trainer.data.packing import MicroBatch
 from trainer.settings import TrainerSection
@@ -80,8 +80,8 @@ class Critic:
         return total
 
     def state(self) -> Files:
-        """Return a copy of weights and optimizer on the host. Every rank must call it."""
-        return gathered(self._model, self._optimizer, CRITIC)
+        """Return a copy of this rank's part of weights and optimizer, on the host."""
+        return copied(self._model, self._optimizer, CRITIC)
 
     def load(self, directory: Path) -> None:
         """Go on from a checkpoint. Raise `ModelUnusable`."""

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from trainer.backends.losses.values import value_loss
 from trainer.backends.optimizer_state import (
     CRITIC,
-    Files,
     adamw,
-    gathered,
+    copied,
     load_state,
     move_state,
 )
+from trainer.backends.sharded.parts import Files
 from trainer.data.packing import MicroBatch
 from trainer.settings import TrainerSection
 
@@ -73,7 +73,7 @@ class ValueHead:
 
     def state(self) -> Files:
         """Return a copy of weights and optimizer on the host."""
-        return gathered(self._output, self._optimizer, CRITIC)
+        return copied(self._output, self._optimizer, CRITIC)
 
     def load(self, directory: Path) -> None:
         """Go on from a checkpoint. Raise `ModelUnusable`."""

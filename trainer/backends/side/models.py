@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from trainer.backends.backend import ModelUnusable
 from trainer.backends.forward import Forward, check_layout, use_attention
-from trainer.backends.optimizer_state import Files
+from trainer.backends.sharded.parts import Files
 from trainer.backends.side.critic import Critic
 from trainer.backends.side.frozen import FrozenModel, Placed
 from trainer.backends.side.head import ValueHead
@@ -89,7 +89,7 @@ class SideModels:
             trained.move(device)
 
     def state(self) -> Files:
-        """Return a copy of what moves with the weights, on the host. Every rank must call it."""
+        """Return a copy of this rank's part of what moves with the weights, on the host."""
         trained = self.head or self.critic
         return {} if trained is None else trained.state()
 

@@ -33,7 +33,7 @@ from trainer.steps.annotation import annotated, needed
 from trainer.steps.inputs import batch_rules, of_step, step_updates
 
 TIMEOUT_S = 120
-FILES = ("weights", "optimizer", "critic-weights", "critic-optimizer")
+FILES = ("model", "weights", "optimizer", "critic-weights", "critic-optimizer")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,10 @@ def batch(settings: TrainerSettings) -> Batch:
 
 
 def executed(backend: Backend, settings: TrainerSettings, out: Path) -> dict[str, float]:
-    """Execute a step with all its updates and save what it made; return its metrics."""
+    """Execute a step with all its updates, save what it made, load it and publish it.
+
+    Return its metrics.
+    """
     backend.load(None, 0)
     ready = annotated(settings.trainer, batch(settings), backend)
     updates = step_updates(settings, ready, 0, 0, ())
@@ -77,6 +80,12 @@ def executed(backend: Backend, settings: TrainerSettings, out: Path) -> dict[str
     backend.snapshot()
     out.mkdir()
     backend.save(out)
+    saved = {path.name: path.read_bytes() for path in out.iterdir()}
+    backend.load(out, 1)
+    backend.snapshot()
+    backend.save(out)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == saved
+    backend.write_weights(out)
     backend.rest()
     return metrics
 
@@ -100,13 +109,14 @@ def test_a_step_on_two_ranks_is_that_on_one(
     try:
         leader = chosen_backend(first)(model, first, way)
         found = executed(leader, TrainerSettings(trainer=first), tmp_path / "two")
+        leader.close()
     finally:
         leave_gang()
 
     assert found == pytest.approx(wanted, rel=1e-6, abs=1e-6)
     assert wanted["grad_norm"] > 0
     kept = [file for file in FILES if (tmp_path / "one" / f"{file}.safetensors").exists()]
-    assert len(kept) == (4 if alone.critic_used else 2)
+    assert len(kept) == (5 if alone.critic_used else 3)
     for file in kept:
         whole, sharded = (load_file(tmp_path / of / f"{file}.safetensors") for of in ("one", "two"))
         assert whole.keys() == sharded.keys()

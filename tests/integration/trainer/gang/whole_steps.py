@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.builders.trainer.gangs.meetings import line
-from tests.builders.trainer.gangs.own_gang import leave_gang
 from trainer.ranks.chosen_backend import chosen_backend
 from trainer.settings import TrainerSection
 
@@ -108,7 +107,7 @@ def main() -> None:
         section = TrainerSection.model_validate_json(settings)
         backend = chosen_backend(section)(Path(sys.argv[1]), section, line(place, 1))
         backend.follow()
-        leave_gang()
+        backend.close()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Checkpoints, publications, settings: what is on disk is complete and belongs to this run."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,16 @@ def test_a_damaged_checkpoint_is_passed_over_for_an_older_one(tmp_path: Path, da
     write(tmp_path, 2)
     (write(tmp_path, 4) / damage).write_text("{}")
     assert newest(tmp_path).origin.version == 2
+
+
+def test_a_checkpoint_with_a_file_cut_short_is_passed_over_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, 2)
+    file = write(tmp_path, 4) / "weights.safetensors"
+    os.truncate(file, file.stat().st_size - 1)
+    assert newest(tmp_path).origin.version == 2
+    assert "checkpoint-00000004 is not complete, trying an older one" in caplog.text
 
 
 def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:

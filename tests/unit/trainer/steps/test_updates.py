@@ -111,7 +111,7 @@ def trained(
     ready = annotated(of.trainer, batch(), backend)
     made = step_updates(of, ready, 1, 0, ())
     metrics = of_step([backend.train(one.input) for one in made])
-    return {name: value.numpy() for name, value in backend.state()[WEIGHTS].items()}, metrics
+    return {name: part.values.numpy() for name, part in backend.state()[WEIGHTS].items()}, metrics
 
 
 LOSSES = [
@@ -144,8 +144,8 @@ def test_two_epochs_without_a_correction_are_the_same_update_twice(model: Path) 
     for _ in range(2):
         backend.train(only.input)
     found, _ = trained(model, epochs=2)
-    for name, value in backend.state()[WEIGHTS].items():
-        assert np.array_equal(found[name], value.numpy())
+    for name, part in backend.state()[WEIGHTS].items():
+        assert np.array_equal(found[name], part.values.numpy())
 
 
 def test_two_mini_batches_are_two_steps_that_keep_the_policy_before_the_first(model: Path) -> None:
@@ -161,8 +161,8 @@ def test_two_mini_batches_are_two_steps_that_keep_the_policy_before_the_first(mo
             one for one in known.groups if {chain.session_id for chain in one.chains} == {*part}
         )
         backend.train(step_input(settings(loss=loss), replace(known, groups=(own,)), 1, 0, ()))
-    for name, value in backend.state()[WEIGHTS].items():
-        assert np.array_equal(found[name], value.numpy())
+    for name, kept in backend.state()[WEIGHTS].items():
+        assert np.array_equal(found[name], kept.values.numpy())
 
 
 def test_a_ratio_is_to_the_weights_before_the_step(model: Path) -> None:

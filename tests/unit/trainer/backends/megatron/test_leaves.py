@@ -7,7 +7,14 @@ import torch
 from torch import Tensor
 
 from trainer.backends.backend import ModelUnusable
-from trainer.backends.megatron.leaves import Dimensions, leaves, shards, whole
+from trainer.backends.megatron.leaves import (
+    Dimensions,
+    joined,
+    leaves,
+    shards,
+    source_parts,
+    whole,
+)
 
 LAYER = {
     "input_layernorm.weight": (16,),
@@ -60,6 +67,24 @@ def test_what_is_divided_comes_back_leaf_by_leaf(given: dict[str, Tensor], ranks
         assert len({one.shape for one in of_ranks}) == 1
         found |= whole(leaf, of_ranks, dimensions(ranks))
     assert found.keys() == given.keys()
+    for name, tensor in given.items():
+        assert torch.equal(found[name], tensor), name
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("given", [LLAMA, QWEN2, QWEN3], ids=["llama", "qwen2", "qwen3"])
+def test_the_parts_of_all_ranks_are_the_tensors_and_make_the_shards_again(
+    given: dict[str, Tensor], ranks: int
+) -> None:
+    found = {name: torch.full_like(of, torch.nan) for name, of in given.items()}
+    for leaf in leaves([*given], dimensions(ranks), "tiny"):
+        for place, shard in enumerate(shards(leaf, given, dimensions(ranks))):
+            parts = source_parts(leaf, shard, dimensions(ranks), place)
+            assert torch.equal(joined(leaf, parts, dimensions(ranks)), shard)
+            for name, part in parts.items():
+                assert part.shape == tuple(given[name].shape)
+                count = part.values.shape[part.dimension]
+                found[name].narrow(part.dimension, part.first, count).copy_(part.values)
     for name, tensor in given.items():
         assert torch.equal(found[name], tensor), name
 

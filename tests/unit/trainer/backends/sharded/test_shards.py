@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from tests.builders.models import model, saved
 from trainer.backends.backend import ModelUnusable
 from trainer.backends.model import load_critic, load_model
-from trainer.backends.shards import fill, is_empty
+from trainer.backends.sharded.shards import fill, is_empty
 
 
 def filled(empty: PreTrainedModel, directory: Path) -> PreTrainedModel:

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, Shard
 from transformers import AutoConfig, GenerationConfig, PreTrainedModel
 
 from trainer.backends.backend import ModelUnusable
+from trainer.backends.sharded.parts import part_of, read_part
 
-_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 def empty_model(
@@ -67,40 +67,13 @@ def fill(model: PreTrainedModel, directory: Path, device: torch.device) -> None:
             if name := next((name for name in names if name in files), None):
                 # Opened for each: what is read of a mapped file counts as memory until it closes.
                 with safe_open(files[name], framework="pt") as opened:
-                    read_part(opened, name, tensor)
+                    read_part(opened, name, part_of(tensor))
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelUnusable(str(directory), f"cannot be loaded: {error}") from error
 
 
 def _zeros(tensor: Tensor, device: torch.device) -> Tensor:
     return torch.zeros_like(tensor, device=device) if tensor.is_meta else tensor
-
-
-@torch.no_grad()
-def read_part(file: Any, name: str, tensor: Tensor) -> None:
-    """Read a tensor, or the rows of this rank's shard, from an open safetensors file.
-
-    Raise ValueError if it has another shape there.
-    """
-    part = file.get_slice(name)
-    if part.get_shape() != list(tensor.shape):
-        raise ValueError(f"{name} has the shape {part.get_shape()}, not {list(tensor.shape)}")
-    if not isinstance(tensor, DTensor):
-        tensor.copy_(file.get_tensor(name))
-        return
-    local = tensor.to_local()
-    if local.numel():
-        first = _first_row(tensor)
-        local.copy_(part[first : first + len(local)])
-
-
-def _first_row(tensor: DTensor) -> int:
-    """Return the place of a shard's first row in the whole tensor: as `torch.chunk` divides it."""
-    (placement,) = tensor.placements
-    if placement != Shard(0):
-        raise ValueError(f"a tensor is placed as {placement}, not by rows")
-    mesh = tensor.device_mesh
-    return mesh.get_local_rank() * -(-len(tensor) // mesh.size())
 
 
 def _with_buffers(model: PreTrainedModel) -> bool:
@@ -158,11 +131,11 @@ def _tensors(model: nn.Module) -> list[tuple[list[str], Tensor]]:
 
 def _files(directory: Path) -> Mapping[str, Path]:
     """Return the file of each tensor of a directory, by name. Raise ValueError."""
-    index = directory / _INDEX
+    index = directory / INDEX
     if not index.is_file():
-        with safe_open(directory / _SINGLE, framework="pt") as opened:
-            return dict.fromkeys(opened.keys(), directory / _SINGLE)
+        with safe_open(directory / SINGLE, framework="pt") as opened:
+            return dict.fromkeys(opened.keys(), directory / SINGLE)
     named = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
     if outside := next((of for of in named.values() if Path(of).name != of), None):
-        raise ValueError(f"{_INDEX} names {outside}, which is not a file beside it")
+        raise ValueError(f"{INDEX} names {outside}, which is not a file beside it")
     return {name: directory / of for name, of in named.items()}

@@ -1,0 +1,72 @@
+"""A rank that trains, publishes and saves, and tells how far its memory rose for each.
+
+python -m tests.integration.trainer.gang.peak_of_writing MODEL RANK RANKS [PLACE]
+Rank 0 needs no place of the meeting and prints it first; all print, in bytes, how far the peak of
+resident memory rose above what was resident before: while publishing and while saving.
+"""
+
+import ctypes
+import sys
+from pathlib import Path
+
+from tests.builders.trainer.chains import some_chains, with_advantages
+from tests.builders.trainer.gangs.meetings import line, meeting
+from tests.integration.trainer.gang.peak_of_loading import peak
+from trainer.backends.backend import StepInput
+from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.data.packing import pack
+from trainer.settings import TrainerSection
+
+
+def begun() -> int:
+    """Let the peak begin anew at what is resident now; return that, in bytes."""
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+    return peak()
+
+
+def main() -> None:
+    directory, rank, ranks, *place = sys.argv[1:]
+    gang = {"backend": "fsdp2", "rank": rank, "ranks": ranks, "device": "cpu", "threads": 1}
+    section = TrainerSection.model_validate({**gang, "weights_dtype": "bfloat16"})
+    way = line(place[0], int(rank)) if place else meeting()
+    if not place:
+        print(way.place, flush=True)
+    backend = FsdpBackend(Path(directory), section, way)
+    out = Path(directory) / "out"
+    if place:
+        measured = [_followed(backend, rests) for rests in (1, 1, 2)][1:]
+    else:
+        measured = _led(backend, out)
+    print(*measured)
+    backend.close()
+
+
+def _led(backend: FsdpBackend, out: Path) -> list[int]:
+    backend.load(None, 0)
+    batches = pack(with_advantages(some_chains(), [1.0, -1.0] * 3), 16, "padded")
+    backend.train(StepInput(batches, [], 1, 0.05))
+    backend.rest()
+    out.mkdir()
+    before = begun()
+    backend.write_weights(out)
+    published = peak() - before
+    backend.rest()
+    before = begun()
+    backend.snapshot()
+    backend.rest()
+    backend.save(out)
+    saving = peak() - before
+    backend.rest()
+    return [published, saving]
+
+
+def _followed(backend: FsdpBackend, rests: int) -> int:
+    before = begun()
+    for _ in range(rests):
+        backend.follow()
+    return peak() - before
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""A rank's part of a tensor, and its place in the whole one.
+
+What is copied, written or read of a model that ranks have divided is such parts, so that no rank
+needs a whole tensor of another. Called by the back ends and by what reads and writes their files.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Shard
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPart:
+    """Consecutive rows of a tensor, or another dimension's slices; or all of it."""
+
+    values: Tensor
+    """Has the whole tensor's shape but in the divided dimension; may have no elements."""
+    shape: tuple[int, ...]
+    """Shape of the whole tensor."""
+    dimension: int = 0
+    """The dimension in which it is divided."""
+    first: int = 0
+    """Place of the first row (or slice) in the whole tensor."""
+
+    @property
+    def whole(self) -> bool:
+        """Return whether it is all of the tensor."""
+        return tuple(self.values.shape) == self.shape
+
+    def first_of(self, number: int) -> Self:
+        """Return it for the first of several ranks that have the same part, else nothing of it."""
+        empty = self.values.narrow(self.dimension, 0, 0) if number else self.values
+        return replace(self, values=empty)
+
+    def copied(self) -> Self:
+        """Return a copy on the host."""
+        values = self.values.detach()
+        # On the host it would be the tensor itself, which the next step changes.
+        own = values.clone() if values.device.type == "cpu" else values.cpu()
+        return replace(self, values=own.contiguous())
+
+
+Parts = Mapping[str, TensorPart]
+"""A rank's parts of several tensors, by name."""
+Files = Mapping[str, Parts]
+"""Parts by the names of their files."""
+
+
+def part_of(tensor: Tensor) -> TensorPart:
+    """Return this rank's part of a tensor, which shares its memory. Raise ValueError.
+
+    FSDP2 divides tensors by rows, as `torch.chunk` does.
+    """
+    if not isinstance(tensor, DTensor):
+        return TensorPart(tensor.detach(), tuple(tensor.shape))
+    (placement,) = tensor.placements
+    if placement != Shard(0):
+        raise ValueError(f"a tensor is placed as {placement}, not by rows")
+    mesh, local = tensor.device_mesh, tensor.to_local().detach()
+    first = mesh.get_local_rank() * -(-len(tensor) // mesh.size())
+    return TensorPart(local, tuple(tensor.shape), first=first if len(local) else 0)
+
+
+@torch.no_grad()
+def read_part(file: Any, name: str, part: TensorPart) -> None:
+    """Read a part of a tensor from an open safetensors file into its memory.
+
+    Raise ValueError if the tensor has another shape there.
+    """
+    found = file.get_slice(name)
+    if found.get_shape() != list(part.shape):
+        raise ValueError(f"{name} has the shape {found.get_shape()}, not {list(part.shape)}")
+    if part.whole:
+        part.values.copy_(file.get_tensor(name))
+    elif part.values.numel():
+        end = part.first + part.values.shape[part.dimension]
+        all_before = (slice(None),) * part.dimension
+        part.values.copy_(found[(*all_before, slice(part.first, end))])

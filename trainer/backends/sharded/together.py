@@ -1,0 +1,124 @@
+"""Files that all ranks of a gang write together, and the way in which rank 0 learns that they have.
+
+A publication is a call of the gang like others (`gang.py`). A checkpoint is written while the gang
+computes, so its order and the answers go over the lines on which the ranks have met, in a thread of
+each rank: torch's process group belongs to the thread that computes. Called by the back ends.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from queue import Queue
+
+from infra.errors import SeamlessFlowError
+from trainer.backends.meeting.line import GangLine, LineLost
+from trainer.backends.optimizer_state import save_state
+from trainer.backends.sharded.parts import Files
+
+_COPY_S = 600.0
+"""Limit of the wait for a snapshot that rank 0 has taken."""
+_LAST_S = 20.0
+"""Limit of the wait of a rank that ends for the checkpoint of which it has a part."""
+
+
+class RankWriteFailed(SeamlessFlowError):
+    """A rank that did not write its part of a directory, which is therefore not complete."""
+
+    lasting = False
+
+    def __init__(self, rank: int, directory: str, reason: str) -> None:
+        self.rank = rank
+        self.directory = directory
+        self.reason = reason
+        super().__init__(f"rank {rank} did not write its part of {directory}: {reason}")
+
+
+class GangSaves:
+    """The checkpoints of a gang, of the snapshots that its ranks have taken, in their order."""
+
+    def __init__(self, lines: Sequence[GangLine], snapshots: Queue[Files], leads: bool) -> None:
+        """`lines` of rank 0 are those to the other ranks, in their order; of another that to it.
+
+        `snapshots` has those that this rank has taken and not written. Other ranks than rank 0
+        (`leads`) begin to write what it orders, in a thread.
+        """
+        self._lines = lines
+        self._snapshots = snapshots
+        self._leads = leads
+        self._lost = False
+        if not leads:
+            threading.Thread(target=self._obey, name="checkpoint", daemon=True).start()
+
+    def save(self, directory: Path) -> None:
+        """Have all ranks write their parts of a checkpoint. For rank 0.
+
+        Raise `RankWriteFailed`, also for a rank that has ended, and the error of this rank.
+        """
+        for line in self._lines:
+            with suppress(LineLost):  # then there is no answer either
+                line.send(str(directory))
+        failed = failure(partial(self._written, directory))
+        # Of all, so that no rank writes any more when this is over.
+        check(failed, [_answer(line) for line in self._lines], directory)
+
+    def finish(self) -> None:
+        """Wait, for a while, until other ranks than rank 0 have written their snapshots."""
+        if self._leads:
+            return
+        done = self._snapshots.all_tasks_done
+        with done:
+            done.wait_for(lambda: self._lost or not self._snapshots.unfinished_tasks, _LAST_S)
+
+    def _obey(self) -> None:
+        (line,) = self._lines
+        try:
+            while True:
+                order = partial(self._written, Path(line.receive(math.inf)))
+                line.send(words(failure(order)))
+        except LineLost:
+            # The thread that computes notices the end of rank 0 at its next exchange.
+            done = self._snapshots.all_tasks_done
+            with done:
+                self._lost = True
+                done.notify_all()
+
+    def _written(self, directory: Path) -> None:
+        # The order may come before the call in which this rank copies its part.
+        files = self._snapshots.get(timeout=_COPY_S)
+        try:
+            save_state(directory, files, self._leads)
+        finally:
+            self._snapshots.task_done()
+
+
+def failure(work: Callable[[], None]) -> Exception | None:
+    """Return the error of a piece of work that other ranks do too, so that all learn of it."""
+    try:
+        work()
+    except Exception as error:
+        return error
+    return None
+
+
+def words(failed: Exception | None) -> str:
+    """Return an error as an answer to rank 0; empty: there is none."""
+    return "" if failed is None else f"{type(failed).__name__}: {failed}"
+
+
+def check(failed: Exception | None, reasons: Sequence[str], directory: Path) -> None:
+    """Raise the error of rank 0, or `RankWriteFailed` for the first answer that is one."""
+    if failed is not None:
+        raise failed
+    for rank, reason in enumerate(reasons, 1):
+        if reason:
+            raise RankWriteFailed(rank, str(directory), reason)
+
+
+def _answer(line: GangLine) -> str:
+    try:
+        return str(line.receive())
+    except LineLost as error:
+        return str(error)
