@@ -8,12 +8,14 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from infra.errors import SeamlessFlowError
 
+_LINEAR = 2
+"""Dimensions of the weight of a linear layer."""
 _BLOCK = re.compile(r"^(.*?\.\d+)\.")
 """Name of a tensor in a repeated layer, such as `model.layers.3.mlp.up_proj.weight`."""
 _OUTPUT = "lm_head.weight"
@@ -76,6 +78,8 @@ class ModelShape:
     """None for a model that is not dense, or whose keys are not the usual ones: see `unknown`."""
     unknown: str = ""
     """Why there is no `layer`."""
+    widths: Mapping[str, int] = field(default_factory=dict)
+    """Inputs and outputs of the linear layers in all blocks together, by their last name."""
 
 
 def read_shape(directory: Path) -> ModelShape:
@@ -94,10 +98,11 @@ def read_shape(directory: Path) -> ModelShape:
         tensors = {name: shape for name, shape in tensors.items() if name != _OUTPUT}
     if not tensors:
         raise ShapeUnknown(directory, "its safetensors files name no tensor")
-    return _shape(config, {name: math.prod(shape) for name, shape in tensors.items()})
+    return _shape(config, tensors)
 
 
-def _shape(config: Mapping[str, Any], sizes: Mapping[str, int]) -> ModelShape:
+def _shape(config: Mapping[str, Any], tensors: Mapping[str, list[int]]) -> ModelShape:
+    sizes = {name: math.prod(shape) for name, shape in tensors.items()}
     blocks: defaultdict[str, int] = defaultdict(int)
     for name, size in sizes.items():
         if found := _BLOCK.match(name):
@@ -114,7 +119,17 @@ def _shape(config: Mapping[str, Any], sizes: Mapping[str, int]) -> ModelShape:
         output=vocabulary * (_number(config, "hidden_size") or 0),
         layer=layer,
         unknown=unknown,
+        widths=_widths(tensors),
     )
+
+
+def _widths(tensors: Mapping[str, list[int]]) -> Mapping[str, int]:
+    found: defaultdict[str, int] = defaultdict(int)
+    for name, shape in tensors.items():
+        layer, _, last = name.rpartition(".")
+        if _BLOCK.match(name) and last == "weight" and len(shape) == _LINEAR:
+            found[layer.rpartition(".")[2]] += sum(shape)
+    return found
 
 
 def _layer(config: Mapping[str, Any], normed: bool) -> tuple[LayerShape | None, str]:

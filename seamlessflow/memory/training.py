@@ -73,8 +73,9 @@ def rank_memory(rank: RankShape, trainer: TrainerSection) -> RankMemory:
     outside the layers are summed), `update` (AdamW) and `annotation` (by models that come and go).
     """
     master = SIZES[trainer.master_dtype]
-    own = rank.model.parameters / _divisor(trainer)
+    own = trained_parameters(rank.model, trainer) / _divisor(trainer)
     kept = [
+        *_base(rank.model, trainer),
         MemoryPart(f"weights ({trainer.master_dtype})", master * own),
         MemoryPart(f"gradients ({trainer.master_dtype})", master * own),
         MemoryPart(f"moments ({trainer.master_dtype})", 2 * master * own),
@@ -100,6 +101,22 @@ def rank_memory(rank: RankShape, trainer: TrainerSection) -> RankMemory:
     elif frozen:
         phases["annotation"] = (*frozen, logits[0])
     return RankMemory(tuple(kept), phases, _host(rank, trainer, own, frozen))
+
+
+def trained_parameters(model: ModelShape, trainer: TrainerSection) -> int:
+    """Return how many numbers are trained: those of the model, or of its adapter."""
+    adapter = trainer.adapter
+    if not adapter.used:
+        return model.parameters
+    return adapter.rank * sum(model.widths.get(name, 0) for name in adapter.targets or model.widths)
+
+
+def _base(model: ModelShape, trainer: TrainerSection) -> Parts:
+    """Return the frozen model that an adapter is on, in the type that it computes in."""
+    if not trainer.adapter.used:
+        return ()
+    size = SIZES[trainer.compute] * model.parameters / _divisor(trainer)
+    return (MemoryPart(f"base model ({trainer.compute})", size),)
 
 
 def activation_bytes(layer: LayerShape, trainer: TrainerSection, longest: int) -> float:
@@ -137,7 +154,7 @@ def _passes(rank: RankShape, trainer: TrainerSection) -> Parts:
         gathered = model.outside * compute + model.output * compute
         gathered += model.block * (3 * compute + _FLOAT)
         found.append(MemoryPart("gathered layers", gathered))
-    elif compute < SIZES[trainer.master_dtype]:
+    elif compute < SIZES[trainer.master_dtype] and not trainer.adapter.used:
         found.append(
             MemoryPart(
                 f"weights ({trainer.compute})", model.parameters * compute / _divisor(trainer)
@@ -190,7 +207,7 @@ def _update(rank: RankShape, trainer: TrainerSection, own: float) -> Parts:
     `foreach`, by its documentation about the size of the parameters), else of one.
     """
     master = SIZES[trainer.master_dtype]
-    largest = rank.model.largest / _divisor(trainer)
+    largest = min(rank.model.largest / _divisor(trainer), own)
     return (MemoryPart("AdamW's results", master * (own if rank.on_gpu else 2 * largest)),)
 
 
@@ -207,7 +224,6 @@ def _frozen(rank: RankShape, trainer: TrainerSection) -> list[MemoryPart]:
 def _host(rank: RankShape, trainer: TrainerSection, own: float, frozen: list[MemoryPart]) -> Parts:
     """Return what a rank keeps on its host: most of it for moments, but all of it at worst."""
     master, published = SIZES[trainer.master_dtype], trainer.weights_dtype or trainer.dtype
-    parameters = own if trainer.backend == "fsdp2" else rank.model.parameters
     found = [MemoryPart("libraries", LIBRARIES)]
     if rank.on_gpu and rank.leaves:
         found.append(
@@ -215,21 +231,26 @@ def _host(rank: RankShape, trainer: TrainerSection, own: float, frozen: list[Mem
         )
     if rank.on_gpu and trainer.backend != "fsdp2":
         found += frozen
-    found.append(MemoryPart("copy for a checkpoint", 3 * master * parameters))
+    found.append(MemoryPart("copy for a checkpoint", 3 * master * own))
     if copies := remembered(master * own, trainer):
         found.append(
             MemoryPart(f"{copies} remembered versions, and one more", (copies + 1) * master * own)
         )
-    found.append(MemoryPart(f"published weights ({published})", SIZES[published] * parameters))
+    # A gang converts little at a time (`trainer/backends/sharded/tensor_file.py`).
+    if trainer.backend == "torch":
+        found.append(MemoryPart(f"published weights ({published})", SIZES[published] * own))
     return tuple(found)
 
 
 def offloaded_bytes(rank: RankShape, trainer: TrainerSection) -> float:
-    """Return what a rank moves to its host when the role leaves: weights and moments."""
-    trained = [rank.model.parameters]
+    """Return what a rank moves to its host when the role leaves: weights and moments, and the
+    base model of an adapter.
+    """
+    trained = [trained_parameters(rank.model, trainer)]
     if rank.critic is not None:
         trained.append(rank.critic.parameters - rank.critic.output)
-    return 3 * SIZES[trainer.master_dtype] * sum(trained) / _divisor(trainer)
+    own = 3 * SIZES[trainer.master_dtype] * sum(trained) / _divisor(trainer)
+    return own + total(_base(rank.model, trainer))
 
 
 def remembered(size: float, trainer: TrainerSection) -> int:

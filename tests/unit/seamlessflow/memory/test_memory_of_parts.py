@@ -48,12 +48,28 @@ def test_autocast_keeps_a_copy_of_the_weights_in_its_type(shape: ModelShape) -> 
     assert {one.name: one.bytes for one in kept}["weights (bfloat16)"] == 2 * shape.parameters
 
 
-def test_a_layer_of_megatron_is_divided_but_its_checkpoint_is_whole(shape: ModelShape) -> None:
+def test_of_a_checkpoint_a_rank_copies_its_own_part(shape: ModelShape) -> None:
     parts = sized(rank(shape, backend="megatron", ranks=8, megatron={"tensor_parallel": 4}))
     assert parts["weights (float32)"] == shape.parameters
-    assert parts["copy for a checkpoint"] == 12 * shape.parameters
+    assert parts["copy for a checkpoint"] == 12 * shape.parameters / 4
     sharded = sized(rank(shape, backend="fsdp2", ranks=8))
     assert sharded["copy for a checkpoint"] == 12 * shape.parameters / 8
+
+
+def test_of_an_adapter_the_base_is_kept_once_in_half_precision(shape: ModelShape) -> None:
+    adapter = {"rank": 8, "targets": ["q_proj", "v_proj"]}
+    memory = rank(shape, dtype="bfloat16", adapter=adapter)
+    layer = shape.layer
+    assert layer is not None
+    widths = 2 * layer.hidden + layer.query_width + layer.key_width
+    trained = 8 * layer.count * widths
+    assert total(memory.kept[:1]) == 2 * shape.parameters
+    assert total(memory.kept[1:4]) == 16 * trained
+    parts = sized(memory)
+    assert "weights (bfloat16)" not in parts
+    assert parts["copy for a checkpoint"] == 12 * trained
+    everywhere = rank(shape, dtype="bfloat16", adapter={"rank": 8})
+    assert total(everywhere.kept[1:4]) > total(memory.kept[1:4])
 
 
 def test_recomputed_activations_are_the_inputs_of_the_layers(shape: ModelShape) -> None:
