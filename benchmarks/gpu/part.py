@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-PARTS = ("parity", "mismatch", "roles", "update", "training", "vllm")
+PARTS = ("parity", "mismatch", "memory", "roles", "update", "training", "vllm")
 Figures = Mapping[str, object]
 
 

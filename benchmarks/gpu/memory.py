@@ -1,0 +1,60 @@
+"""The peak of a device's memory in two updates, against that of `seamlessflow plan`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.gpu.part import Asked, Figures, meets
+from benchmarks.gpu.steps import some_chains, step, write_model
+from seamlessflow.memory.model_shape import read_shape
+from seamlessflow.memory.parts import CONTEXT, total
+from seamlessflow.memory.training import RankShape, rank_memory
+from trainer.backends.torch_backend import TorchBackend
+from trainer.settings import TrainerSection
+
+MARGIN = 0.2
+"""Largest share by which a peak may differ from the plan."""
+CASES: Mapping[str, Mapping[str, Any]] = {
+    "float32": {},
+    "mixed": {"dtype": "bfloat16"},
+    "recomputed": {"dtype": "bfloat16", "gradient_checkpointing": True},
+    "half": {"dtype": "bfloat16", "master_dtype": "bfloat16"},
+    "adapter": {"dtype": "bfloat16", "adapter": {"rank": 16}},
+}
+"""Settings of the trainer by the name of a case."""
+
+
+def run(asked: Asked) -> Figures:
+    """Return planned and measured MiB, and their ratio, by case; measured on a GPU alone."""
+    model = write_model(asked.directory / "model", asked.small)
+    figures = {name: _case(asked, model, settings) for name, settings in CASES.items()}
+    ratios = [one["ratio"] for one in figures.values() if "ratio" in one]
+    meets(all(abs(ratio - 1) <= MARGIN for ratio in ratios), "a peak is not as planned", figures)
+    return figures
+
+
+def _case(asked: Asked, model: Path, given: Mapping[str, Any]) -> dict[str, float]:
+    fixed = {"device": asked.device, "mismatch_memory_mb": 0}
+    settings = TrainerSection.model_validate({**fixed, **given})
+    answer = 16 if asked.small else 256
+    chains = some_chains(1, 2 * answer, answer)
+    tokens = len(chains[0])
+    rank = RankShape(read_shape(model), tokens, tokens, asked.on_gpu, leaves=False)
+    # What CUDA itself keeps is not among what torch has allocated.
+    planned = total(rank_memory(rank, settings).device_parts) - CONTEXT * asked.on_gpu
+    if asked.on_gpu:
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_allocated(asked.device)
+        torch.cuda.reset_peak_memory_stats(asked.device)
+    backend = TorchBackend(model, settings)
+    backend.load(None, 0)
+    backend.acquire()
+    for _ in range(2):
+        backend.train(step(chains, tokens, learning_rate=1e-6))
+    found: dict[str, float] = {"tokens": tokens, "planned_mib": round(planned / 2**20)}
+    if not asked.on_gpu:
+        return found
+    peak = torch.cuda.max_memory_allocated(asked.device) - before
+    return {**found, "peak_mib": round(peak / 2**20), "ratio": round(peak / planned, 2)}
