@@ -11,7 +11,7 @@ from infra.kafka.client import Headers
 from infra.kafka.outage import Stopping, never
 from infra.kafka.producer import OnDelivery, Producer
 from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererSettings
+from infra.rendering.settings import RendererError, RendererSettings
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import Telemetry, telemetry
@@ -112,10 +112,15 @@ def build(
 
 
 def load_parser(policy: PolicyWeights) -> MessageParser:
-    """Return the parser that fits the policy's prompts. Raises `RendererError`."""
-    return Renderer.load(
-        Path(policy.tokenizer_directory), RendererSettings.from_json(policy.renderer)
-    )
+    """Return the parser that fits the policy's prompts. Raises `RendererError`, also for another
+    tokenizer than the trainer published: its tokens would mean something else to the model.
+    """
+    directory, settings = policy.tokenizer_directory, RendererSettings.from_json(policy.renderer)
+    renderer = Renderer.load(Path(directory), settings)
+    if policy.tokenizer_hash not in ("", renderer.hash):
+        there = f"the tokenizer in {directory} has the hash {renderer.hash}"
+        raise RendererError(settings.name, f"{there}, the trainer's {policy.tokenizer_hash}")
+    return renderer
 
 
 def _hardware(settings: RolloutSettings) -> Mapping[str, float]:
