@@ -11,7 +11,7 @@ from schemas import records as r
 from schemas.records import Trajectory
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from tests.builders.own_topics import small
-from tests.builders.trainer.models import bandit, bandit_return, write_tiny
+from tests.builders.trainer.models import bandit, bandit_return, write_family
 from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
 from tests.builders.trainer.trainer_processes import TrainerProcesses
@@ -19,7 +19,8 @@ from tests.builders.trainer.trainer_processes import TrainerProcesses
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny(tmp_path_factory.mktemp("tiny"))
+    """Write a model whose heads two ranks of a layer can share."""
+    return write_family(tmp_path_factory.mktemp("tiny"), "qwen3")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,11 @@ def test_workers_with_several_devices_train_as_a_gang(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("of", [{}, {"BACKEND": "megatron"}], ids=["fsdp2", "megatron"])
+@pytest.mark.parametrize(
+    "of",
+    [{}, {"BACKEND": "megatron"}, {"BACKEND": "megatron", "MEGATRON__TENSOR_PARALLEL": 2}],
+    ids=["fsdp2", "megatron-data", "megatron-tensor"],
+)
 def test_the_end_of_a_further_rank_ends_all_and_the_run_goes_on(
     log: KafkaSettings,
     sessions: list[Trajectory],
