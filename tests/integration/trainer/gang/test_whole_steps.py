@@ -33,7 +33,10 @@ from trainer.steps.annotation import annotated, needed
 from trainer.steps.inputs import batch_rules, of_step, step_updates
 
 TIMEOUT_S = 120
-FILES = ("model", "weights", "optimizer", "critic-weights", "critic-optimizer")
+FILES = (
+    *("model", "adapter_model", "weights", "optimizer"),
+    *("critic-weights", "critic-optimizer"),
+)
 
 
 @pytest.fixture(scope="module")

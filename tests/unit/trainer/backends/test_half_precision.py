@@ -56,7 +56,7 @@ def test_an_update_too_small_for_half_precision_is_kept(
     backend = TorchBackend(model_directory, half(dtype))
     before = weights_of(backend, tmp_path / "weights")
     assert np.isfinite(backend.train(small_step())["grad_norm"])
-    after = weights_of(backend, tmp_path / "weights")
+    after = weights_of(backend, tmp_path / "after")
     moved = [name for name in before if not torch.equal(before[name], after[name])]
     assert moved == list(before), "every weight has moved"
     assert all(tensor.dtype == torch.float32 for tensor in after.values())
@@ -70,7 +70,7 @@ def test_without_master_weights_that_update_is_lost(model_directory: Path, tmp_p
     backend.train(small_step())
     lost = [
         name
-        for name, new in weights_of(backend, tmp_path / "weights").items()
+        for name, new in weights_of(backend, tmp_path / "after").items()
         if torch.equal(before[name], new)
     ]
     assert lost, "else this test shows nothing of the one above"
