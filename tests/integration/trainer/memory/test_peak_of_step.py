@@ -17,6 +17,8 @@ from tests.builders.models import config, random_model, saved
 from trainer.settings import TrainerSection
 
 TIMEOUT_S = 600
+LONG = pytest.mark.soak
+"""Cases whose parts others measure too."""
 MARGIN = 0.2
 """Largest share by which a peak may differ from the formula."""
 AT_ONCE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
@@ -43,13 +45,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("tokens", "settings"),
     [
         pytest.param(64, {}, id="weights"),
-        pytest.param(3072, {}, id="activations"),
+        pytest.param(3072, {}, marks=LONG, id="activations"),
         pytest.param(4096, {"gradient_checkpointing": True}, id="recomputed"),
         pytest.param(512, {"attention": "eager"}, id="eager"),
         pytest.param(4096, {"layout": "tree"}, id="tree"),
         pytest.param(2048, {"dtype": "bfloat16"}, id="autocast"),
-        pytest.param(2048, {"dtype": "bfloat16", "master_dtype": "bfloat16"}, id="half"),
-        pytest.param(2048, {"backend": "fsdp2", "ranks": 2}, id="sharded"),
+        pytest.param(
+            2048, {"dtype": "bfloat16", "master_dtype": "bfloat16"}, marks=LONG, id="half"
+        ),
+        pytest.param(2048, {"backend": "fsdp2", "ranks": 2}, marks=LONG, id="sharded"),
         pytest.param(2048, {"backend": "fsdp2", "ranks": 2, "dtype": "bfloat16"}, id="mixed"),
     ],
 )
