@@ -101,6 +101,10 @@ class VllmSection(Section):
     )
     restarts: int = Field(3, ge=0, description="Most restarts of a lost server in ten minutes")
 
+    def sharing(self, devices: int) -> int:
+        """Return how many of a worker's devices share each pass of a copy."""
+        return self.tensor_parallel or max(1, devices // self.replicas)
+
     def over(self, devices: int) -> "VllmSection":
         """Return the settings of a server over so many devices; 0 if the worker names none.
 
@@ -108,7 +112,7 @@ class VllmSection(Section):
         """
         if devices < 2:
             return self
-        tensor_parallel = self.tensor_parallel or max(1, devices // self.replicas)
+        tensor_parallel = self.sharing(devices)
         stages = 1 + any(argument.startswith(_STAGES) for argument in self.arguments)
         if tensor_parallel * self.replicas * stages > devices or (
             stages == 1 and tensor_parallel * self.replicas < devices

@@ -4,6 +4,7 @@ From the configuration and the shapes of its models. Called by the command `plan
 of a run before its start.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,7 +129,8 @@ def _worker(
     engine = _engine(config, shapes[config.policy.model], worker, gpu) if samples else None
     kept = 0.0
     if engine is not None and gpu and trains:
-        kept = engine.size * engine.model.parameters
+        copies = config.rollout.vllm.replicas if config.rollout.engine == "vllm" else 1
+        kept = copies * engine.size * engine.model.parameters
     return WorkerMemory(
         workers=(worker.id,),
         devices=worker.device_count,
@@ -179,9 +181,8 @@ def _engine(config: RunConfig, model: ModelShape, worker: WorkerSection, gpu: bo
     context = min(own.max_length or config.policy.max_context, config.policy.max_context)
     given = None if own.kv_bytes is None else float(own.kv_bytes)
     share = float(_argument(own.arguments, _SHARE) or ENGINE_SHARE)
-    return EngineShape(
-        model, worker.device_count, size, rollout.capacity, context, given, gpu, share
-    )
+    sharing, rows = own.sharing(worker.device_count), math.ceil(rollout.capacity / own.replicas)
+    return EngineShape(model, sharing, size, rows, context, given, gpu, share)
 
 
 def _argument(arguments: Sequence[str], name: str) -> str | None:

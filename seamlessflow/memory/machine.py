@@ -36,20 +36,16 @@ class Capacity:
 
 def this_machine() -> Capacity:
     """Return what this host has."""
-    return Capacity(_device_bytes(), host_bytes(), gpu_count())
-
-
-def gpu_count() -> int | None:
-    """Return the number of NVIDIA GPUs, or None if it cannot be known without torch."""
     try:
         library = ctypes.CDLL(_NVML)
     except OSError:
-        return None if any(path.exists() for path in _OTHER_DRIVERS) else 0
+        gpus = None if any(path.exists() for path in _OTHER_DRIVERS) else 0
+        return Capacity(None, host_bytes(), gpus)
     with _started(library) as started:
         count = ctypes.c_uint()
         if not started or library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
-            return None
-        return count.value
+            return Capacity(None, host_bytes(), None)
+        return Capacity(_device_bytes(library, count.value), host_bytes(), count.value)
 
 
 def host_bytes(limits: tuple[Path, ...] = _LIMITS) -> float:
@@ -61,25 +57,18 @@ def host_bytes(limits: tuple[Path, ...] = _LIMITS) -> float:
     return found
 
 
-def _device_bytes() -> float | None:
-    """Return the memory of the smallest GPU, or None."""
-    try:
-        library = ctypes.CDLL(_NVML)
-    except OSError:
-        return None
-    with _started(library) as started:
-        count, sizes = ctypes.c_uint(), []
-        if not started or library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+def _device_bytes(library: ctypes.CDLL, count: int) -> float | None:
+    """Return the memory of the smallest of so many GPUs, or None."""
+    sizes = []
+    for number in range(count):
+        handle, memory = ctypes.c_void_p(), _Memory()
+        if library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle)):
             return None
-        for number in range(count.value):
-            handle, memory = ctypes.c_void_p(), _Memory()
-            if library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle)):
-                return None
-            # None of a GPU that is divided into instances.
-            if library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)):
-                return None
-            sizes.append(float(memory.total))
-        return min(sizes, default=None)
+        # None of a GPU that is divided into instances.
+        if library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)):
+            return None
+        sizes.append(float(memory.total))
+    return min(sizes, default=None)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from seamlessflow.memory.engine import EngineMemory
 from seamlessflow.memory.machine import Capacity
 from seamlessflow.memory.model_shape import ModelShape
 from seamlessflow.memory.parts import MEBIBYTE, MemoryPart, Parts, total
-from seamlessflow.memory.training import RankMemory, rank_memory
+from seamlessflow.memory.training import RankMemory, rank_memory, trained_parameters
 from trainer.settings import TrainerSection
 
 _GIBIBYTE = 1 << 30
@@ -124,7 +124,7 @@ def _place(worker: WorkerMemory, role: str) -> str:
 
 
 def _host_notes(config: RunConfig, shapes: Mapping[Path, ModelShape]) -> tuple[str, ...]:
-    published = shapes[config.policy.model].parameters
+    published = trained_parameters(shapes[config.policy.model], config.trainer)
     size = 4 if (config.trainer.weights_dtype or config.trainer.dtype) == "float32" else 2
     told = gibibytes(size * published)
     return (f"beside it the page cache of a published version, {told}, which can be dropped",)

@@ -55,6 +55,17 @@ def test_devices_that_only_train_keep_nothing_on_the_host_for_another_role(model
     assert told["host n1"]["there"] == 10**12
 
 
+def test_each_replica_of_an_engine_has_all_weights(model: Path) -> None:
+    asked = ["--model", model, "--devices", "4xH100", "--engine-devices", 4, *RECOMPUTED]
+    place = "rollout of w0, each of its devices"
+    for replicas in (1, 2, 4):
+        found = table(*asked, "--set", f"rollout.vllm.replicas={replicas}")
+        assert found[place]["parts"]["weights"] == 2 * 8_190_735_360 * replicas / 4
+        host = next(one for name, one in found.items() if name.startswith("host"))
+        (asleep,) = (n for part, n in host["parts"].items() if part.startswith("weights of a sle"))
+        assert asleep == 2 * 8_190_735_360 * replicas
+
+
 def test_a_configuration_says_all_but_the_devices(model: Path, tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(
