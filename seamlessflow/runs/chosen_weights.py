@@ -5,19 +5,17 @@ trainer writes. Importable without torch.
 """
 
 import json
-import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from infra import clock
+from infra.disk.links import link_or_copy
 from infra.errors import SeamlessFlowError
 from infra.kafka.producer import Producer
 from infra.settings import KafkaSettings
 from infra.weights.adapter import BaseModel
 from infra.weights.manifest import (
     MANIFEST,
-    Manifest,
     WeightsInvalid,
     base_of,
     publish,
@@ -88,21 +86,12 @@ def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: ChosenWei
         # Without the run's weights directory, the version goes below this evaluation's own.
         trainer=config.trainer.model_copy(update={"weights_dir": None, "tags": ("train",)}),
     )
-    publication, base = Publication(settings), weights.base
+    publication = Publication(settings)
     publication.prepare()
-    manifest = Manifest(
-        policy=config.run.policy,
-        version=weights.version,
-        optimizer_step=weights.step,
-        lineage=_LINEAGE,
-        dtype=_dtype(weights.model),
-        kind="full" if base is None else "adapter",
-        base_model=None if base is None else base.directory,
-        base_hash=None if base is None else base.hash,
-        hash="blake3" if kafka.write_release is None else "sha256",
-    )
+    dtype = _dtype(weights.model)
+    facts = publication.facts(weights.version, weights.step, _LINEAGE, dtype, weights.base)
     directory, digest = publish(
-        settings.weights_dir.resolve(), manifest, lambda draft: _link_all(weights.directory, draft)
+        settings.weights_dir.resolve(), facts, lambda draft: _link_all(weights.directory, draft)
     )
     published = Published(weights.version, weights.step, str(directory), digest)
     now_ms = clock.now_ms()
@@ -133,7 +122,4 @@ def _dtype(directory: Path) -> str:
 def _link_all(source: Path, draft: Path) -> None:
     for path in source.iterdir():
         if path.is_file() and path.name != MANIFEST:
-            try:  # a hard link, where the file system has them, takes no space
-                os.link(path.resolve(), draft / path.name)
-            except OSError:
-                shutil.copyfile(path, draft / path.name)
+            link_or_copy(path, draft / path.name)

@@ -185,16 +185,14 @@ class FsdpBackend(TorchBackend):
 
     def _write(self, directory: Path) -> None:
         """Write this rank's part of the model. All ranks must call it; one that fails ends all."""
-        if (files := self._model_files) is None:
-            whole = self._whole_weights()
+        files = self._model_files
+        whole = self._whole_weights() if files is None else {}  # a call of all ranks
 
-            def write() -> None:
-                if self._gang.leads:
-                    self._policy.write(self._published, whole, directory)
-        else:
-
-            def write() -> None:
+        def write() -> None:
+            if files is not None:
                 files.write(directory, self._model_parts(), self._gang.leads)
+            elif self._gang.leads:
+                self._policy.write(self._published, whole, directory)
 
         failed = failure(write)
         if self._gang.leads:

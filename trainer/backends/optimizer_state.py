@@ -17,6 +17,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn import Parameter
 from torch.optim import AdamW, Optimizer
 
+from trainer.backends.adapter.lora import trained
 from trainer.backends.backend import ModelUnusable
 from trainer.backends.sharded.parts import Files, TensorPart, part_of, read_part
 from trainer.backends.sharded.tensor_file import write_tensors
@@ -158,4 +159,4 @@ def _parameters(model: nn.Module) -> dict[str, Parameter]:
     # After a forward pass alone FSDP2 keeps whole ones in place of shards.
     if isinstance(model, FSDPModule):
         model.reshard()
-    return {name: one for name, one in model.named_parameters() if one.requires_grad}
+    return trained(model)

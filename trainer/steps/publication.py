@@ -6,12 +6,12 @@ adapter alone, whose manifest names the initial model and its content. The token
 and by evaluations without a trainer (`seamlessflow/runs/chosen_weights.py`).
 """
 
-import os
 import shutil
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
+from infra.disk.links import link_or_copy
 from infra.disk.whole_directory import whole_directory
 from infra.rendering.model_template.discovery import named_for
 from infra.rendering.renderer import Renderer
@@ -85,18 +85,7 @@ class Publication:
         Versions older than `trainer.versions_kept` allows are deleted.
         """
         base = self._base
-        facts = Manifest(
-            policy=self._settings.run.policy,
-            version=version,
-            optimizer_step=step,
-            lineage=lineage,
-            dtype=backend.dtype,
-            kind="adapter" if base else "full",
-            base_model=base.directory if base else None,
-            base_hash=base.hash if base else None,
-            # Releases before this one, of a run that is being upgraded, read SHA-256 alone.
-            hash="blake3" if self._settings.kafka.write_release is None else "sha256",
-        )
+        facts = self.facts(version, step, lineage, backend.dtype, base)
 
         def fill(draft: Path) -> None:
             backend.write_weights(draft)
@@ -105,13 +94,30 @@ class Publication:
             # Engines load a version like any model directory, so each needs the tokenizer's files.
             for path in companions(self._tokenizer):
                 if not (draft / path.name).exists():
-                    _link(path, draft / path.name)
+                    link_or_copy(path, draft / path.name)
 
         made = publish_version(self._root, facts, fill)
         self._made = made
         self.send(made.directory)
         retain(self._root, self._settings.trainer.versions_kept)
         return Published(version, step, str(made.directory), made.manifest_sha256)
+
+    def facts(
+        self, version: int, step: int, lineage: str, dtype: str, base: BaseModel | None
+    ) -> Manifest:
+        """Return the manifest of a version without its files; `base` is that of an adapter."""
+        return Manifest(
+            policy=self._settings.run.policy,
+            version=version,
+            optimizer_step=step,
+            lineage=lineage,
+            dtype=dtype,
+            kind="adapter" if base else "full",
+            base_model=base.directory if base else None,
+            base_hash=base.hash if base else None,
+            # Releases before this one, of a run that is being upgraded, read SHA-256 alone.
+            hash="blake3" if self._settings.kafka.write_release is None else "sha256",
+        )
 
     def send(self, directory: Path) -> None:
         """Send a version, and the tokenizer, to the storage that other hosts read, if there is one.
@@ -184,11 +190,3 @@ def companions(directory: Path) -> list[Path]:
         and path.suffix not in _WEIGHTS
         and not path.name.endswith(_INDEX)
     ]
-
-
-def _link(source: Path, target: Path) -> None:
-    """Link a file, or copy it if the file system cannot link."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)

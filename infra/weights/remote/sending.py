@@ -38,7 +38,8 @@ class WeightsSender:
 
         Raises `StorageUnavailable`, and `WeightsInvalid` for files that are no safetensors.
         """
-        version, digest = read_manifest(directory).version, sha256(directory / MANIFEST)
+        facts, digest = read_manifest(directory), sha256(directory / MANIFEST)
+        version = facts.version
         anchor, delta = (
             place_of(self._policy, form, version, digest) for form in ("anchors", "deltas")
         )
@@ -46,7 +47,8 @@ class WeightsSender:
             if self._last != directory:  # of an earlier life: the age of its anchor is not known
                 self._last, self._since_anchor = directory, self._anchor_every
             return 0
-        sent = self._send_delta(directory, delta)
+        # An adapter is small, and all of it changes.
+        sent = self._send_delta(directory, delta) if facts.kind == "full" else 0
         self._since_anchor += 1
         if not sent or self._since_anchor >= self._anchor_every:
             self._storage.send(directory, anchor)
@@ -73,9 +75,7 @@ class WeightsSender:
 
     def _send_delta(self, directory: Path, place: str) -> int:
         """Send what changed since the version before; return its bytes, 0 if nothing was sent."""
-        # An adapter is small, and all of it changes.
-        whole = read_manifest(directory).kind != "full"
-        if whole or self._last is None or not self._last.is_dir():
+        if self._last is None or not self._last.is_dir():
             return 0
         # Of the name of a draft, which the next publication removes after a kill.
         with TemporaryDirectory(prefix=".version-", dir=directory.parent) as scratch:

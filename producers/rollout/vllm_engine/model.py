@@ -1,7 +1,6 @@
 """Facts about the model in a Hugging Face directory, and the shapes of its tensors."""
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
+from infra.disk.links import link_or_copy
 from infra.weights.adapter import AdapterInvalid, fitting
 from producers.rollout.engine.errors import WeightsRejected
 
@@ -66,10 +66,7 @@ def keep(directory: Path, target: Path) -> None:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for file in directory.iterdir():
-        try:
-            os.link(file, target / file.name)
-        except OSError:  # another file system
-            shutil.copy2(file, target)
+        link_or_copy(file, target / file.name)
 
 
 def _shapes(directory: Path) -> Mapping[str, tuple[int, ...]]:
