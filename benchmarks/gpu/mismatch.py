@@ -1,6 +1,5 @@
 """Log-probs of the torch engine against the trainer's, of the same weights, by element type."""
 
-import threading
 from contextlib import closing
 from dataclasses import replace
 
@@ -8,14 +7,14 @@ import numpy as np
 
 from benchmarks.gpu.part import Asked, Figures, meets
 from benchmarks.gpu.steps import VOCABULARY, some_chains, step, write_model
-from producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk
+from benchmarks.gpu.turn import Turn
+from producers.rollout.engine.contract import Engine, SamplingParams
 from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from schemas.tokens import pack
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.chains import Chain, Tokens
 from trainer.settings import TrainerSection
 
-_DEADLINE_S = 300.0
 _PROMPT = 64
 FIGURES = ("mismatch_mean", "mismatch_max", "mismatch_kl")
 
@@ -43,18 +42,10 @@ def run(asked: Asked) -> Figures:
 def _sampled(engine: Engine, number: int, tokens: int) -> Chain:
     """Return a session that the engine has sampled."""
     prompt = np.random.default_rng(number).integers(0, VOCABULARY, _PROMPT, np.int32)
-    ids, logprobs, ended = bytearray(), bytearray(), threading.Event()
-
-    def on_chunk(chunk: TokenChunk) -> None:
-        ids.extend(chunk.token_ids)
-        logprobs.extend(chunk.logprobs)
-        if chunk.finish_reason is not None:
-            ended.set()
-
     sampling = SamplingParams(tokens, seed=number)
-    engine.submit(f"r{number}", pack(prompt.tolist()), b"", sampling, on_chunk)
-    if not ended.wait(_DEADLINE_S):
-        raise TimeoutError(f"no answer in {_DEADLINE_S:g} s")
+    chunks = Turn(engine, f"r{number}", pack(prompt.tolist()), sampling).ended().chunks
+    ids = b"".join(chunk.token_ids for chunk in chunks)
+    logprobs = b"".join(chunk.logprobs for chunk in chunks)
     (like,) = some_chains(1, _PROMPT, 1)
     all_ids = np.concatenate([prompt, np.frombuffer(ids, np.int32)])
     said = np.concatenate([np.zeros(_PROMPT, np.float32), np.frombuffer(logprobs, np.float32)])

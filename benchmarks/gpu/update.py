@@ -1,21 +1,18 @@
 """New weights for an engine that samples: the pause, against loading alone and a plain copy."""
 
-import threading
-import time
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.gpu.part import Asked, Figures, meets, timed
 from benchmarks.gpu.steps import write_model
+from benchmarks.gpu.turn import Turn
 from infra.weights.manifest import Manifest, publish, verify
-from producers.rollout.engine.contract import SamplingParams, TokenChunk
+from producers.rollout.engine.contract import SamplingParams
 from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from schemas.tokens import pack
 from trainer.backends.torch_backend import TorchBackend
 from trainer.settings import TrainerSection
-
-_DEADLINE_S = 300.0
 
 
 def run(asked: Asked) -> Figures:
@@ -47,25 +44,10 @@ def run(asked: Asked) -> Figures:
 
 def _stream(engine: TorchEngine, directory: Path, asked: Asked) -> dict[str, object]:
     """Return the longest silence of a stream that goes on through an update."""
-    times: list[float] = []
-    versions: list[int] = []
-    some, ended = threading.Event(), threading.Event()
-    tokens = 200 if asked.small else 1000
-
-    def on_chunk(chunk: TokenChunk) -> None:
-        times.append(time.perf_counter())
-        versions.extend(span.version for span in chunk.spans)
-        some.set()
-        if chunk.finish_reason is not None:
-            ended.set()
-
-    engine.submit("stream", pack(list(range(64))), b"", SamplingParams(tokens), on_chunk)
-    if not some.wait(_DEADLINE_S):
-        raise TimeoutError("no token")
+    sampling = SamplingParams(200 if asked.small else 1000)
+    turn = Turn(engine, "stream", pack(list(range(64))), sampling).begun()
     engine.pause("keep")
     engine.load_weights(directory, 2)
     engine.resume()
-    if not ended.wait(_DEADLINE_S):
-        raise TimeoutError("no end of the stream")
-    silences = [later - earlier for earlier, later in pairwise(times)]
-    return {"longest_silence_s": round(max(silences), 3), "versions": sorted(set(versions))}
+    silences = [later - earlier for earlier, later in pairwise(turn.ended().times)]
+    return {"longest_silence_s": round(max(silences), 3), "versions": sorted(turn.versions)}

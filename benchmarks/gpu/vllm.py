@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,13 +12,13 @@ import numpy as np
 
 from benchmarks.gpu.part import Asked, Figures, Lacks, free_bytes, meets, timed
 from benchmarks.gpu.steps import VOCABULARY, write_model
-from producers.rollout.engine.contract import SamplingParams, TokenChunk
+from benchmarks.gpu.turn import DEADLINE_S, Turn
+from producers.rollout.engine.contract import SamplingParams
 from producers.rollout.settings import VllmSection
 from producers.rollout.vllm_engine.engine import VllmEngine
 from schemas.tokens import pack
 from seamlessflow.demo.tokenizer import make_tokenizer
 
-_DEADLINE_S = 600.0
 _PROMPT = 64
 _MIB = 2**20
 
@@ -81,22 +80,16 @@ def _figures(engine: VllmEngine, asked: Asked, turns: int) -> Figures:
 
 def _sample(engine: VllmEngine, turns: int, tokens: int) -> list[int]:
     """Sample turns at once, to their last token; return the versions that sampled them."""
-    versions: set[int] = set()
-    left = threading.Semaphore(0)
-
-    def on_chunk(chunk: TokenChunk) -> None:
-        versions.update(span.version for span in chunk.spans)
-        if chunk.finish_reason is not None:
-            left.release()
-
-    for number in range(turns):
-        sampling = SamplingParams(tokens)
-        name = f"{time.monotonic_ns()}-{number}"
-        engine.submit(name, pack(_prompt(number)), b"", sampling, on_chunk)
-    for _ in range(turns):
-        if not left.acquire(timeout=_DEADLINE_S):
-            raise TimeoutError(f"no end of a turn in {_DEADLINE_S:g} s")
-    return sorted(versions)
+    asked = [
+        Turn(
+            engine,
+            f"{time.monotonic_ns()}-{number}",
+            pack(_prompt(number)),
+            SamplingParams(tokens),
+        )
+        for number in range(turns)
+    ]
+    return sorted({version for turn in asked for version in turn.ended().versions})
 
 
 def _bare(engine: VllmEngine, turns: int, tokens: int) -> None:
@@ -112,7 +105,7 @@ def _bare(engine: VllmEngine, turns: int, tokens: int) -> None:
             "logprobs": 0,
         }
         url = f"{engine.server.url}/v1/completions" if engine.server else ""
-        httpx.post(url, json=body, timeout=_DEADLINE_S, trust_env=False).raise_for_status()
+        httpx.post(url, json=body, timeout=DEADLINE_S, trust_env=False).raise_for_status()
 
     with ThreadPoolExecutor(turns) as threads:
         list(threads.map(ask, range(turns)))

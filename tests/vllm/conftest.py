@@ -70,16 +70,22 @@ def context() -> int:
 
 
 @pytest.fixture
+def served(models: tuple[Path, Path]) -> Path:
+    """Return the weights of version 3."""
+    return models[0]
+
+
+@pytest.fixture
 def engine(
     section: VllmSection,
     server: VllmServer,
-    models: tuple[Path, Path],
+    served: Path,
     context: int,
     tmp_path: Path,
 ) -> Iterator[VllmEngine]:
-    """Yield an engine for each test, with the first model as version 3."""
+    """Yield an engine for each test, with version 3."""
     there = section.model_copy(update={"url": server.url, "max_length": context})
-    engine = VllmEngine(there, CAPACITY, models[0], VERSION, tmp_path / "unused.log")
+    engine = VllmEngine(there, CAPACITY, served, VERSION, tmp_path / "unused.log")
     yield engine
     engine.close()
     assert server.exit_status is None, server.tail()

@@ -66,18 +66,8 @@ def server(
 
 
 @pytest.fixture
-def engine(
-    section: VllmSection,
-    server: VllmServer,
-    adapters: tuple[Path, Path],
-    context: int,
-    tmp_path: Path,
-) -> Iterator[VllmEngine]:
-    there = section.model_copy(update={"url": server.url, "max_length": context})
-    engine = VllmEngine(there, CAPACITY, adapters[0], VERSION, tmp_path / "unused.log")
-    yield engine
-    engine.close()
-    assert server.exit_status is None, server.tail()
+def served(adapters: tuple[Path, Path]) -> Path:
+    return adapters[0]
 
 
 @pytest.fixture

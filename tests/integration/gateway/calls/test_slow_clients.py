@@ -4,7 +4,6 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -21,6 +20,7 @@ from tests.builders.gateway.scripted_manager import (
     finished,
     gateway_process,
 )
+from tests.builders.resident_memory import NOW, resident
 from tests.waiting import until
 
 CHAT, COUNT = "/v1/chat/completions", "/v1/messages/count_tokens"
@@ -74,8 +74,7 @@ def in_flight(gateway: GatewayProcess) -> float:
 
 def memory(gateway: GatewayProcess) -> int:
     """Return the bytes of memory that the gateway's process has."""
-    rows = Path(f"/proc/{gateway.process.pid}/status").read_text().splitlines()
-    return next(int(row.split()[1]) * 1024 for row in rows if row.startswith("VmRSS"))
+    return resident(NOW, gateway.process.pid)
 
 
 def test_a_client_that_reads_slowly_gets_its_whole_answer_and_slows_no_other(

@@ -9,18 +9,11 @@ import sys
 from pathlib import Path
 
 from tests.builders.models import model, saved
+from tests.builders.resident_memory import MOST, resident
 from tests.builders.trainer.gangs.meetings import line, meeting
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.model import load_model
 from trainer.settings import TrainerSection
-
-
-def peak() -> int:
-    """Return the most resident memory so far, in bytes."""
-    # Not `getrusage`: its figure begins with that of the parent process.
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024
 
 
 def main() -> None:
@@ -34,9 +27,9 @@ def main() -> None:
     small = Path(directory) / f"small-{rank}"
     load_model(saved(model(), small), "float32", empty=True)
     load_model(small, "float32")
-    before = peak()
+    before = resident(MOST)
     backend = FsdpBackend(Path(directory), settings, way)
-    print(peak() - before)
+    print(resident(MOST) - before)
     backend.close()
 
 

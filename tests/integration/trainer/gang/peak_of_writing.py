@@ -9,9 +9,9 @@ import ctypes
 import sys
 from pathlib import Path
 
+from tests.builders.resident_memory import MOST, forget_peak, resident
 from tests.builders.trainer.chains import some_chains, with_advantages
 from tests.builders.trainer.gangs.meetings import line, meeting
-from tests.integration.trainer.gang.peak_of_loading import peak
 from trainer.backends.backend import StepInput
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.data.packing import pack
@@ -21,8 +21,8 @@ from trainer.settings import TrainerSection
 def begun() -> int:
     """Let the peak begin anew at what is resident now; return that, in bytes."""
     ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
-    return peak()
+    forget_peak()
+    return resident(MOST)
 
 
 def main() -> None:
@@ -50,13 +50,13 @@ def _led(backend: FsdpBackend, out: Path) -> list[int]:
     out.mkdir()
     before = begun()
     backend.write_weights(out)
-    published = peak() - before
+    published = resident(MOST) - before
     backend.rest()
     before = begun()
     backend.snapshot()
     backend.rest()
     backend.save(out)
-    saving = peak() - before
+    saving = resident(MOST) - before
     backend.rest()
     return [published, saving]
 
@@ -65,7 +65,7 @@ def _followed(backend: FsdpBackend, rests: int) -> int:
     before = begun()
     for _ in range(rests):
         backend.follow()
-    return peak() - before
+    return resident(MOST) - before
 
 
 if __name__ == "__main__":

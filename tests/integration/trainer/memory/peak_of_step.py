@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.builders.models import model, saved
+from tests.builders.resident_memory import MOST, NOW, forget_peak, resident
 from tests.builders.trainer.gangs.meetings import line, meeting
 from tests.builders.trainer.trajectories import Run, trajectory
 from trainer.backends.backend import StepInput
@@ -23,18 +24,6 @@ from trainer.backends.torch_backend import TorchBackend
 from trainer.data.chains import chains, credited
 from trainer.data.packing import Layout, pack
 from trainer.settings import TrainerSection
-
-
-def memory(name: str) -> int:
-    """Return resident memory: of now (`VmRSS`) or at most so far (`VmHWM`), in bytes."""
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    (line,) = (line for line in status.splitlines() if line.startswith(f"{name}:"))
-    return int(line.split()[1]) * 1024
-
-
-def forget_peak() -> None:
-    """Let the most resident memory be that of now."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
 def step(tokens: int, layout: Layout, sequences: int = 1) -> StepInput:
@@ -68,7 +57,7 @@ def main() -> None:
         backend.train(step(64, settings.layout))
         load_model(small, "float32", empty=True)
         del backend
-        before = memory("VmRSS")
+        before = resident(NOW)
         if way is None:
             backend = TorchBackend(Path(directory), settings)
         else:
@@ -81,7 +70,7 @@ def main() -> None:
                 backend.rest()
             else:
                 backend.follow()
-        print(memory("VmHWM") - before)
+        print(resident(MOST) - before)
 
 
 if __name__ == "__main__":
