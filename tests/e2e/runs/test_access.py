@@ -44,7 +44,7 @@ from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
-from tests.builders.secured_broker import as_user, secured_broker
+from tests.builders.brokers.secured import as_user, secured_broker
 from tests.e2e.runs.short_run import short_run
 from tests.paths import ROOT
 from tests.waiting import until

@@ -19,9 +19,9 @@ from infra.kafka.topics.found import partition_counts
 from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings
 from seamlessflow.demo.model import make_model
+from tests.builders.brokers.secured import USERS, as_user, secured_broker
 from tests.builders.own_topics import SMALL
 from tests.builders.processes import PROCESSES, settings
-from tests.builders.secured_broker import USERS, as_user, secured_broker
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from infra.kafka.topics.found import found_topics, partition_counts
 from infra.settings import KafkaSettings
 from schemas.topics import ENDED_SESSIONS, PROMPTS, REQUESTS, SESSIONS
 from seamlessflow.__main__ import app
-from tests.builders.brokers import three_brokers
+from tests.builders.brokers.several import three_brokers
 from tests.waiting import until
 
 

@@ -16,7 +16,7 @@ from infra.kafka.topics.creation import create_topics
 from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings
 from schemas.topics import REQUESTS
-from tests.builders.older_broker import older_broker
+from tests.builders.brokers.older import older_broker
 from tests.builders.own_topics import small
 from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import ManagerSystem, manager_system
