@@ -1268,6 +1268,7 @@ class WorkerHeartbeat(Record):
     release: str = ""
     devices: tuple[int, ...] = ()
     rendezvous: str = ""
+    weights_address: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

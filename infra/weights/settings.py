@@ -1,6 +1,7 @@
 """Settings of the way of weights from the trainer to workers, the same for both."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -14,7 +15,14 @@ class WeightsSection(Section):
         None,
         description="URL of a storage for published weights, from which workers take them whose "
         "host does not see trainer.weights_dir, such as s3://bucket/run with the package s3fs, or "
-        "file:///mnt/weights; none: all hosts share that directory",
+        "file:///mnt/weights; none: all hosts share that directory, or from_trainer",
+    )
+    from_trainer: Literal["never", "unseen", "always"] = Field(
+        "never",
+        description="Workers that take published weights from the memory of the hosts that train, "
+        "over the network (gloo): those that do not see trainer.weights_dir (unseen), or all "
+        "(always), such as with a slow shared disk. What does not come is taken from "
+        "trainer.weights_dir or url",
     )
     anchor_every: int = Field(
         20,
@@ -23,5 +31,11 @@ class WeightsSection(Section):
         "there as the elements that changed. More: less traffic, and more for a late joiner",
     )
     cache_dir: Path | None = Field(
-        None, description="Versions that a worker took from url; none: DATA_DIR/weights-cache"
+        None,
+        description="Versions that a worker took from url or from the trainer; none: "
+        "DATA_DIR/weights-cache. On tmpfs, such as /dev/shm/run, they stay in memory",
     )
+
+    def cache(self, data_dir: Path) -> Path:
+        """Return the directory of versions that were taken from elsewhere."""
+        return self.cache_dir or data_dir / "weights-cache"

@@ -15,6 +15,7 @@ from infra.rendering.settings import RendererError, RendererSettings
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import Telemetry, telemetry
+from infra.weights.from_trainer.senders import Senders
 from infra.worker.roles import new_incarnation
 from infra.worker.tags import SHARED
 from infra.worker.updates import UpdateLine, UpdateRule
@@ -84,6 +85,7 @@ def build(
     def undelivered(live: LiveDispatch, error: DeliveryFailed) -> None:
         inbox.post(Undelivered(live, error))
 
+    senders = Senders()
     slot = SlotReader(kafka, f"{client_id}-slot", producer, inbox.put, inbox.fail, stopping)
     fleet = FleetReader(
         kafka,
@@ -94,6 +96,7 @@ def build(
         inbox.fail,
         stopping,
         line=mine.update.mode == "rolling",
+        senders=None if settings.weights.from_trainer == "never" else senders,
     )
     for reader in (slot.reader, fleet.reader):
         metrics.watch(reader)
@@ -101,7 +104,7 @@ def build(
     admission = Admission(mine.worker, roles.incarnation)
     serving = Serving(admission, _writer(producer, counts), inbox.post, undelivered, traces)
     probe = EngineProbe(mine.probe_deadline_s, mine.probe_tolerance)
-    places = HostPlaces(settings.weights, settings.data_dir)
+    places = HostPlaces(settings.weights, settings.data_dir, senders.of)
     device = RolloutDevice(engines, load_parser, slot.follow, inbox.post, probe, places)
     reporter = Reporter(producer, roles, facts, now_ms())
     updates = UpdateRule(mine.update, settings.run.lag, UpdateLine(mine.policy))

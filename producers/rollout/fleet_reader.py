@@ -12,6 +12,7 @@ from infra.kafka.outage import Stopping
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
 from infra.settings import KafkaSettings
+from infra.weights.from_trainer.senders import Senders, is_training_beat
 from infra.worker.fleet_keys import of_worker
 from infra.worker.updates import concerns_line
 from producers.rollout.roles.roles import concerns
@@ -32,20 +33,29 @@ class FleetReader:
         failed: Callable[[BaseException], None],
         stopping: Stopping,
         line: bool = False,
+        senders: Senders | None = None,
     ) -> None:
         """`policy`: None for a worker that several share.
         `line`: also the records by which workers load new weights one after the other.
+        `senders`: takes in where training processes send weights.
         """
 
         def concern(record: Record) -> bool:
             return concerns(record, worker, policy) or (line and concerns_line(record))
 
         def deliver_ours(batch: list[Received]) -> None:
+            if senders is not None:
+                for item in batch:
+                    senders.apply(item.record)
             ours = [item for item in batch if concern(item.record)]
             if ours:
                 deliver(ours)
 
-        wanted = of_worker(worker)
+        own = of_worker(worker)
+
+        def wanted(key: bytes) -> bool:
+            return own(key) or (senders is not None and is_training_beat(key))
+
         self.reader = Reader(settings, client_id, wanted=wanted, stopping=stopping)
         self._thread = ReaderThread(client_id, self.reader, deliver_ours, failed)
 

@@ -19,11 +19,11 @@ from transformers import PreTrainedModel
 
 from infra.kafka.outage import Stopping, never
 from infra.worker.device import device_named
+from infra.worker.line import Line
 from trainer.backends.adapter.lora import published
 from trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured
 from trainer.backends.failures import GradientNorms, PassFailures
 from trainer.backends.gang import Arrays, GangRank, Op
-from trainer.backends.meeting.line import GangLine
 from trainer.backends.meeting.meeting import Meeting
 from trainer.backends.model import DTYPES
 from trainer.backends.optimizer_state import full
@@ -63,7 +63,7 @@ class FsdpBackend(TorchBackend):
         self,
         model_directory: Path,
         settings: TrainerSection,
-        way: Meeting | GangLine,
+        way: Meeting | Line,
         computing: Computing = unmeasured,
         stopping: Stopping = never,
     ) -> None:

@@ -26,7 +26,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from infra.kafka.outage import Stopping, never
 from infra.ports import is_loopback
-from trainer.backends.meeting.line import GangLine
+from infra.worker.line import Line
 from trainer.backends.meeting.meeting import Meeting, begun
 
 Arrays = Mapping[str, NDArray[np.generic]]
@@ -57,7 +57,7 @@ class GangRank:
         self,
         rank: int,
         ranks: int,
-        way: Meeting | GangLine,
+        way: Meeting | Line,
         device: torch.device,
         stopping: Stopping = never,
     ) -> None:
@@ -122,9 +122,7 @@ class GangRank:
         dist.destroy_process_group()
 
 
-def _met(
-    way: Meeting | GangLine, others: int, stopping: Stopping
-) -> tuple[TCPStore, Sequence[GangLine]]:
+def _met(way: Meeting | Line, others: int, stopping: Stopping) -> tuple[TCPStore, Sequence[Line]]:
     """Return the store in which the ranks find each other's addresses, once all are there, and the
     lines on which they have met.
     """

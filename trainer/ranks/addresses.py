@@ -13,9 +13,9 @@ from typing import TypeVar
 from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping
 from infra.kafka.reader import Reader
+from infra.worker.line import Line, LineLost
 from infra.worker.roles import ENDED
 from schemas.records import Record, TrainerHeartbeat, WorkerHeartbeat
-from trainer.backends.meeting.line import GangLine, LineLost
 from trainer.backends.meeting.meeting import JOIN_S, Coming, WorkersAbsent, came
 from trainer.link.channel import Channel
 from trainer.link.messages import Hello, Welcome
@@ -77,7 +77,7 @@ def connected(
 
 def admitted(
     reader: Reader, policy: str, coming: Coming, stopping: Stopping
-) -> tuple[GangLine, WorkerHeartbeat]:
+) -> tuple[Line, WorkerHeartbeat]:
     """Return the line to rank 0 of the policy's gang, and its heartbeat; read `fleet` until it
     admits this worker.
 
@@ -89,7 +89,7 @@ def admitted(
             return None
         return record if record.policy == policy and record.rendezvous else None
 
-    def call(leader: WorkerHeartbeat) -> tuple[GangLine, WorkerHeartbeat] | None:
+    def call(leader: WorkerHeartbeat) -> tuple[Line, WorkerHeartbeat] | None:
         ended = leader.state in (ENDED, "failed")
         return None if ended else (came(leader.rendezvous, coming), leader)
 

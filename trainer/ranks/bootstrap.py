@@ -13,15 +13,16 @@ from infra.kafka.reader_thread import ReaderThread
 from infra.kafka.start.cluster import find_cluster
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
+from infra.weights.from_trainer.chosen import weights_service
 from infra.worker.activity import ActivityAccount
 from infra.worker.fleet_keys import of_worker
+from infra.worker.line import Line
 from infra.worker.roles import new_incarnation
 from schemas.records import Record, WorkerHeartbeat
 from schemas.releases import this_release
 from schemas.topics import CONTROL, FLEET
 from trainer.backends.backend import NO_STEP, LocalBackend
 from trainer.backends.meeting.facts import gang_facts
-from trainer.backends.meeting.line import GangLine
 from trainer.backends.meeting.meeting import Coming, Meeting
 from trainer.link.messages import Hello
 from trainer.ranks.addresses import admitted, connected
@@ -68,7 +69,7 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
     except BaseException:
         if meeting is not None:
             meeting.close()
-        process.give_up()
+        _give_up(process)
         raise
     if meeting is not None:
         process.gang.met = meeting.met
@@ -80,7 +81,7 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
         devices.release()
     except BaseException:
         devices.close()
-        process.give_up()
+        _give_up(process)
         raise
     return RankLoop(
         process=process,
@@ -89,6 +90,12 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
         service=service,
         end=devices.close,
     )
+
+
+def _give_up(process: RankProcess) -> None:
+    if process.weights is not None:
+        process.weights.close()
+    process.give_up()
 
 
 def _following(devices: WorkerDevices, service: RankService | None) -> Callable[[], int]:
@@ -136,7 +143,7 @@ def _meeting(settings: TrainerSettings, stopping: Stopping) -> Meeting | None:
     return Meeting(trainer.host, gang_facts(settings), stopping)
 
 
-def _way(process: RankProcess, stopping: Stopping) -> GangLine | None:
+def _way(process: RankProcess, stopping: Stopping) -> Line | None:
     """Return the line to rank 0 of the gang; None without a gang."""
     settings, trainer = process.settings, process.settings.trainer
     if trainer.backend == "torch":
@@ -172,10 +179,11 @@ def _process(
     # Before the first heartbeat, so that no assignment to this incarnation is missed.
     control = (CONTROL.name, 0)
     reader.assign({control: reader.ends([control])[control], (FLEET.name, 0): BEGINNING})
+    weights = weights_service(settings.weights, settings.weights_dir, trainer.host)
     heartbeat = Heartbeat(
         trainer,
         producer,
-        lambda: _heartbeat(settings, roles, status, meeting),
+        lambda: _heartbeat(settings, roles, status, meeting, weights.address if weights else ""),
         lambda: activity.report(roles.incarnation, now_ms()),
         now_ms,
     )
@@ -188,6 +196,7 @@ def _process(
         roles=roles,
         status=status,
         activity=activity,
+        weights=weights,
         heartbeat=heartbeat,
         control=ReaderThread("trainer control", reader, inbox.post, inbox.fail),
         inbox=inbox,
@@ -201,6 +210,7 @@ def _heartbeat(
     roles: TrainerRoles,
     status: TrainerStatus,
     meeting: Meeting | None,
+    weights_address: str,
 ) -> WorkerHeartbeat:
     trainer = settings.trainer
     return WorkerHeartbeat(
@@ -218,4 +228,5 @@ def _heartbeat(
         release=this_release().version,
         devices=trainer.devices if len(trainer.devices) > 1 else (),
         rendezvous=meeting.place if meeting is not None and meeting.open else "",
+        weights_address=weights_address,
     )

@@ -70,6 +70,8 @@ class RankLoop:
     def _close(self) -> None:
         if self.service is not None:
             self.service.close()
+        if self.process.weights is not None:
+            self.process.weights.close()
         self.end()
 
     def _over(self, stop: threading.Event) -> bool:

@@ -1,10 +1,16 @@
 """The parts of a training process that its loop and its moves of memory have in common."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from infra.worker.activity import Activity, ActivityAccount
 from trainer.roles.parts import ProcessParts
 from trainer.roles.roles import TrainerRoles
+
+if TYPE_CHECKING:
+    from infra.weights.from_trainer.sending import WeightsService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,6 +19,8 @@ class RankProcess(ProcessParts):
 
     roles: TrainerRoles
     activity: ActivityAccount
+    weights: WeightsService | None
+    """Sends published weights to rollout processes; None if they take them elsewhere."""
 
     def enter(self, state: str, activity: Activity) -> None:
         """Set what heartbeats and activity records report from now on."""

@@ -8,8 +8,8 @@ import torch
 
 from infra.kafka.outage import Stopping
 from infra.worker.device import device_named
+from infra.worker.line import Line
 from trainer.backends.backend import Computing
-from trainer.backends.meeting.line import GangLine
 from trainer.backends.meeting.meeting import Meeting
 from trainer.backends.torch_backend import TorchBackend
 from trainer.ranks.chosen_backend import chosen_backend
@@ -19,7 +19,7 @@ from trainer.settings import TrainerSettings
 
 def torch_devices(
     settings: TrainerSettings,
-    way: Meeting | GangLine | None,
+    way: Meeting | Line | None,
     lost: Callable[[BaseException], None],
     stopping: Stopping,
     computing: Computing,

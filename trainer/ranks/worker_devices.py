@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from infra.kafka.outage import Stopping
+from infra.worker.line import Line
 from trainer.backends.backend import Computing
 from trainer.backends.clock.clock_backend import ClockBackend
-from trainer.backends.meeting.line import GangLine
 from trainer.backends.meeting.meeting import Meeting
 from trainer.ranks.further import WorkerDevices
 from trainer.settings import TrainerSettings
@@ -13,7 +13,7 @@ from trainer.settings import TrainerSettings
 
 def worker_devices(
     settings: TrainerSettings,
-    find_way: Callable[[], Meeting | GangLine | None],
+    find_way: Callable[[], Meeting | Line | None],
     lost: Callable[[BaseException], None],
     stopping: Stopping,
     computing: Computing,

@@ -18,6 +18,7 @@ import fsspec
 
 from infra.disk.full import is_full
 from infra.errors import SeamlessFlowError, SettingsRejected
+from infra.weights.host_cache import policy_folder
 from infra.weights.manifest import MANIFEST, read_manifest
 from infra.weights.versions import WeightsGone
 
@@ -144,8 +145,3 @@ def place_of(policy: str, form: Form, version: int, manifest_sha256: str) -> str
 def tokenizer_place(policy: str, tokenizer_hash: str) -> str:
     """Return the place of a policy's tokenizer."""
     return f"{policy_folder(policy)}/tokenizers/{quote(tokenizer_hash, safe='')}"
-
-
-def policy_folder(policy: str) -> str:
-    """Return the name of a policy's folder, here and in a worker's cache."""
-    return f"policy-{quote(policy, safe='')}"

@@ -1,19 +1,26 @@
 """Places of published weights and of the tokenizer on this host.
 
-That is the trainer's own directory where this host sees it, and otherwise one in the host's cache,
-made from the configured storage. Called by the device thread, before a move changes anything.
+That is the trainer's own directory where this host sees it, and otherwise (or always, if so
+configured) one in the host's cache, taken from the trainer's memory or the configured storage.
+Called by the device thread, before a move changes anything.
 """
 
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from infra.errors import SeamlessFlowError
 from infra.rendering.settings import RendererSettings, rendering_hash
+from infra.weights.from_trainer.chosen import Addresses, weights_receiver
 from infra.weights.manifest import MANIFEST, WeightsInvalid, sha256
-from infra.weights.remote.fetching import WeightsFetcher, weights_fetcher
+from infra.weights.remote.fetching import weights_fetcher
 from infra.weights.settings import WeightsSection
 from producers.rollout.roles.moves import PublishedWeights
 from schemas.records import PolicyWeights
+
+_log = logging.getLogger(__name__)
 
 
 class WeightsPlaces(Protocol):
@@ -29,33 +36,74 @@ class WeightsPlaces(Protocol):
         """Return the record with a tokenizer's directory of this host. Raises as `weights`."""
 
 
-class HostPlaces:
-    """Directories as they were published, or from the storage of `settings`, if it names one."""
+class WeightsSource(Protocol):
+    """Published weights elsewhere, which come to this host's cache. Both raise
+    `SeamlessFlowError` if they do not.
+    """
 
-    def __init__(self, settings: WeightsSection, data_dir: Path) -> None:
+    def version(self, version: int, manifest_sha256: str) -> Path:
+        """Return the directory of a version of this host."""
+
+    def tokenizer(self, tokenizer_hash: str) -> Path:
+        """Return the directory of a tokenizer of this host."""
+
+
+class HostPlaces:
+    """Directories as they were published, from the trainer's memory, or from the storage, as
+    `settings` say.
+    """
+
+    def __init__(self, settings: WeightsSection, data_dir: Path, senders: Addresses) -> None:
         """Raises `SettingsRejected`."""
         self._settings = settings
         self._data_dir = data_dir
-        self._fetcher("")  # a wrong URL is a mistake in the settings, not in a move
+        self._senders = senders
+        self._sources("")  # a wrong URL is a mistake in the settings, not in a move
 
     def weights(self, weights: PublishedWeights, policy: str) -> PublishedWeights:
-        fetcher = self._fetcher(policy)
-        if fetcher is None or _is_there(Path(weights.directory), weights.manifest_sha256):
-            return weights
-        directory = fetcher.version(weights.version, weights.manifest_sha256)
-        return replace(weights, directory=str(directory))
+        shown = _is_there(Path(weights.directory), weights.manifest_sha256)
+        found = self._taken(
+            policy, shown, lambda source: source.version(weights.version, weights.manifest_sha256)
+        )
+        return weights if found is None else replace(weights, directory=str(found))
 
     def tokenizer(self, policy: PolicyWeights) -> PolicyWeights:
-        fetcher = self._fetcher(policy.policy)
-        if fetcher is None or _renders(Path(policy.tokenizer_directory), policy):
-            return policy
-        directory = fetcher.tokenizer(policy.tokenizer_hash)
-        if not _renders(directory, policy):
-            raise WeightsInvalid(str(directory), "tokenizer.json", "is not what was published")
-        return replace(policy, tokenizer_directory=str(directory))
+        def take(source: WeightsSource) -> Path:
+            directory = source.tokenizer(policy.tokenizer_hash)
+            if not _renders(directory, policy):
+                raise WeightsInvalid(str(directory), "tokenizer.json", "is not what was published")
+            return directory
 
-    def _fetcher(self, policy: str) -> WeightsFetcher | None:
-        return weights_fetcher(self._settings, policy, self._data_dir)
+        shown = _renders(Path(policy.tokenizer_directory), policy)
+        found = None if shown else self._taken(policy.policy, shown, take)
+        return policy if found is None else replace(policy, tokenizer_directory=str(found))
+
+    def _taken(
+        self, policy: str, shown: bool, take: Callable[[WeightsSource], Path]
+    ) -> Path | None:
+        """Return the directory that a source has; None to use the one that was published.
+
+        `shown`: this host sees that one. Raises the last source's error, if all fail.
+        """
+        sources, always = self._sources(policy), self._settings.from_trainer == "always"
+        failed: SeamlessFlowError | None = None
+        for source in (sources[:1] if always else ()) if shown else sources:
+            try:
+                return take(source)
+            except SeamlessFlowError as error:
+                _log.warning("%s", error)
+                failed = error
+        if failed is not None and not shown:
+            raise failed
+        return None
+
+    def _sources(self, policy: str) -> Sequence[WeightsSource]:
+        """Return those that are configured, the trainer's memory first."""
+        settings, storage = self._settings, weights_fetcher(self._settings, policy, self._data_dir)
+        found: list[WeightsSource] = [] if storage is None else [storage]
+        if settings.from_trainer != "never":
+            found.insert(0, weights_receiver(settings, self._senders, policy, self._data_dir))
+        return found
 
 
 def _is_there(directory: Path, manifest_sha256: str) -> bool:

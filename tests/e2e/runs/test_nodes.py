@@ -201,10 +201,11 @@ def hidden(directory: Path) -> list[str | Path]:
     return command
 
 
-def test_a_node_that_does_not_see_the_weights_takes_them_from_the_storage(
-    broker: KafkaSettings, tmp_path: Path
+@pytest.mark.parametrize("way", [pytest.param("storage", marks=pytest.mark.soak), "trainer"])
+def test_a_node_that_does_not_see_the_weights_takes_them_from_the_storage_or_the_trainer(
+    broker: KafkaSettings, tmp_path: Path, way: str
 ) -> None:
-    host, own = own_address(), broker.model_copy(update={"topic_prefix": "nodes-weights."})
+    host, own = own_address(), broker.model_copy(update={"topic_prefix": f"nodes-{way}."})
     inside, cache = hidden(tmp_path / "out" / "weights"), tmp_path / "host-two" / "cache"
     with reached_by_hosts(own, host) as kafka:
         config = two_nodes(tmp_path, kafka, host, "clock")
@@ -212,7 +213,11 @@ def test_a_node_that_does_not_see_the_weights_takes_them_from_the_storage(
         values["workers"][1]["tags"] = ["rollout"]
         values["trainer"]["ranks"] = 1
         url = (tmp_path / "store").as_uri()
-        values["weights"] = {"url": url, "anchor_every": 3, "cache_dir": str(cache)}
+        ways: dict[str, dict[str, object]] = {
+            "storage": {"url": url, "anchor_every": 3},
+            "trainer": {"from_trainer": "unseen"},
+        }
+        values["weights"] = {**ways[way], "cache_dir": str(cache)}
         config.write_text(yaml.safe_dump(values))
         with node("one", config) as first, node("two", config, inside) as second:
             assert first.wait(LIMIT_S) == 0, logs(config)

@@ -215,6 +215,7 @@ DROPPABLE = {
     "WorkerAssignment.policy",
     "WorkerHeartbeat.release",
     "WorkerHeartbeat.rendezvous",
+    "WorkerHeartbeat.weights_address",
     "WorkerUsage.computing_ms",
     "WorkerUsage.full_batch_ms",
     "WorkerUsage.recomputing_ms",

@@ -17,6 +17,7 @@ from infra.device_model.hardware import hardware_named
 from infra.device_model.settings import worker_rates
 from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping, never
+from infra.worker.line import Line
 from trainer.backends.backend import (
     NO_STEP,
     Computing,
@@ -26,7 +27,6 @@ from trainer.backends.backend import (
     unmeasured,
 )
 from trainer.backends.clock.stand_in import WEIGHTS, stand_in
-from trainer.backends.meeting.line import GangLine
 from trainer.backends.meeting.meeting import Meeting, begun
 from trainer.data.credit.columns import Annotated, Column
 from trainer.data.packing import MicroBatch
@@ -51,7 +51,7 @@ class ClockBackend:
     def __init__(
         self,
         settings: TrainerSettings,
-        way: Meeting | GangLine,
+        way: Meeting | Line,
         computing: Computing = unmeasured,
         stopping: Stopping = never,
     ) -> None:
@@ -70,8 +70,8 @@ class ClockBackend:
         self._snapshot = 0
         self._on_devices = False
         self._ended = threading.Event()
-        self._first: GangLine | None = None
-        self._others: Sequence[GangLine] = ()
+        self._first: Line | None = None
+        self._others: Sequence[Line] = ()
         if isinstance(way, Meeting):
             self._others = way.begin(trainer.ranks - self._own)
         else:

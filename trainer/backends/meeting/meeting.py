@@ -16,8 +16,8 @@ from typing import Any
 
 from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping, never
+from infra.worker.line import LOOK_S, Line, LineLost
 from trainer.backends.meeting.facts import Facts, differences
-from trainer.backends.meeting.line import LOOK_S, GangLine, LineLost
 
 JOIN_S = 600.0
 """Limit for the ranks to find each other."""
@@ -77,13 +77,13 @@ class Meeting:
         self.met: Mapping[str, str] = {}
         """Incarnations of the training processes that came, by worker, once all have."""
 
-    def begin(self, others: int, word: str = "") -> Sequence[GangLine]:
+    def begin(self, others: int, word: str = "") -> Sequence[Line]:
         """Wait for the ranks of the `others` devices, tell each the word, and return their lines.
 
         The lines are in the order of the ranks. Raises `WorkersAbsent`, at once when stopping.
         """
         deadline = time.monotonic() + JOIN_S
-        there: dict[int, tuple[Coming, GangLine]] = {}
+        there: dict[int, tuple[Coming, Line]] = {}
         while (devices := sum(coming.devices for coming, _ in there.values())) < others:
             if self._stopping() or time.monotonic() > deadline:
                 came_to = f"came to {self.place}, where rank 0 waits"
@@ -104,10 +104,10 @@ class Meeting:
         self.open = False
         self._listener.close()
 
-    def _admit(self, there: dict[int, tuple[Coming, GangLine]]) -> None:
+    def _admit(self, there: dict[int, tuple[Coming, Line]]) -> None:
         """Note the next process that comes, if it belongs to the gang."""
         try:
-            line = GangLine(self._listener.accept()[0])
+            line = Line(self._listener.accept()[0])
         except TimeoutError:
             return
         with suppress(LineLost):
@@ -124,13 +124,13 @@ class Meeting:
         line.close()
 
 
-def came(place: str, coming: Coming) -> GangLine:
+def came(place: str, coming: Coming) -> Line:
     """Return the line to rank 0, which has admitted this process.
 
     Raises `OSError` and `LineLost` if none waits there, and `RankRefused`.
     """
     host, _, port = place.rpartition(":")
-    line = GangLine(socket.create_connection((host, int(port)), _HELLO_S))
+    line = Line(socket.create_connection((host, int(port)), _HELLO_S))
     try:
         line.send(asdict(coming))
         if reason := str(line.receive(_HELLO_S)):
@@ -141,7 +141,7 @@ def came(place: str, coming: Coming) -> GangLine:
     return line
 
 
-def begun(line: GangLine, stopping: Stopping = never) -> str:
+def begun(line: Line, stopping: Stopping = never) -> str:
     """Wait until all ranks are there; return the word of rank 0. Raises `LineLost`."""
     return str(line.receive(JOIN_S, stopping))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import Queue
 
 from infra.errors import SeamlessFlowError
-from trainer.backends.meeting.line import GangLine, LineLost
+from infra.worker.line import Line, LineLost
 from trainer.backends.optimizer_state import save_state
 from trainer.backends.sharded.parts import Files
 
@@ -39,7 +39,7 @@ class RankWriteFailed(SeamlessFlowError):
 class GangSaves:
     """The checkpoints of a gang, of the snapshots that its ranks have taken, in their order."""
 
-    def __init__(self, lines: Sequence[GangLine], snapshots: Queue[Files], leads: bool) -> None:
+    def __init__(self, lines: Sequence[Line], snapshots: Queue[Files], leads: bool) -> None:
         """`lines` of rank 0 are those to the other ranks, in their order; of another that to it.
 
         `snapshots` has those that this rank has taken and not written. Other ranks than rank 0
@@ -117,7 +117,7 @@ def check(failed: Exception | None, reasons: Sequence[str], directory: Path) -> 
             raise RankWriteFailed(rank, str(directory), reason)
 
 
-def _answer(line: GangLine) -> str:
+def _answer(line: Line) -> str:
     try:
         return str(line.receive())
     except LineLost as error:

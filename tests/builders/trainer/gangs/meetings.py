@@ -1,8 +1,8 @@
 """Meetings of a gang's ranks on this machine."""
 
 from infra.ports import HOST
+from infra.worker.line import Line
 from trainer.backends.meeting.facts import Facts
-from trainer.backends.meeting.line import GangLine
 from trainer.backends.meeting.meeting import Coming, Meeting, came
 
 FACTS: Facts = {"run.policy": "main"}
@@ -18,6 +18,6 @@ def coming(rank: int, devices: int = 1, facts: Facts = FACTS) -> Coming:
     return Coming(worker=f"w{rank}", rank=rank, devices=devices, facts=facts)
 
 
-def line(place: str, rank: int, devices: int = 1) -> GangLine:
+def line(place: str, rank: int, devices: int = 1) -> Line:
     """Return the line of a rank that is admitted."""
     return came(place, coming(rank, devices))

@@ -1,13 +1,18 @@
 """A worker takes what was published where its host sees it, and otherwise from the storage."""
 
 import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.errors import SettingsRejected
+from infra.ports import HOST
 from infra.rendering.settings import RendererSettings
+from infra.weights.from_trainer.receiving import WeightsNotSent
+from infra.weights.from_trainer.sending import WeightsService
 from infra.weights.manifest import verify
 from infra.weights.settings import WeightsSection
 from infra.weights.versions import WeightsGone
@@ -18,6 +23,10 @@ from tests.builders.trainer.stub_backend import StubBackend
 from trainer.policy import PolicySection
 from trainer.settings import TrainerSettings
 from trainer.steps.publication import Publication
+
+
+def no_senders(policy: str) -> Sequence[str]:
+    return ()
 
 
 class Run:
@@ -37,7 +46,7 @@ class Run:
             )
         )
         self.publication.prepare()
-        self.places = HostPlaces(self.section, root / "worker")
+        self.places = HostPlaces(self.section, root / "worker", no_senders)
 
     def publish(self, version: int) -> PolicyWeights:
         published = self.publication.write(StubBackend(), version, version, "a")
@@ -96,10 +105,72 @@ def test_another_tokenizer_at_the_same_path_is_not_taken_for_it(run: Run) -> Non
 def test_without_a_storage_nothing_is_looked_for_elsewhere(run: Run) -> None:
     record = run.publish(0)
     run.hide()
-    places = HostPlaces(WeightsSection(), run.root / "worker")
+    places = HostPlaces(WeightsSection(), run.root / "worker", no_senders)
     assert places.weights(named(record), record.policy) == named(record)
     assert places.tokenizer(record) == record
     assert not (run.root / "worker").exists()
+
+
+@pytest.fixture
+def service(run: Run) -> Iterator[WeightsService]:
+    """A training process that sends the run's versions."""
+    made = WeightsService(run.root / "elsewhere" / "weights", HOST)
+    yield made
+    made.close()
+
+
+def asking(run: Run, service: WeightsService, **section: Any) -> HostPlaces:
+    return HostPlaces(
+        WeightsSection(**section), run.root / "worker", lambda policy: [service.address]
+    )
+
+
+def test_a_host_takes_weights_and_tokenizer_from_the_trainer(
+    run: Run, service: WeightsService
+) -> None:
+    record, places = run.publish(0), asking(run, service, from_trainer="unseen")
+    assert places.weights(named(record), record.policy) == named(record)
+    run.hide()
+    shutil.rmtree(run.root / "store")
+    here = Path(places.weights(named(record), record.policy).directory)
+    assert here.is_relative_to(run.root / "worker" / "weights-cache")
+    assert verify(here, record.manifest_sha256).version == 0
+    tokenizer = Path(places.tokenizer(record).tokenizer_directory)
+    assert (tokenizer / "tokenizer.json").read_text() == "{}"
+
+
+def test_a_host_may_take_all_from_the_trainer_though_it_sees_the_directory(
+    run: Run, service: WeightsService
+) -> None:
+    record, places = run.publish(0), asking(run, service, from_trainer="always")
+    run.hide()
+    (run.root / "trainer").symlink_to(run.root / "elsewhere")
+    here = Path(places.weights(named(record), record.policy).directory)
+    assert here.is_relative_to(run.root / "worker")
+    service.close()
+    later = run.publish(1)
+    assert places.weights(named(later), later.policy) == named(later)
+
+
+def test_weights_that_the_trainer_does_not_send_come_from_the_storage(
+    run: Run, service: WeightsService
+) -> None:
+    record = run.publish(0)
+    places = asking(run, service, from_trainer="unseen", url=run.section.url)
+    run.hide()
+    service.close()
+    here = Path(places.weights(named(record), record.policy).directory)
+    assert verify(here, record.manifest_sha256).version == 0
+
+
+def test_weights_that_nobody_has_are_an_error_of_the_last_place_that_was_asked(
+    run: Run, service: WeightsService
+) -> None:
+    record, places = run.publish(0), asking(run, service, from_trainer="unseen")
+    run.hide()
+    shutil.rmtree(run.root / "elsewhere")
+    with pytest.raises(WeightsNotSent, match="is not there"):
+        places.weights(named(record), record.policy)
 
 
 def test_what_is_nowhere_is_an_error(run: Run) -> None:
@@ -114,4 +185,4 @@ def test_what_is_nowhere_is_an_error(run: Run) -> None:
 
 def test_a_url_of_no_known_storage_is_refused_at_the_start(run: Run) -> None:
     with pytest.raises(SettingsRejected, match="SEAMLESSFLOW_WEIGHTS__URL"):
-        HostPlaces(WeightsSection(url="nonsense://bucket"), run.root)
+        HostPlaces(WeightsSection(url="nonsense://bucket"), run.root, no_senders)

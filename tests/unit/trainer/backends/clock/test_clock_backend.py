@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from infra.device_model.settings import DeviceModelSection, worker_rates
+from infra.worker.line import LineLost
 from tests.builders.trainer.chains import some_chains
 from tests.builders.trainer.gangs.meetings import line, meeting
 from tests.paths import ROOT
 from trainer.backends.backend import Computing, StepInput, unmeasured
 from trainer.backends.clock.clock_backend import ClockBackend, ClockInterrupted
-from trainer.backends.meeting.line import LineLost
 from trainer.data.packing import pack
 from trainer.policy import PolicySection
 from trainer.settings import TrainerSection, TrainerSettings

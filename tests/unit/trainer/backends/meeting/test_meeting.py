@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from infra.ports import HOST
+from infra.worker.line import Line, LineLost
 from tests.builders.trainer.gangs.meetings import FACTS, coming, line, meeting
-from trainer.backends.meeting.line import GangLine, LineLost
 from trainer.backends.meeting.meeting import Meeting, RankRefused, WorkersAbsent, begun, came
 
 LIMIT_S = 20.0
@@ -23,13 +23,13 @@ class Leader(threading.Thread):
         super().__init__(daemon=True)
         self.meeting = meeting()
         self.others = others
-        self.lines: Sequence[GangLine] = ()
+        self.lines: Sequence[Line] = ()
         self.start()
 
     def run(self) -> None:
         self.lines = self.meeting.begin(self.others, "begin")
 
-    def met(self) -> Sequence[GangLine]:
+    def met(self) -> Sequence[Line]:
         self.join(LIMIT_S)
         assert not self.is_alive()
         return self.lines
@@ -119,7 +119,7 @@ def test_a_process_that_must_end_waits_for_no_rank() -> None:
 
 def test_a_rank_is_told_that_rank_0_ended_or_that_it_must_end_itself() -> None:
     with socket.create_server((HOST, 0)) as listener:
-        own = GangLine(socket.create_connection(listener.getsockname()))
+        own = Line(socket.create_connection(listener.getsockname()))
         other, _ = listener.accept()
         with other, closing(own):
             with pytest.raises(LineLost, match="the process ends"):

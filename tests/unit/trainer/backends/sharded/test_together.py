@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from infra.worker.line import Line
 from tests.builders.trainer.gangs.meetings import line, meeting
-from trainer.backends.meeting.line import GangLine
 from trainer.backends.sharded.parts import Files, part_of
 from trainer.backends.sharded.together import GangSaves, RankWriteFailed
 from trainer.recovery import checkpoint
@@ -29,7 +29,7 @@ FILE = "weights.safetensors"
 class Ranks:
     """Three ranks with their snapshots; the first leads."""
 
-    def __init__(self, lines: Sequence[GangLine], others: Sequence[GangLine]) -> None:
+    def __init__(self, lines: Sequence[Line], others: Sequence[Line]) -> None:
         self.snapshots = [Queue[Files]() for _ in range(RANKS)]
         self.lines = others
         """Those of the other ranks to the first."""

@@ -1,7 +1,7 @@
-"""A line between two workers of a gang: values as JSON, a line of text each, over TCP.
+"""A line between two workers: values as JSON, a line of text each, over TCP.
 
-The loss of one worker ends it for both. A clock's gang works over such lines (`clock_backend.py`);
-other gangs only meet over them (`meeting.py`).
+A gang meets over such lines (`trainer/backends/meeting`), a clock's gang works over them, and
+rollout processes ask training processes for weights (`infra/weights/from_trainer`).
 """
 
 import json
@@ -21,16 +21,16 @@ _MOST_BYTES = 1 << 26
 
 
 class LineLost(SeamlessFlowError):
-    """The end of the line to another worker of the gang."""
+    """The end of the line to another worker."""
 
     lasting = False
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        super().__init__(f"the line to another worker of the gang ended: {reason}")
+        super().__init__(f"the line to another worker ended: {reason}")
 
 
-class GangLine:
+class Line:
     """A connection to another worker. `close` may be called from any thread."""
 
     def __init__(self, connection: socket.socket) -> None:

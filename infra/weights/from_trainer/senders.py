@@ -1,0 +1,38 @@
+"""Training processes that send published weights: their heartbeats on `fleet` say where."""
+
+from dataclasses import dataclass, field
+
+from infra.worker.roles import ENDED
+from schemas.records import Record, WorkerHeartbeat
+
+PROCESS = "train"
+
+
+@dataclass(eq=False)
+class Senders:
+    """Addresses by worker. `apply` and `of` may be called from different threads."""
+
+    _known: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Policy and address by worker."""
+
+    def apply(self, record: Record) -> None:
+        """Fold a record in: heartbeats of training processes count."""
+        if not isinstance(record, WorkerHeartbeat) or record.process != PROCESS:
+            return
+        if record.weights_address and record.state not in (ENDED, "failed"):
+            self._known[record.worker] = record.policy, record.weights_address
+        else:
+            self._known.pop(record.worker, None)
+
+    def of(self, policy: str) -> list[str]:
+        """Return the addresses, host:port, of those that train the policy, by worker.
+
+        A process that was killed is among them until another takes its place.
+        """
+        known = sorted(self._known.copy().items())
+        return [address for _, (trained, address) in known if trained == policy]
+
+
+def is_training_beat(key: bytes) -> bool:
+    """Return whether a record of `fleet` with this key is a training process's heartbeat."""
+    return key.startswith(b"WorkerHeartbeat/") and key.endswith(f"/{PROCESS}".encode())

@@ -1,0 +1,120 @@
+"""The sending side: a thread of a training process that sends published weights to who asks.
+
+It sends what is on disk, so training goes on, and nothing is held in memory: the files were just
+written, and are in the page cache. Those that ask for the same share at about the same time, or
+while another transfer is under way, get it together.
+"""
+
+import logging
+import re
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from infra.errors import SeamlessFlowError
+from infra.weights.from_trainer.questions import TOKENIZER, Answer, Question
+from infra.weights.from_trainer.shares import pieces
+from infra.weights.from_trainer.transfer import Transfer, store_at
+from infra.weights.manifest import MANIFEST, sha256
+from infra.weights.versions import lease
+from infra.worker.line import LOOK_S, Line, LineLost
+
+_GATHER_S = 0.1
+_QUESTION_S = 5.0
+_KNOWN = re.compile(rf"version-\d+|{TOKENIZER}")
+_log = logging.getLogger(__name__)
+
+
+class NotThere(SeamlessFlowError):
+    """A directory that is asked for and that this process does not have."""
+
+    def __init__(self, directory: Path, reason: str) -> None:
+        super().__init__(f"{directory}: {reason}")
+
+
+class WeightsService:
+    """The thread and the address at which it is asked."""
+
+    def __init__(self, root: Path, host: str) -> None:
+        """Listen on a free port of `host`, for versions below `root`. Raises `OSError`."""
+        self._root = root
+        self._host = host
+        self._listener = socket.create_server((host, 0))
+        self._listener.settimeout(LOOK_S)
+        self.address = f"{host}:{self._listener.getsockname()[1]}"
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="weights", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Answer no more. A transfer under way goes on until the process ends."""
+        self._ending.set()
+        self._listener.close()
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            for question, lines in self._asked().items():
+                try:
+                    self._send(question, lines)
+                except (OSError, RuntimeError, SeamlessFlowError) as error:
+                    # Those that asked notice it, ask again or take the weights elsewhere.
+                    _log.warning("%s was not sent: %s", question.directory, error)
+                finally:
+                    for line in lines:
+                        line.close()
+
+    def _asked(self) -> Mapping[Question, Sequence[Line]]:
+        """Return the lines of those that ask the same, of one short time."""
+        asked: dict[Question, list[Line]] = {}
+        deadline = time.monotonic() + LOOK_S
+        while time.monotonic() < deadline:
+            try:
+                line = Line(self._listener.accept()[0])
+            except TimeoutError:
+                break
+            except OSError as error:
+                if not self._ending.wait(LOOK_S):
+                    _log.warning("no question could be taken: %s", error)
+                break
+            try:
+                question = Question(**line.receive(_QUESTION_S))
+            except (LineLost, TypeError) as error:
+                _log.warning("%s asks for no weights: %s", line.place, error)
+                line.close()
+                continue
+            deadline = min(deadline, time.monotonic() + _GATHER_S) if not asked else deadline
+            asked.setdefault(question, []).append(line)
+        return asked
+
+    def _send(self, question: Question, lines: Sequence[Line]) -> None:
+        there = [line for line in lines if not line.lost]
+        try:
+            directory = self._found(question)
+        except SeamlessFlowError as error:
+            for line in there:
+                line.send(asdict(Answer(reason=str(error), sizes={})))
+            return
+        with lease(directory), store_at(self._host) as (store, place):
+            sizes = {path.name: path.stat().st_size for path in directory.iterdir()}
+            for rank, line in enumerate(there, 1):
+                answer = Answer(store=place, rank=rank, ranks=len(there) + 1, sizes=sizes)
+                line.send(asdict(answer))
+            transfer = Transfer(store, 0, len(there) + 1, self._host)
+            for piece in pieces(sizes, question.share, question.shares):
+                transfer.send(directory, piece)
+
+    def _found(self, question: Question) -> Path:
+        """Return the directory that is asked for. Raises `NotThere`."""
+        directory = self._root / question.directory
+        if not _KNOWN.fullmatch(question.directory) or not directory.is_dir():
+            raise NotThere(directory, "is not there")
+        if question.directory != TOKENIZER:
+            found = sha256(directory / MANIFEST)
+            if found != question.manifest_sha256:
+                raise NotThere(directory, f"its manifest has SHA-256 {found}")
+        if not 0 <= question.share < question.shares:
+            raise NotThere(directory, f"share {question.share} of {question.shares}")
+        return directory

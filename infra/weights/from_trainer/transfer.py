@@ -1,0 +1,80 @@
+"""One transfer of bytes from a training process to rollout processes, over gloo.
+
+The group of a transfer is made for it, with a store of the sender on a free port, and ends with it:
+a process that ends or stands still costs that transfer alone. Needs torch.
+"""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import distributed
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from infra.weights.from_trainer.shares import Piece
+
+_CONNECT = timedelta(seconds=5)
+STILL = timedelta(seconds=10)
+"""Limit for the processes to find each other, and for any one piece. gloo does not always notice
+that a process was killed in the middle of a piece."""
+
+
+class Transfer:
+    """A rank of the transfer: 0 sends, all others receive."""
+
+    def __init__(self, store: TCPStore, rank: int, ranks: int, here: str) -> None:
+        """Wait for all ranks; `here` is this side's address. Raises `RuntimeError`."""
+        gloo: Any = distributed.ProcessGroupGloo  # its stub has no methods
+        options = gloo._Options()
+        # By itself gloo listens on the address of the host's name.
+        options._devices = [gloo.create_device(hostname=here)]
+        options._timeout = STILL
+        self._group = gloo(store, rank, ranks, options)
+
+    def send(self, directory: Path, piece: Piece) -> None:
+        """Send a piece of a file to all others. Raises `RuntimeError`."""
+        # `c`: torch takes no array that is read-only; nothing is written.
+        self._broadcast(np.memmap(directory / piece.file, np.uint8, mode="c"), piece)
+
+    def receive(self, directory: Path, piece: Piece) -> None:
+        """Write a piece that comes to its place in a file, which has its length already."""
+        self._broadcast(np.memmap(directory / piece.file, np.uint8, mode="r+"), piece)
+
+    def _broadcast(self, mapped: "np.memmap[tuple[int], np.dtype[np.uint8]]", piece: Piece) -> None:
+        options = distributed.BroadcastOptions()
+        options.rootRank = options.rootTensor = 0
+        bytes_of = torch.from_numpy(mapped[piece.start : piece.end])
+        self._group.broadcast([bytes_of], options).wait(STILL)
+
+
+@contextmanager
+def store_at(host: str) -> Iterator[tuple[TCPStore, str]]:
+    """Yield a store on a free port of this host, and its address, host:port."""
+    # A store would listen on all interfaces, if it made its socket itself.
+    listener = socket.create_server((host, 0))
+    port = listener.getsockname()[1]
+    yield _store(host, port, listener.detach()), f"{host}:{port}"
+
+
+def store_of(place: str) -> TCPStore:
+    """Return the sender's store, by its address. Raises `RuntimeError`."""
+    host, _, port = place.rpartition(":")
+    return _store(host, int(port))
+
+
+def _store(host: str, port: int, listener: int | None = None) -> TCPStore:
+    store = TCPStore(
+        host,
+        port,
+        is_master=listener is not None,
+        timeout=_CONNECT,
+        wait_for_workers=False,
+        master_listen_fd=listener,
+    )
+    store.set_timeout(STILL)
+    return store

@@ -1,0 +1,96 @@
+"""The cache of a host for published versions of one policy that its workers took from elsewhere.
+
+One worker of a host makes a version for all; an engine loads it like any other directory.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
+
+from infra.disk.full import room_for
+from infra.disk.whole_directory import remove
+from infra.weights.host_marks import HostMarks
+from infra.weights.manifest import (
+    MANIFEST,
+    WeightsInvalid,
+    adopt,
+    read_manifest,
+    sha256,
+    verify,
+)
+from infra.weights.versions import FEWEST_KEPT, retain, version_directory
+
+_DRAFT = ".version-"
+_log = logging.getLogger(__name__)
+
+
+class HostCache:
+    """Versions and tokenizers of one policy."""
+
+    def __init__(self, cache: Path, policy: str) -> None:
+        self.root = cache.resolve() / policy_folder(policy)
+
+    def version(self, version: int, manifest_sha256: str, make: Callable[[], Path]) -> Path:
+        """Return the directory of a version, made if it is not there. Raises what `make` does."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with HostMarks(self.root).turn():
+            found = self.known(version, manifest_sha256) or make()
+            # By age: versions of an earlier run may have higher numbers.
+            retain(self.root, FEWEST_KEPT, by_age=True)
+        return found
+
+    def known(self, version: int, manifest_sha256: str) -> Path | None:
+        """Return the directory of a version that is here whole, or None; a broken one goes."""
+        directory = version_directory(self.root, version)
+        if not directory.is_dir():
+            return None
+        try:
+            verify(directory, manifest_sha256)
+        except WeightsInvalid as error:
+            _log.warning("%s: it is made again", error)
+            remove(directory)
+            return None
+        return directory
+
+    def tokenizer(self, tokenizer_hash: str, fill: Callable[[Path], None]) -> Path:
+        """Return the directory of a tokenizer; `fill` fills an empty one, if it is not there."""
+        target = self.root / f"tokenizer-{quote(tokenizer_hash, safe='')}"
+        self.root.mkdir(parents=True, exist_ok=True)
+        with HostMarks(self.root).turn(), self.draft() as draft:
+            if not target.is_dir():
+                fill(draft)
+                draft.rename(target)
+        return target
+
+    @contextmanager
+    def draft(self) -> Iterator[Path]:
+        """Yield an empty directory, which goes at the end. Raises `DiskFull`."""
+        with TemporaryDirectory(prefix=_DRAFT, dir=self.root) as scratch:
+            draft = Path(scratch, "draft")
+            draft.mkdir()
+            with room_for(self.root / draft.name, draft):
+                yield draft
+
+    def adopt(self, draft: Path, manifest_sha256: str, source: str) -> Path:
+        """Make a version of the files in `draft`, which go; return its directory.
+
+        Raises `WeightsInvalid` if they are not what was published; `source` is named then.
+        """
+        found = sha256(draft / MANIFEST) if (draft / MANIFEST).exists() else "none"
+        if found != manifest_sha256:
+            reason = f"has SHA-256 {found}, published was {manifest_sha256}"
+            raise WeightsInvalid(source, MANIFEST, reason)
+
+        def fill(target: Path) -> None:
+            for name in read_manifest(draft).files:
+                (draft / name).rename(target / name)
+
+        return adopt(self.root, draft / MANIFEST, fill)
+
+
+def policy_folder(policy: str) -> str:
+    """Return the name of a policy's folder in the cache, and in a storage."""
+    return f"policy-{quote(policy, safe='')}"
