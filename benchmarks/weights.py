@@ -5,8 +5,10 @@
 For each size and place (`disk`, forced to it; `tmpfs`): a plain copy of the files, `publish` (the
 back end's part is a copy of the same bytes, so the rest is what publishing adds: hashes, manifest,
 rename), `verify` (a worker's check, the first on its host; `verify_again` is that of the next one),
-`load` (`verify`, then the torch engine's reading and its copying into a model's tensors). GB/s of
-the quickest of `--repeats`, CPU seconds of that one. `pause`: a model of `--pause-mb` in the torch
+`load` (`verify`, then the torch engine's reading and its copying into a model's tensors), `sent`
+(a version that a worker takes from a training process over loopback, into its cache on the same
+file system, and checks; both ends are this process). GB/s of the quickest of `--repeats`, CPU
+seconds of that one. `pause`: a model of `--pause-mb` in the torch
 engine, whose running turn gets other weights: the longest wait between two of its tokens, against
 the load alone and the recomputing of its keys. `delta`: a version of `--delta-mb` of which
 `--changed` of the elements changed: its bytes, the making of it at the trainer (`write`) and of the
@@ -26,21 +28,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
+from benchmarks.load.random_weights import small_model, write_model
 from infra.disk.flush import flush_to_disk
+from infra.ports import HOST
 from infra.weights.delta import make_version, write_delta
+from infra.weights.from_trainer.receiving import WeightsReceiver
+from infra.weights.from_trainer.sending import WeightsService
 from infra.weights.manifest import Manifest, publish, publish_version, verify
 from producers.rollout.engine.contract import SamplingParams, TokenChunk
 from producers.rollout.torch_engine.checkpoint import read_weights
 from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 
-_MB = 1_000_000
-_FILE_MB = 1_000
-_ROWS = 1024
-_VOCABULARY = 4096
 _DEADLINE_S = 600.0
 
 
@@ -123,10 +123,18 @@ def once(root: Path, source: Path, state: dict[str, Tensor], sync: bool) -> dict
         found["verify"] = timed(lambda: verify(directory, digest))
     load = timed(lambda: take(directory, state))
     verified = found["verify"]
+    found["sent"] = timed(lambda: sent(directory, digest, root / "worker"))
     found["load"] = Took(verified.wall_s + load.wall_s, verified.cpu_s + load.cpu_s)
     found["load_alone"] = load
-    shutil.rmtree(directory)
+    for each in (directory, root / "worker"):
+        shutil.rmtree(each)
     return found
+
+
+def sent(directory: Path, digest: str, cache: Path) -> None:
+    """Take a version from a training process, and compare it with its manifest."""
+    with closing(WeightsService(directory.parent, HOST)) as service:
+        WeightsReceiver(lambda policy: [service.address], "p", cache).version(1, digest)
 
 
 @contextmanager
@@ -153,31 +161,6 @@ def copied(source: Path, target: Path, sync: bool) -> None:
         shutil.copyfile(path, target / path.name)
         if sync:
             flush_to_disk(target / path.name)
-
-
-def write_model(
-    directory: Path, size_mb: int, dtype: torch.dtype, changed: float = 0.0
-) -> dict[str, Tensor]:
-    """Write files of a gigabyte with random tensors; return a state with place for them.
-
-    `changed`: share of the elements whose last bit is another one than without it.
-    """
-    random, later = (np.random.default_rng(seed) for seed in (0, 1))
-    state = {}
-    for number, start in enumerate(range(0, size_mb, _FILE_MB)):
-        elements = min(_FILE_MB, size_mb - start) * _MB // dtype.itemsize
-        parts = max(1, elements // (_ROWS * _ROWS * 8))
-        tensors = {}
-        for part in range(parts):
-            values = random.standard_normal((elements // parts // _ROWS, _ROWS), np.float32)
-            name = f"layer.{number}.{part}"
-            tensors[name] = torch.from_numpy(values).to(dtype)
-            if changed:
-                bits = tensors[name].view(torch.int16 if dtype.itemsize == 2 else torch.int32)
-                bits[torch.from_numpy(later.random(values.shape, np.float32) < changed)] ^= 1
-            state[name] = torch.empty_like(tensors[name])
-        save_file(tensors, directory / f"model-{number:05d}.safetensors")
-    return state
 
 
 def delta(root: Path, size_mb: int, asked: argparse.Namespace) -> dict[str, object]:
@@ -263,29 +246,6 @@ class Stream:
         with self._changed:
             self._times.append(time.perf_counter())
             self._changed.notify_all()
-
-
-def small_model(size_mb: int) -> PreTrainedModel:
-    """Return a model of about that size in float32, with random weights."""
-    torch.manual_seed(0)
-    hidden = 512
-    layer = hidden * hidden * (3 * 3 + 4) * 4  # bytes: three matrices of the MLP, four of attention
-    config = AutoConfig.for_model(
-        "qwen3",
-        vocab_size=_VOCABULARY,
-        hidden_size=hidden,
-        intermediate_size=3 * hidden,
-        num_hidden_layers=max(1, (size_mb * _MB - _VOCABULARY * hidden * 4) // layer),
-        num_attention_heads=8,
-        num_key_value_heads=8,
-        head_dim=64,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
-    model: PreTrainedModel = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
-    return model
 
 
 def timed(work: Callable[[], object]) -> Took:

@@ -1,9 +1,9 @@
 """Settings of the way of weights from the trainer to workers, the same for both."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from infra.settings import Section
 
@@ -24,6 +24,11 @@ class WeightsSection(Section):
         "(always), such as with a slow shared disk. What does not come is taken from "
         "trainer.weights_dir or url",
     )
+    durable: Literal["before", "behind"] = Field(
+        "before",
+        description="A version is at url before it is announced, or behind that, beside the next "
+        "step: for runs whose workers see trainer.weights_dir or take versions from_trainer",
+    )
     anchor_every: int = Field(
         20,
         ge=1,
@@ -35,6 +40,12 @@ class WeightsSection(Section):
         description="Versions that a worker took from url or from the trainer; none: "
         "DATA_DIR/weights-cache. On tmpfs, such as /dev/shm/run, they stay in memory",
     )
+
+    @model_validator(mode="after")
+    def _durable_somewhere(self) -> Self:
+        if self.durable == "behind" and self.url is None:
+            raise ValueError("durable: behind needs url, where the durable copies are")
+        return self
 
     def cache(self, data_dir: Path) -> Path:
         """Return the directory of versions that were taken from elsewhere."""

@@ -87,17 +87,7 @@ def build(
 
     senders = Senders()
     slot = SlotReader(kafka, f"{client_id}-slot", producer, inbox.put, inbox.fail, stopping)
-    fleet = FleetReader(
-        kafka,
-        f"{client_id}-fleet",
-        mine.worker,
-        None if shared else mine.policy,
-        inbox.put,
-        inbox.fail,
-        stopping,
-        line=mine.update.mode == "rolling",
-        senders=None if settings.weights.from_trainer == "never" else senders,
-    )
+    fleet = _fleet_reader(settings, inbox, senders, stopping)
     for reader in (slot.reader, fleet.reader):
         metrics.watch(reader)
     counts = Counts(metrics)
@@ -111,6 +101,23 @@ def build(
     keeper = RoleKeeper(roles, serving, device, reporter, traces, updates)
     return RolloutProcess(
         inbox, keeper, serving, device, reporter, counts, slot, fleet, producer, now_ms
+    )
+
+
+def _fleet_reader(
+    settings: RolloutSettings, inbox: WorkerInbox, senders: Senders, stopping: Stopping
+) -> FleetReader:
+    mine = settings.rollout
+    return FleetReader(
+        settings.kafka,
+        f"rollout-{mine.worker}-fleet",
+        mine.worker,
+        None if SHARED in mine.tags else mine.policy,
+        inbox.put,
+        inbox.fail,
+        stopping,
+        line=mine.update.mode == "rolling",
+        senders=None if settings.weights.from_trainer == "never" else senders,
     )
 
 

@@ -118,6 +118,10 @@ class StepRunner:
         """Stop waiting for a Kafka that does not answer, because the process must end."""
         self._ending.set()
 
+    def settle(self) -> None:
+        """Wait until the published weights are where they must be. Raises `StorageUnavailable`."""
+        self._publication.settle()
+
     def run(self, order: StepOrder) -> StepDone:
         """Execute a step. Raise `StepFenced`, `StepFailed` and errors of the back end and of Kafka.
 

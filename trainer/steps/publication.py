@@ -7,6 +7,7 @@ and by evaluations without a trainer (`seamlessflow/runs/chosen_weights.py`).
 """
 
 import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from infra.weights.adapter import BaseModel
 from infra.weights.manifest import Manifest, NewVersion, publish_version, read_manifest
 from infra.weights.remote.sending import weights_sender
 from infra.weights.tensors import tensors_hash
-from infra.weights.versions import retain
+from infra.weights.versions import lease, retain
 from schemas.records import PolicyWeights, Sampling, WeightsPublished
 from trainer.backends.backend import Backend, ModelUnusable
 from trainer.recovery.control_state import Published
@@ -40,6 +41,8 @@ class Publication:
         self._tokenizer = self._root / TOKENIZER
         kept = settings.trainer.versions_kept
         self._sender = weights_sender(settings.weights, settings.run.policy, kept)
+        self._behind = ThreadPoolExecutor(1, "weights sent")
+        self._under_way: Future[None] | None = None
         self._made: NewVersion | None = None
 
     @cached_property
@@ -82,8 +85,9 @@ class Publication:
     def write(self, backend: Backend, version: int, step: int, lineage: str) -> Published:
         """Write the back end's weights, made by `step` optimizer steps, as `version`.
 
-        Versions older than `trainer.versions_kept` allows are deleted.
+        Versions older than `trainer.versions_kept` allows are deleted. Raises what `settle` does.
         """
+        self.settle()
         base = self._base
         facts = self.facts(version, step, lineage, backend.dtype, base)
 
@@ -98,8 +102,9 @@ class Publication:
 
         made = publish_version(self._root, facts, fill)
         self._made = made
-        self.send(made.directory)
+        # Before the copy is made, whose drafts it would take for those of a failed publication.
         retain(self._root, self._settings.trainer.versions_kept)
+        self.send(made.directory)
         return Published(version, step, str(made.directory), made.manifest_sha256)
 
     def facts(
@@ -122,11 +127,28 @@ class Publication:
     def send(self, directory: Path) -> None:
         """Send a version, and the tokenizer, to the storage that other hosts read, if there is one.
 
-        Nothing is sent twice. Raises `StorageUnavailable`.
+        Nothing is sent twice. With `weights.durable` `behind` it is only begun, and one at a time
+        is under way. Raises `StorageUnavailable`.
         """
-        if self._sender is not None:
-            self._sender.send_tokenizer(self._tokenizer, self.tokenizer_hash)
-            self._sender.send(directory)
+        sender = self._sender
+        if sender is None:
+            return
+
+        def send() -> None:
+            with lease(directory):
+                sender.send_tokenizer(self._tokenizer, self.tokenizer_hash)
+                sender.send(directory)
+
+        self.settle()
+        self._under_way = self._behind.submit(send)
+        if self._settings.weights.durable == "before":
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait for the version that is being sent. Raises its `StorageUnavailable`."""
+        if self._under_way is not None:
+            sent, self._under_way = self._under_way, None
+            sent.result()
 
     def announcement(self, published: Published, lineage: str, now_ms: int) -> WeightsPublished:
         """Return the record of published weights for `control`."""

@@ -122,6 +122,7 @@ class StepSequence:
         process = self._process
         self._runner.end_soon()
         process.work.finish()
+        self._runner.settle()
         self._writing.finish()
         if self.over and self._control_state.finished < self.origin.trained:
             at_ms, steps = process.now_ms(), self.origin.trained

@@ -11,7 +11,7 @@ ANSWER_S = 180.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class WeightsQuestion:
     """A share of a directory that is asked for."""
 
     directory: str
@@ -23,7 +23,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class WeightsAnswer:
     """The transfer that brings it, or the reason why there is none."""
 
     reason: str = ""

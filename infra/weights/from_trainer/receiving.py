@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from infra.errors import SeamlessFlowError
-from infra.weights.from_trainer.questions import ANSWER_S, TOKENIZER, Answer, Question
+from infra.weights.from_trainer.questions import ANSWER_S, TOKENIZER, WeightsAnswer, WeightsQuestion
 from infra.weights.from_trainer.shares import pieces
 from infra.weights.from_trainer.transfer import Transfer, store_of
 from infra.weights.host_cache import HostCache
@@ -111,11 +111,11 @@ def _taken(lines: Sequence[Line], name: str, manifest_sha256: str, draft: Path) 
     """Take a share over each line; return the bytes of all. Raises `LineLost`, `RuntimeError`."""
 
     def take(share: int) -> int:
-        question = Question(
+        question = WeightsQuestion(
             directory=name, manifest_sha256=manifest_sha256, share=share, shares=len(lines)
         )
         lines[share].send(asdict(question))
-        answer = Answer(**lines[share].receive(ANSWER_S))
+        answer = WeightsAnswer(**lines[share].receive(ANSWER_S))
         if answer.reason:
             raise LineLost(answer.reason)
         for file, size in answer.sizes.items():

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from infra.errors import SeamlessFlowError
-from infra.weights.from_trainer.questions import TOKENIZER, Answer, Question
+from infra.weights.from_trainer.questions import TOKENIZER, WeightsAnswer, WeightsQuestion
 from infra.weights.from_trainer.shares import pieces
 from infra.weights.from_trainer.transfer import Transfer, store_at
 from infra.weights.manifest import MANIFEST, sha256
@@ -50,7 +50,7 @@ class WeightsService:
         self._thread.start()
 
     def close(self) -> None:
-        """Answer no more. A transfer under way goes on until the process ends."""
+        """WeightsAnswer no more. A transfer under way goes on until the process ends."""
         self._ending.set()
         self._listener.close()
 
@@ -66,9 +66,9 @@ class WeightsService:
                     for line in lines:
                         line.close()
 
-    def _asked(self) -> Mapping[Question, Sequence[Line]]:
+    def _asked(self) -> Mapping[WeightsQuestion, Sequence[Line]]:
         """Return the lines of those that ask the same, of one short time."""
-        asked: dict[Question, list[Line]] = {}
+        asked: dict[WeightsQuestion, list[Line]] = {}
         deadline = time.monotonic() + LOOK_S
         while time.monotonic() < deadline:
             try:
@@ -80,7 +80,7 @@ class WeightsService:
                     _log.warning("no question could be taken: %s", error)
                 break
             try:
-                question = Question(**line.receive(_QUESTION_S))
+                question = WeightsQuestion(**line.receive(_QUESTION_S))
             except (LineLost, TypeError) as error:
                 _log.warning("%s asks for no weights: %s", line.place, error)
                 line.close()
@@ -89,24 +89,24 @@ class WeightsService:
             asked.setdefault(question, []).append(line)
         return asked
 
-    def _send(self, question: Question, lines: Sequence[Line]) -> None:
+    def _send(self, question: WeightsQuestion, lines: Sequence[Line]) -> None:
         there = [line for line in lines if not line.lost]
         try:
             directory = self._found(question)
         except SeamlessFlowError as error:
             for line in there:
-                line.send(asdict(Answer(reason=str(error), sizes={})))
+                line.send(asdict(WeightsAnswer(reason=str(error), sizes={})))
             return
         with lease(directory), store_at(self._host) as (store, place):
             sizes = {path.name: path.stat().st_size for path in directory.iterdir()}
             for rank, line in enumerate(there, 1):
-                answer = Answer(store=place, rank=rank, ranks=len(there) + 1, sizes=sizes)
+                answer = WeightsAnswer(store=place, rank=rank, ranks=len(there) + 1, sizes=sizes)
                 line.send(asdict(answer))
             transfer = Transfer(store, 0, len(there) + 1, self._host)
             for piece in pieces(sizes, question.share, question.shares):
                 transfer.send(directory, piece)
 
-    def _found(self, question: Question) -> Path:
+    def _found(self, question: WeightsQuestion) -> Path:
         """Return the directory that is asked for. Raises `NotThere`."""
         directory = self._root / question.directory
         if not _KNOWN.fullmatch(question.directory) or not directory.is_dir():
