@@ -5,10 +5,12 @@ Each command imports its dependencies when it runs, so that `--help` answers at 
 
 import signal
 import sys
+from typing import Annotated
 
 import typer
 
 from infra.errors import SeamlessFlowError
+from schemas.releases import this_release
 from seamlessflow.commands import dead_letters, schemas, topics
 from seamlessflow.commands.audit import audit
 from seamlessflow.commands.demo import demo
@@ -62,6 +64,16 @@ app.add_typer(render.app, name="render")
 app.add_typer(topics.app, name="topics")
 app.add_typer(schemas.app, name="schemas")
 app.add_typer(dead_letters.app, name="dlq")
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+) -> None:
+    """Reinforcement learning for LLM agents over Apache Kafka."""
+    if version:
+        print(this_release().version)
+        raise typer.Exit
 
 
 def main() -> None:

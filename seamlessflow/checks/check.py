@@ -59,6 +59,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         for own in each_policy(config):
             yield from _policy_faults(own, config)
+        yield from _sharing_faults(config)
         yield from pacing_faults(config.pacing)
         yield from evaluation_faults(config.evaluation, config.evaluation.files)
         yield from update_faults(config)
@@ -90,6 +91,20 @@ def _policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
     if run.policy not in config.agents.modules.values():
         yield Fault(("agents", "modules"), f"no module is answered by {run.policy}")
     yield from _model(model, config.policy.model, config)
+
+
+def _sharing_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault if shared workers are fewer than the policies that need one for good."""
+    shared = [worker.id for worker in config.workers if worker.shared]
+    lacking = [
+        own.run.policy
+        for own in each_policy(config)
+        if not any("rollout" in worker.tags and not worker.shared for worker in own.workers)
+    ]
+    if shared and len(lacking) > len(shared):
+        text = f"{', '.join(lacking)} have no rollout worker of their own, and a shared one stays"
+        more = f"with the only policy that it has: share {len(lacking)}, not {len(shared)}"
+        yield Fault(("workers",), f"{text} {more}")
 
 
 def _alike(one: Path, other: Path) -> bool:

@@ -40,7 +40,8 @@ def training_faults(config: RunConfig) -> Iterator[Fault]:
         yield from _lacking(("trainer", "mlflow_uri"), "mlflow-skinny", "mlflow")
     if trainer.flash and trainer.backend != "clock":
         yield from _lacking(("trainer", "attention"), "flash_attn")
-    yield from _of_extra("train", _TRAIN if computes(config) else _LINK)
+    sends = config.weights.from_trainer != "never"
+    yield from _of_extra("train", _TRAIN if sends or computes(config) else _LINK)
     if trainer.adapter.used and trainer.backend != "clock":
         yield from _of_extra("adapter", ("peft",))
     yield from _of_extra("charts", ("matplotlib",))
@@ -49,7 +50,7 @@ def training_faults(config: RunConfig) -> Iterator[Fault]:
 
 def rollout_faults(config: RunConfig) -> Iterator[Fault]:
     """Yield a fault for each package that rollout workers lack."""
-    if _samples(config):
+    if _samples(config) or config.weights.from_trainer != "never":
         yield from _of_extra("train", _TRAIN)
     yield from _vllm(config)
 

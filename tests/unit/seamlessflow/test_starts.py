@@ -11,6 +11,7 @@ import pytest
 
 from infra.errors import ExitStatus
 from infra.ports import HOST
+from schemas.releases import this_release
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.paths import ROOT
 
@@ -115,3 +116,14 @@ def test_a_broker_says_where_it_cannot_keep_its_data() -> None:
         "embedded Kafka broker in /proc/nope: its directory cannot be made: "
         "No such file or directory\n"
     )
+
+
+def test_the_command_line_tells_its_version() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "seamlessflow", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == f"{this_release().version}\n"
