@@ -49,6 +49,8 @@ class RunOutcome:
     """Reasons for little learning, none if the reward rose; and a bias of what was trained."""
     skipped: tuple[str, ...] = ()
     """Notices of records that could not be read; the figures are without them."""
+    weights: tuple[Path, ...] = ()
+    """Directories with the last weights, one for each policy that has any."""
 
     @property
     def failed(self) -> bool:
@@ -97,13 +99,19 @@ def write_report(
     reward_chart.plot(steps, held_back, evaluation_curves(control), config.out / "reward.png")
     plot_lengths(sessions, steps, config.out / "lengths.png")
     chart.plot(timeline(control), config.out / "timeline.png")
-    for one in each_policy(config):
-        keep_final_weights(one.weights_dir)
+    kept = [keep_final_weights(one.weights_dir) for one in each_policy(config)]
     rewards = figures["reward_first10"], figures["reward_last10"]
     reasons = reasons_for_little_learning(*rewards, [step.metrics for step in steps])
     if biased := bias(figures["lengths"]):
         reasons = [*reasons, biased]
-    return RunOutcome(config.out, figures, checked, tuple(reasons), tuple(skipped.notices))
+    return RunOutcome(
+        config.out,
+        figures,
+        checked,
+        tuple(reasons),
+        tuple(skipped.notices),
+        tuple(directory for directory in kept if directory is not None),
+    )
 
 
 def _weights(config: RunConfig) -> tuple[Weights, Mapping[str, Weights]]:

@@ -17,7 +17,6 @@ FILES = {
     "lengths.png": "lengths of the sessions that were begun and trained",
     "timeline.png": "who did what, when",
     "trained": "every token that was trained",
-    "weights/final": "the last weights, a Hugging Face directory",
     "kafka": "the log: seamlessflow show --out DIR",
 }
 
@@ -44,9 +43,11 @@ def outcome_view(outcome: RunOutcome) -> RenderableType:
     deviations = outcome.verification.deviations if outcome.verification else ()
     parts += [Text(f"  {deviation}", "red") for deviation in deviations]
     files = Table.grid(padding=(0, 2))
-    for name, meaning in FILES.items():
-        if (outcome.out / name).exists():
-            files.add_row(f"{outcome.out / name}", Text(meaning, "dim"))
+    made = {outcome.out / name: meaning for name, meaning in FILES.items()}
+    made |= dict.fromkeys(outcome.weights, "the last weights, a Hugging Face directory")
+    for path, meaning in made.items():
+        if path.exists():
+            files.add_row(f"{path}", Text(meaning, "dim"))
     return Group(*parts, Text(), files)
 
 

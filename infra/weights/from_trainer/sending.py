@@ -22,7 +22,8 @@ from infra.weights.manifest import MANIFEST, sha256
 from infra.weights.versions import lease
 from infra.worker.line import LOOK_S, Line, LineLost
 
-_GATHER_S = 0.1
+_GATHER_S = 0.05
+"""Time in which those that heard of a new version at once come with their questions."""
 _QUESTION_S = 5.0
 _KNOWN = re.compile(rf"version-\d+|{TOKENIZER}")
 _log = logging.getLogger(__name__)
@@ -43,7 +44,6 @@ class WeightsService:
         self._root = root
         self._host = host
         self._listener = socket.create_server((host, 0))
-        self._listener.settimeout(LOOK_S)
         self.address = f"{host}:{self._listener.getsockname()[1]}"
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="weights", daemon=True)
@@ -70,8 +70,9 @@ class WeightsService:
         """Return the lines of those that ask the same, of one short time."""
         asked: dict[WeightsQuestion, list[Line]] = {}
         deadline = time.monotonic() + LOOK_S
-        while time.monotonic() < deadline:
+        while (left_s := deadline - time.monotonic()) > 0:
             try:
+                self._listener.settimeout(left_s)
                 line = Line(self._listener.accept()[0])
             except TimeoutError:
                 break
@@ -85,7 +86,8 @@ class WeightsService:
                 _log.warning("%s asks for no weights: %s", line.place, error)
                 line.close()
                 continue
-            deadline = min(deadline, time.monotonic() + _GATHER_S) if not asked else deadline
+            if not asked:
+                deadline = time.monotonic() + _GATHER_S
             asked.setdefault(question, []).append(line)
         return asked
 

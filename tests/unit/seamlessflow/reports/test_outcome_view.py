@@ -62,6 +62,12 @@ def test_what_came_of_a_run_and_where_it_lies(tmp_path: Path) -> None:
     assert "timeline.png" not in said
 
 
+def test_the_last_weights_are_named_wherever_they_lie(tmp_path: Path) -> None:
+    final = tmp_path / "elsewhere" / "final"
+    final.mkdir(parents=True)
+    assert "elsewhere/final" in shown(RunOutcome(tmp_path / "out", TOLD, CLEAN, weights=(final,)))
+
+
 def test_tokens_that_are_trained_again_by_plan_are_told_apart(tmp_path: Path) -> None:
     said = shown(RunOutcome(tmp_path, {**TOLD, "tokens_reused": 2345}, CLEAN))
     assert "10,000 of 68,559 sampled tokens, and 2,345 again by plan" in said
