@@ -21,10 +21,6 @@ class Parallel(Protocol):
         """Return the devices of the gang."""
 
     @property
-    def compute(self) -> str:
-        """Return the element type of matrix products."""
-
-    @property
     def attention(self) -> str:
         """Return what computes attention."""
 
@@ -72,7 +68,6 @@ class MegatronSection(Section):
                 f"{self.tensor_parallel}"
             )
         for unproven, name in (
-            (trainer.compute != "float32", f"dtype {trainer.compute}"),
             (trainer.attention != "sdpa", f"attention {trainer.attention}"),
             (trainer.critic_used, "a critic"),
             (trainer.adapter_used, "an adapter"),

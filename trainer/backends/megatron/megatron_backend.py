@@ -7,6 +7,7 @@ one, with another number of ranks too. (Megatron-core's own format has a pickle 
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.megatron.leaves import Leaf
 from trainer.backends.megatron.rank_groups import RankGroups
 from trainer.backends.megatron.sharded_model import ShardedModel
+from trainer.backends.model import DTYPES
 from trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS, SavedState, random_state
 from trainer.backends.sharded.parts import Files, Parts, TensorPart, part_of
 from trainer.backends.token_sums import TokenSums
@@ -67,7 +69,7 @@ class MegatronBackend(FsdpBackend):
         return RankGroups(self._copies)
 
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
-        return ShardedModel(model, self._groups)
+        return ShardedModel(model, self._groups, DTYPES[self._settings.compute])
 
     def _load_state(self, directory: Path) -> None:
         saved, parameters = SavedState(directory, self._model.whole_names), self._parameters
@@ -115,14 +117,18 @@ class MegatronBackend(FsdpBackend):
 
     def _sum(self, leaf: Leaf, gradient: Tensor) -> Tensor:
         """Replace the gradient of a shard by its sum over the ranks; return it."""
+        summed = gradient.float()  # the gradient itself, unless weights are kept in less
         if leaf.partial:
-            self._groups.sum_model(gradient)
-        return self._groups.sum_data(gradient)
+            self._groups.sum_model(summed)
+        return gradient.copy_(self._groups.sum_data(summed))
 
     def _gradient(self, parameter: Tensor) -> Tensor:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         return parameter.grad
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        return nullcontext()  # the model itself computes in the settings' type
 
     def _merged(self, sums: TokenSums) -> TokenSums:
         # Ranks of one model have the same sums.

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
@@ -34,12 +35,15 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
     _supports_sdpa = True
     _supports_attention_backend = True
 
-    def __init__(self, model: PreTrainedModel, groups: RankGroups) -> None:
-        """Take this rank's part of a whole model. Raise `ModelUnusable`."""
+    def __init__(self, model: PreTrainedModel, groups: RankGroups, compute: torch.dtype) -> None:
+        """Take this rank's part of a whole model. Raise `ModelUnusable`.
+
+        `compute`: type of matrix products and of the states between layers.
+        """
         self._dimensions = dimensions(model, groups.size)
         given = dict(model.named_parameters())
         super().__init__(copy.deepcopy(model.config))
-        self._groups = groups
+        self._groups, self._compute = groups, compute
         self.leaves = leaves([*given], self._dimensions, str(model.name_or_path))
         self._family, self._generation = type(model), model.generation_config
         self._tied = "output.weight" not in {leaf.name for leaf in self.leaves}
@@ -68,18 +72,29 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
             attention_mask = seen_tokens(position_ids)
         places_BT = torch.arange(size, device=input_ids.device).expand(rows, size)
         angles_TB1D = self._angles(places_BT if position_ids is None else position_ids)
-        states_TBH = self.decoder(
-            hidden_states=self.embedding(input_ids).transpose(0, 1).contiguous(),
+        embedded_TBH = self.embedding(input_ids).transpose(0, 1).to(self._compute)
+        states_TBH = self._computed(
+            self.decoder,
+            hidden_states=embedded_TBH.contiguous(),
             attention_mask=attention_mask,
             rotary_pos_emb=angles_TB1D,
         )
-        weight = self.embedding.weight if self._tied else None
-        own_BTV, _ = self.output(states_TBH.transpose(0, 1), weight)
+        weight = self.embedding.weight.to(self._compute) if self._tied else None
+        own_BTV, _ = self._computed(self.output, states_TBH.transpose(0, 1), weight)
         # Megatron-core's own gathering needs a CUDA device. Gradients flow to this rank's part.
         of_ranks = self._groups.shards(own_BTV.detach())
         of_ranks[self._groups.place] = own_BTV
         logits_BTV = torch.cat(of_ranks, -1)[..., : self._dimensions.vocabulary]
         return CausalLMOutput(logits=logits_BTV)
+
+    def _computed(self, module: nn.Module, *arguments: object, **named: object) -> Any:
+        """Call a module with its parameters in the type of the computation.
+
+        Not under autocast: Megatron-core's products know of it on CUDA devices alone. Gradients
+        come back to the parameters in their own type.
+        """
+        typed = {name: of.to(self._compute) for name, of in module.named_parameters()}
+        return functional_call(module, typed, arguments, named)
 
     def get_output_embeddings(self) -> nn.Module:
         output: nn.Module = self.output

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -93,6 +93,24 @@ def executed(backend: Backend, settings: TrainerSettings, out: Path) -> dict[str
     return metrics
 
 
+def on_two_ranks(
+    gang: str, case: Mapping[str, Any], model: Path, further: subprocess.Popen[str], out: Path
+) -> dict[str, float]:
+    """Execute the step of a case on two ranks, as `executed` does."""
+    ranks, way = {**GANGS[gang], "ranks": 2}, meeting()
+    assert further.stdin is not None
+    further.stdin.write(f"{way.place} {section(case, **ranks, rank=1).model_dump_json()}\n")
+    further.stdin.flush()
+    first = section(case, **ranks, rank=0)
+    try:
+        leader = chosen_backend(first)(model, first, way)
+        found = executed(leader, TrainerSettings(trainer=first), out)
+        leader.close()
+    finally:
+        leave_gang()
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("gang", "name"), [(gang, name) for gang in GANGS for name in CASES if proven(gang, name)]
@@ -103,18 +121,7 @@ def test_a_step_on_two_ranks_is_that_on_one(
     case = {**CASES[name], "reference": other, "teacher": other}
     alone = section(case)
     wanted = executed(TorchBackend(model, alone), TrainerSettings(trainer=alone), tmp_path / "one")
-
-    ranks, way = {**GANGS[gang], "ranks": 2}, meeting()
-    assert further.stdin is not None
-    further.stdin.write(f"{way.place} {section(case, **ranks, rank=1).model_dump_json()}\n")
-    further.stdin.flush()
-    first = section(case, **ranks, rank=0)
-    try:
-        leader = chosen_backend(first)(model, first, way)
-        found = executed(leader, TrainerSettings(trainer=first), tmp_path / "two")
-        leader.close()
-    finally:
-        leave_gang()
+    found = on_two_ranks(gang, case, model, further, tmp_path / "two")
 
     assert found == pytest.approx(wanted, rel=1e-6, abs=1e-6)
     assert wanted["grad_norm"] > 0
@@ -127,6 +134,33 @@ def test_a_step_on_two_ranks_is_that_on_one(
             torch.testing.assert_close(
                 sharded[key], value, atol=1e-6, rtol=1e-6, msg=f"{file} {key}"
             )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gang", GANGS)
+def test_a_step_in_bfloat16_on_two_ranks_is_one_but_for_rounding(
+    gang: str, model: Path, further: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    # A loss without a ratio: no token is on one side of a bound here and on the other there.
+    exact = CASES["imitation"]
+    half = {**exact, "dtype": "bfloat16"}
+    for name, case in (("exact", exact), ("one", half)):
+        settings = section(case)
+        backend = TorchBackend(model, settings)
+        executed(backend, TrainerSettings(trainer=settings), tmp_path / name)
+    on_two_ranks(gang, half, model, further, tmp_path / "two")
+    moves = {of: moved(tmp_path / of, model) for of in ("exact", "one", "two")}
+    one, two = (float((moves[of] - moves["exact"]).norm()) for of in ("one", "two"))
+    # Autocast of torch, by which one rank computes, leaves states between layers as they are.
+    assert one / 2 < two < 2 * one
+
+
+def moved(saved: Path, model: Path) -> torch.Tensor:
+    """Return how far a step has moved each weight; of a checkpoint in float32."""
+    first = load_file(model / "model.safetensors")
+    after = load_file(saved / "weights.safetensors")
+    assert {of.dtype for of in after.values()} == {torch.float32}
+    return torch.cat([(after[name] - first[name]).flatten() for name in sorted(first)])
 
 
 def test_the_cases_have_every_name_unit_layout_and_column() -> None:
