@@ -125,7 +125,7 @@ def source_parts(
 ) -> dict[str, TensorPart]:
     """Return a rank's parts of the Hugging Face tensors of a leaf, by name, from its shard.
 
-    `place`: number of the shard. Those of a leaf that is not fused share its memory.
+    `place`: number of the shard. Those of a leaf with at most one block a rank share its memory.
     """
     ranks, rows = dimensions.ranks, len(shard)
     match leaf.kind:

@@ -7,6 +7,7 @@ Dimensions: B rows, T columns, H hidden, V vocabulary.
 
 import copy
 from collections.abc import Callable, Mapping, Set
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from trainer.backends.megatron.library import (
 )
 from trainer.backends.megatron.rank_groups import RankGroups
 from trainer.backends.sharded.parts import TensorPart
+from trainer.backends.sharded.shards import is_empty, reader
 
 
 class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
@@ -36,7 +38,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
     _supports_attention_backend = True
 
     def __init__(self, model: PreTrainedModel, groups: RankGroups, compute: torch.dtype) -> None:
-        """Take this rank's part of a whole model. Raise `ModelUnusable`.
+        """Take this rank's part of a model, from its files if it is empty. Raise `ModelUnusable`.
 
         `compute`: type of matrix products and of the states between layers.
         """
@@ -47,15 +49,18 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         self.leaves = leaves([*given], self._dimensions, str(model.name_or_path))
         self._family, self._generation = type(model), model.generation_config
         self._tied = "output.weight" not in {leaf.name for leaf in self.leaves}
+        first = next(iter(given.values()))
         self._build(
+            first.dtype,
             biased=any(name.endswith("q_proj.bias") for name in given),
             normed=any(name.endswith("q_norm.weight") for name in given),
         )
         rotary: Any = model.base_model.rotary_emb
-        first = next(iter(given.values()))
-        nn.Module.to(self, first.dtype)
         self.register_buffer("frequencies", rotary.inv_freq.clone().float(), persistent=False)
-        self.load_whole(given)
+        if is_empty(model):
+            self.read(dict(self.named_parameters()), reader(model, Path(str(model.name_or_path))))
+        else:
+            self.load_whole(given)
         self.requires_grad_(first.requires_grad)
         nn.Module.eval(self)
 
@@ -141,14 +146,15 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
     @torch.no_grad()
     def read(self, shards: Mapping[str, Tensor], read: Callable[[str, TensorPart], None]) -> None:
         """Read this rank's shards; `read` gets the name and the part of each Hugging Face tensor,
-        whose memory it fills.
+        whose memory it fills. What it leaves is 0.
         """
         for leaf in self.leaves:
-            empty = torch.empty_like(shards[leaf.name])
-            parts = source_parts(leaf, empty, self._dimensions, self._groups.place)
+            shard = shards[leaf.name].zero_()
+            parts = source_parts(leaf, shard, self._dimensions, self._groups.place)
             for name, part in parts.items():
                 read(name, part)
-            shards[leaf.name].copy_(joined(leaf, parts, self._dimensions))
+            if leaf.blocks > self._groups.size:  # else they are the shard's own memory
+                shard.copy_(joined(leaf, parts, self._dimensions))
 
     def unsharded(self) -> PreTrainedModel:
         """Return a model as this was made of, without memory."""
@@ -162,8 +168,8 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         """Return the names of the whole Hugging Face parameters."""
         return {name for leaf in self.leaves for name in leaf.sources}
 
-    def _build(self, biased: bool, normed: bool) -> None:
-        config = transformer_config(self.config, self._groups.size, biased, normed)
+    def _build(self, dtype: torch.dtype, biased: bool, normed: bool) -> None:
+        config = transformer_config(self.config, self._groups.size, dtype, biased, normed)
         spec: Any = get_gpt_layer_local_spec(qk_layernorm=normed, normalization="RMSNorm")
         spec.submodules.self_attention.submodules.core_attention = HeadAttention
         width = self.config.hidden_size
@@ -182,6 +188,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
             skip_weight_param_allocation=self._tied,
             **shared,
         )
+        nn.Module.to(self, dtype)  # norms begin in float32
 
     def _angles(self, positions_BT: Tensor) -> Tensor:
         """Return the angles of the rotary embedding (T, B, 1, width of a head)."""

@@ -40,7 +40,7 @@ class Critic:
     def __init__(self, directory: Path, settings: TrainerSection, placed: Placed) -> None:
         """Load the model of `directory`, with an output of zeros. Raise `ModelUnusable`."""
         self._settings = settings
-        empty = settings.backend == "fsdp2"
+        empty = settings.by_parts
         self._model = placed(load_critic(directory, settings.master_dtype, empty))
         parameters = self._model.parameters()
         self._optimizer = adamw(parameters, settings.optimizer, settings.critic.lr)

@@ -44,7 +44,7 @@ class SideModels:
             return placed(model)
 
         self._frozen: dict[Column, FrozenModel] = {}
-        empty = settings.backend == "fsdp2"
+        empty = settings.by_parts
         if settings.reference_used:
             directory = settings.reference or policy
             _check_tokens(policy, directory)
