@@ -25,10 +25,6 @@ class Parallel(Protocol):
         """Return what computes attention."""
 
     @property
-    def critic_used(self) -> bool:
-        """Return whether there is a critic."""
-
-    @property
     def adapter_used(self) -> bool:
         """Return whether an adapter is trained."""
 
@@ -69,7 +65,6 @@ class MegatronSection(Section):
             )
         for unproven, name in (
             (trainer.attention != "sdpa", f"attention {trainer.attention}"),
-            (trainer.critic_used, "a critic"),
             (trainer.adapter_used, "an adapter"),
             (trainer.gradient_checkpointing, "gradient_checkpointing"),
         ):

@@ -1,4 +1,4 @@
-"""A causal model of which each rank has a shard, built of Megatron-core's layers.
+"""A causal model, or a critic, of which each rank has a shard, built of Megatron-core's layers.
 
 Called as transformers' models are, so that forward passes, reference and teacher are those of the
 other back ends. Its parameters are whole Hugging Face tensors only outside: `whole_tensors`.
@@ -18,7 +18,7 @@ from transformers.modeling_outputs import CausalLMOutput
 
 from trainer.backends.megatron.architecture import dimensions, transformer_config
 from trainer.backends.megatron.attention import HeadAttention, seen_tokens
-from trainer.backends.megatron.leaves import joined, leaves, shards, source_parts, whole
+from trainer.backends.megatron.leaves import VALUES, joined, leaves, shards, source_parts, whole
 from trainer.backends.megatron.library import (
     ColumnParallelLinear,
     TransformerBlock,
@@ -48,6 +48,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         self._groups, self._compute = groups, compute
         self.leaves = leaves([*given], self._dimensions, str(model.name_or_path))
         self._family, self._generation = type(model), model.generation_config
+        self._values = VALUES in given
         self._tied = "output.weight" not in {leaf.name for leaf in self.leaves}
         first = next(iter(given.values()))
         self._build(
@@ -71,7 +72,10 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         attention_mask: Tensor | None = None,
         use_cache: bool = False,
     ) -> CausalLMOutput:
-        """Return logits (B, T, V). `attention_mask` has which tokens each one sees (B, 1, T, T)."""
+        """Return logits (B, T, V), of a critic values (B, T, 1).
+
+        `attention_mask` has which tokens each one sees (B, 1, T, T).
+        """
         rows, size = input_ids.shape
         if position_ids is not None and attention_mask is None:
             attention_mask = seen_tokens(position_ids)
@@ -84,6 +88,9 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
             attention_mask=attention_mask,
             rotary_pos_emb=angles_TB1D,
         )
+        if self._values:
+            values_BT1 = self._computed(self.output, states_TBH.transpose(0, 1))
+            return CausalLMOutput(logits=values_BT1)
         weight = self.embedding.weight.to(self._compute) if self._tied else None
         own_BTV, _ = self._computed(self.output, states_TBH.transpose(0, 1), weight)
         # Megatron-core's own gathering needs a CUDA device. Gradients flow to this rank's part.
@@ -180,13 +187,17 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         }
         self.embedding = VocabParallelEmbedding(self._dimensions.padded, width, **shared)
         self.decoder = TransformerBlock(config, spec)
-        self.output = ColumnParallelLinear(
-            width,
-            self._dimensions.padded,
-            bias=False,
-            gather_output=False,
-            skip_weight_param_allocation=self._tied,
-            **shared,
+        self.output = (
+            nn.Linear(width, 1)  # the same on all ranks
+            if self._values
+            else ColumnParallelLinear(
+                width,
+                self._dimensions.padded,
+                bias=False,
+                gather_output=False,
+                skip_weight_param_allocation=self._tied,
+                **shared,
+            )
         )
         nn.Module.to(self, dtype)  # norms begin in float32
 

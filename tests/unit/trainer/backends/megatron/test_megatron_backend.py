@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.builders.models import model
-from tests.builders.trainer.chains import sampled, some_chains, with_advantages
+from tests.builders.trainer.chains import sampled, some_chains, with_advantages, with_returns
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_family, write_tiny, write_windowed
@@ -41,7 +41,7 @@ def divided(model: Path, **more: Any) -> MegatronBackend:
 
 
 def step(layout: Layout = "padded") -> StepInput:
-    chains = with_advantages(some_chains(), ADVANTAGES)
+    chains = with_returns(with_advantages(some_chains(), ADVANTAGES))
     return StepInput(pack(chains, 40, layout), [], 0, 0.05)
 
 
@@ -63,16 +63,28 @@ def test_gradients_are_those_of_the_torch_back_end(
     assert_near(found, wanted)
 
 
+CRITICS: Mapping[str, Mapping[str, Any]] = {
+    "none": {},
+    "model": {"advantage": "gae", "critic": {"lr": 0.05}},
+    "head": {"advantage": "gae", "critic": {"kind": "head", "coefficient": 0.5, "lr": 0.05}},
+}
+
+
+@pytest.mark.parametrize("critic", CRITICS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_updates_and_checkpoints_are_those_of_the_torch_back_end(
-    tmp_path: Path, family: str
+    tmp_path: Path, family: str, critic: str
 ) -> None:
     model = write_family(tmp_path / "model", family)
-    settings = {"optimizer": {"eps": 1.0, "weight_decay": 0.1, "clip_norm": 0.5}}
+    settings = {
+        "optimizer": {"eps": 1.0, "weight_decay": 0.1, "clip_norm": 0.5},
+        **CRITICS[critic],
+    }
     plain, backend = TorchBackend(model, section(**settings)), divided(model, **settings)
     for _ in range(3):
         assert backend.train(step()) == pytest.approx(plain.train(step()), rel=1e-4, abs=1e-5)
     files = backend.state()
+    assert files.keys() == plain.state().keys()
     for file, parts in plain.state().items():
         values, wanted = (
             {name: of.values for name, of in one.items()} for one in (files[file], parts)
