@@ -1,4 +1,4 @@
-"""Cases of a gang of two ranks on the CPU, and a further rank that follows through all of them.
+"""Cases of a gang of ranks on the CPU, and a further rank that follows through all of them.
 
 python -m tests.integration.trainer.gang.whole_steps MODEL, with the place of the meeting and the
 settings of a case as JSON in each line of standard input.
@@ -111,7 +111,7 @@ def main() -> None:
     for given in sys.stdin:
         place, _, settings = given.partition(" ")
         section = TrainerSection.model_validate_json(settings)
-        backend = chosen_backend(section)(Path(sys.argv[1]), section, line(place, 1))
+        backend = chosen_backend(section)(Path(sys.argv[1]), section, line(place, section.rank))
         backend.follow()
         backend.close()
 
