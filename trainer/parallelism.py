@@ -21,16 +21,8 @@ class Parallel(Protocol):
         """Return the devices of the gang."""
 
     @property
-    def compute(self) -> str:
-        """Return the element type of matrix products."""
-
-    @property
     def attention(self) -> str:
         """Return what computes attention."""
-
-    @property
-    def critic_used(self) -> bool:
-        """Return whether there is a critic."""
 
     @property
     def adapter_used(self) -> bool:
@@ -72,9 +64,7 @@ class MegatronSection(Section):
                 f"{self.tensor_parallel}"
             )
         for unproven, name in (
-            (trainer.compute != "float32", f"dtype {trainer.compute}"),
             (trainer.attention != "sdpa", f"attention {trainer.attention}"),
-            (trainer.critic_used, "a critic"),
             (trainer.adapter_used, "an adapter"),
             (trainer.gradient_checkpointing, "gradient_checkpointing"),
         ):

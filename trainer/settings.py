@@ -175,6 +175,11 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
         return self
 
     @property
+    def by_parts(self) -> bool:
+        """Return whether each rank loads and holds only its part of a model."""
+        return self.backend in ("fsdp2", "megatron")
+
+    @property
     def updates(self) -> int:
         """Return the optimizer updates of a step, if no part of its batch is empty."""
         return self.mini_batches * self.epochs

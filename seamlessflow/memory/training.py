@@ -127,13 +127,13 @@ def activation_bytes(layer: LayerShape, trainer: TrainerSection, longest: int) -
     input in float32 and their result, 2 (4 + s) H; linear layers their inputs, 2 c H (under
     autocast a copy each: 5 c H) and 4 c I; norms of queries and keys (4 + c) (Q + K); attention c
     (2 Q + 2 K), with keys and values of a mask or of `eager` repeated to Q; `eager` scores for
-    `longest` tokens too.
+    `longest` tokens too. Ranks that share a layer each have all that is as wide as the stream.
     """
     compute, stream = SIZES[trainer.compute], _stream(trainer)
     hidden, queries, keys = layer.hidden, layer.query_width, layer.key_width
     copies = 2 if stream == compute else 5
-    found = 2 * (_FLOAT + stream) * hidden + copies * compute * hidden
-    found += 4 * compute * layer.intermediate
+    whole = 2 * (_FLOAT + stream) * hidden + copies * compute * hidden
+    found = 4.0 * compute * layer.intermediate
     if layer.normed:
         found += (_FLOAT + compute) * (queries + keys)
     eager = trainer.attention == "eager"
@@ -141,7 +141,7 @@ def activation_bytes(layer: LayerShape, trainer: TrainerSection, longest: int) -
     found += compute * (2 * queries + 2 * (queries if eager or masked else keys))
     if eager:
         found += layer.heads * longest * (_FLOAT + (compute if compute < _FLOAT else 0))
-    return found
+    return whole + found / _tensor_parallel(trainer)
 
 
 def _passes(rank: RankShape, trainer: TrainerSection) -> Parts:
@@ -177,8 +177,7 @@ def _passes(rank: RankShape, trainer: TrainerSection) -> Parts:
 
 def _layer_bytes(rank: RankShape, layer: LayerShape, trainer: TrainerSection) -> float:
     """Return the activations of a micro-batch in one layer."""
-    each = activation_bytes(layer, trainer, rank.longest)
-    return rank.tokens * each / _tensor_parallel(trainer)
+    return rank.tokens * activation_bytes(layer, trainer, rank.longest)
 
 
 def _logits(rank: RankShape, trainer: TrainerSection) -> Parts:
@@ -212,7 +211,7 @@ def _update(rank: RankShape, trainer: TrainerSection, own: float) -> Parts:
 
 
 def _frozen(rank: RankShape, trainer: TrainerSection) -> list[MemoryPart]:
-    size = SIZES[trainer.compute] / (trainer.ranks if trainer.backend == "fsdp2" else 1)
+    size = SIZES[trainer.compute] / _divisor(trainer)
     models = {"reference": rank.reference, "teacher": rank.teacher}
     return [
         MemoryPart(f"{name} ({trainer.compute})", size * model.parameters)
@@ -261,8 +260,8 @@ def remembered(size: float, trainer: TrainerSection) -> int:
 
 def _stream(trainer: TrainerSection) -> int:
     """Return the bytes of an element between layers: autocast leaves it as the weights are."""
-    sharded = trainer.backend == "fsdp2"
-    return SIZES[trainer.compute if sharded else trainer.master_dtype]
+    autocast = trainer.backend == "torch"
+    return SIZES[trainer.master_dtype if autocast else trainer.compute]
 
 
 def _tensor_parallel(trainer: TrainerSection) -> int:

@@ -151,8 +151,7 @@ def _changes(config: RunConfig) -> Iterator[tuple[str, RunConfig]]:
     def changed(**values: Any) -> RunConfig:
         return config.model_copy(update={"trainer": trainer.model_copy(update=values)})
 
-    megatron = trainer.backend == "megatron"
-    if not trainer.gradient_checkpointing and not megatron:
+    if not trainer.gradient_checkpointing and trainer.backend != "megatron":
         told = "trainer.gradient_checkpointing true"
         yield told, changed(gradient_checkpointing=True)
         longest = config.policy.max_context
@@ -168,9 +167,9 @@ def _changes(config: RunConfig) -> Iterator[tuple[str, RunConfig]]:
     if trainer.micro_batch_tokens > config.policy.max_context:
         tokens = config.policy.max_context
         yield f"trainer.micro_batch_tokens {tokens}", changed(micro_batch_tokens=tokens)
-    if trainer.compute == "float32" and not megatron:
+    if trainer.compute == "float32":
         yield "trainer.dtype bfloat16", changed(dtype="bfloat16", compute_dtype=None)
-    if trainer.master_dtype == "float32" and not megatron:
+    if trainer.master_dtype == "float32":
         told = "trainer.master_dtype bfloat16"
         yield told, changed(dtype="bfloat16", compute_dtype=None, master_dtype="bfloat16")
     yield from _more_ranks(trainer, changed)

@@ -40,7 +40,8 @@ class Forward:
         output: nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
         output.register_forward_pre_hook(self._select)
         weight = output.weight
-        self.width = int(weight.shape[-1]) if isinstance(weight, Tensor) else 0
+        found = weight.shape[-1] if isinstance(weight, Tensor) else model.config.hidden_size
+        self.width = int(found)
         """H, the size of the hidden states that the output layer gets."""
 
     def __call__(self, batch: MicroBatch, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:

@@ -56,6 +56,34 @@ def copied(model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
     return {f"{prefix}{WEIGHTS}": weights, f"{prefix}{OPTIMIZER}": moments}
 
 
+class Keeping:
+    """State and gradients of models that are trained, as their back end keeps models: whole, or by
+    the rows of FSDP2. Megatron-core's overrides all of it.
+    """
+
+    def __init__(self, clip_norm: float) -> None:
+        """`clip_norm`: largest norm of a model's gradient."""
+        self._clip_norm = clip_norm
+
+    def copied(self, model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
+        """Return what the function `copied` does."""
+        return copied(model, optimizer, prefix)
+
+    def load(
+        self, directory: Path, model: nn.Module, optimizer: Optimizer, prefix: str = ""
+    ) -> None:
+        """Put this rank's part of model and optimizer back. Raise `ModelUnusable`."""
+        load_state(directory, model, optimizer, prefix)
+
+    def clipped(self, model: nn.Module, scale: float = 1.0) -> float:
+        """Undo the scale of the gradients and clip them; return the norm before."""
+        parameters = trained(model).values()
+        for parameter in parameters if scale != 1 else ():
+            if parameter.grad is not None:
+                parameter.grad.div_(scale)
+        return float(full(nn.utils.clip_grad_norm_(parameters, self._clip_norm)))
+
+
 def random_state() -> Files:
     """Return the state of all random numbers, by file; that of rank 0 is saved."""
     random = {"cpu": part_of(torch.get_rng_state())}

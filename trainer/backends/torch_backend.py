@@ -7,6 +7,7 @@ on the host. N counts the trained tokens of a micro-batch.
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from pathlib import Path
 from queue import Queue
 
@@ -24,11 +25,9 @@ from trainer.backends.losses.loss import loss_tokens, token_losses
 from trainer.backends.model import DTYPES, recompute_activations
 from trainer.backends.older_weights import OlderWeights
 from trainer.backends.optimizer_state import (
+    Keeping,
     adamw,
-    copied,
-    full,
     load_random,
-    load_state,
     move_state,
     random_state,
     save_state,
@@ -50,8 +49,8 @@ _SCALE_STEP = 2.0**4
 class TorchBackend:
     """A `Backend` (see `backend.py`) on one device.
 
-    For `FsdpBackend` to override: `_ranks`, `_placed`, `_whole_weights`, `_merged`, `_shared`,
-    `_summed`, `_load_state`, `_clipped`.
+    For `FsdpBackend` to override: `_ranks`, `_keeping`, `_placed`, `_whole_weights`, `_merged`,
+    `_shared`, `_summed`, `_autocast`.
     """
 
     _ranks = 1
@@ -74,7 +73,9 @@ class TorchBackend:
         self._parameters, own = trained(self._model), settings.optimizer
         self._optimizer = adamw(self._parameters.values(), own, own.lr)
         self._forward = Forward(self._model)
-        self._side = SideModels(model_directory, settings, self._placed, self._forward)
+        self._side = SideModels(
+            model_directory, settings, self._placed, self._keeping, self._forward
+        )
         self._snapshots = Queue[Files]()
         limit = settings.mismatch_memory_mb * 2**20
         self._older = OlderWeights(self._model, settings.mismatch_versions + 1, limit)
@@ -126,8 +127,8 @@ class TorchBackend:
 
     def state(self) -> Files:
         """Return a copy of this rank's part of weights and optimizer, and of the random state."""
-        own, side = copied(self._model, self._optimizer), self._side.state()
-        return {**own, **side, **random_state()}
+        own = self._keeping.copied(self._model, self._optimizer)
+        return {**own, **self._side.state(), **random_state()}
 
     def remember(self, version: int) -> None:
         self._older.remember(version, self._parameters)
@@ -148,7 +149,7 @@ class TorchBackend:
     def load(self, directory: Path | None, version: int) -> None:
         if directory is not None:
             self._policy.check(directory)
-            self._load_state(directory)
+            self._keeping.load(directory, self._model, self._optimizer)
             self._side.load(directory)
             load_random(directory)
         self._older.remember(version, self._parameters)
@@ -178,12 +179,13 @@ class TorchBackend:
             return int(torch.cuda.mem_get_info(self._device)[0])
         return free_host_bytes()
 
+    @cached_property
+    def _keeping(self) -> Keeping:
+        return Keeping(self._settings.optimizer.clip_norm)
+
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
         """Return the model, sharded if the back end shards it."""
         return model
-
-    def _load_state(self, directory: Path) -> None:
-        load_state(directory, self._model, self._optimizer)
 
     def _whole_weights(self) -> dict[str, Tensor]:
         """Return the tensors to publish, by name."""
@@ -267,16 +269,9 @@ class TorchBackend:
 
     def _clipped(self, scale: float) -> GradientNorms:
         """Undo the scale of the gradients and clip them."""
-        if scale != 1:
-            for parameter in self._parameters.values():
-                if parameter.grad is not None:
-                    parameter.grad.div_(scale)
-        clipped = torch.nn.utils.clip_grad_norm_(
-            self._parameters.values(), self._settings.optimizer.clip_norm
-        )
-        head = self._side.head
+        clipped, head = self._keeping.clipped(self._model, scale), self._side.head
         of_values = 0.0 if head is None else head.clipped(scale * self._ranks, self._summed)
-        return GradientNorms(float(full(clipped)), of_values)
+        return GradientNorms(clipped, of_values)
 
     def _update(self, learning_rate: float) -> None:
         """Apply the gradients."""

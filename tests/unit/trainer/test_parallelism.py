@@ -17,8 +17,6 @@ def test_other_kinds_of_parallelism_are_refused_by_name(name: str) -> None:
     ("settings", "reason"),
     [
         ({"ranks": 3, "megatron": {"tensor_parallel": 2}}, "ranks 3 must be a multiple"),
-        ({"dtype": "bfloat16"}, "dtype bfloat16 is unproven"),
-        ({"advantage": "gae"}, "a critic is unproven"),
         ({"gradient_checkpointing": True}, "gradient_checkpointing is unproven"),
     ],
 )

@@ -36,10 +36,13 @@ def dimensions(model: PreTrainedModel, ranks: int) -> Dimensions:
     )
 
 
-def transformer_config(config: Any, ranks: int, biased: bool, normed: bool) -> TransformerConfig:
+def transformer_config(
+    config: Any, ranks: int, dtype: torch.dtype, biased: bool, normed: bool
+) -> TransformerConfig:
     """Return the settings of Megatron-core for a Hugging Face configuration.
 
-    `biased`: queries, keys and values have a bias; `normed`: queries and keys are normalised.
+    `dtype`: type in which weights are kept; `biased`: queries, keys and values have a bias;
+    `normed`: queries and keys are normalised.
     """
     return TransformerConfig(
         num_layers=config.num_hidden_layers,
@@ -55,7 +58,7 @@ def transformer_config(config: Any, ranks: int, biased: bool, normed: bool) -> T
         # Weights come from a file, and the model moves to its device with the role.
         use_cpu_initialization=True,
         perform_initialization=False,
-        params_dtype=torch.float32,
+        params_dtype=dtype,
         gated_linear_unit=True,
         activation_func=torch.nn.functional.silu,
         normalization="RMSNorm",

@@ -15,6 +15,8 @@ from torch import Tensor
 from trainer.backends.backend import ModelUnusable
 from trainer.backends.sharded.parts import TensorPart
 
+VALUES = "score.weight"
+"""Hugging Face's name of the output of a critic."""
 Kind = Literal["copied", "rows", "columns", "fused", "vocabulary"]
 """Division of a tensor over ranks: none; by rows; by columns; by rows of several tensors in turn;
 by rows, filled up with zeros to as many for each."""
@@ -71,6 +73,8 @@ def leaves(names: Sequence[str], dimensions: Dimensions, whose: str) -> list[Lea
     for layer in range(dimensions.layers):
         found += _of_layer(layer, dimensions, given)
     found.append(Leaf("decoder.final_layernorm.weight", "copied", ("model.norm.weight",)))
+    for kind in ("weight", "bias") if VALUES in given else ():
+        found.append(Leaf(f"output.{kind}", "copied", (f"score.{kind}",)))
     if "lm_head.weight" in given:
         found.append(Leaf("output.weight", "vocabulary", ("lm_head.weight",)))
     placed = {source for leaf in found for source in leaf.sources}
@@ -125,7 +129,7 @@ def source_parts(
 ) -> dict[str, TensorPart]:
     """Return a rank's parts of the Hugging Face tensors of a leaf, by name, from its shard.
 
-    `place`: number of the shard. Those of a leaf that is not fused share its memory.
+    `place`: number of the shard. Those of a leaf with at most one block a rank share its memory.
     """
     ranks, rows = dimensions.ranks, len(shard)
     match leaf.kind:

@@ -1,4 +1,4 @@
-"""A causal model of which each rank has a shard, built of Megatron-core's layers.
+"""A causal model, or a critic, of which each rank has a shard, built of Megatron-core's layers.
 
 Called as transformers' models are, so that forward passes, reference and teacher are those of the
 other back ends. Its parameters are whole Hugging Face tensors only outside: `whole_tensors`.
@@ -7,16 +7,18 @@ Dimensions: B rows, T columns, H hidden, V vocabulary.
 
 import copy
 from collections.abc import Callable, Mapping, Set
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
 from trainer.backends.megatron.architecture import dimensions, transformer_config
 from trainer.backends.megatron.attention import HeadAttention, seen_tokens
-from trainer.backends.megatron.leaves import joined, leaves, shards, source_parts, whole
+from trainer.backends.megatron.leaves import VALUES, joined, leaves, shards, source_parts, whole
 from trainer.backends.megatron.library import (
     ColumnParallelLinear,
     TransformerBlock,
@@ -25,6 +27,7 @@ from trainer.backends.megatron.library import (
 )
 from trainer.backends.megatron.rank_groups import RankGroups
 from trainer.backends.sharded.parts import TensorPart
+from trainer.backends.sharded.shards import is_empty, reader
 
 
 class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
@@ -34,24 +37,31 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
     _supports_sdpa = True
     _supports_attention_backend = True
 
-    def __init__(self, model: PreTrainedModel, groups: RankGroups) -> None:
-        """Take this rank's part of a whole model. Raise `ModelUnusable`."""
+    def __init__(self, model: PreTrainedModel, groups: RankGroups, compute: torch.dtype) -> None:
+        """Take this rank's part of a model, from its files if it is empty. Raise `ModelUnusable`.
+
+        `compute`: type of matrix products and of the states between layers.
+        """
         self._dimensions = dimensions(model, groups.size)
         given = dict(model.named_parameters())
         super().__init__(copy.deepcopy(model.config))
-        self._groups = groups
+        self._groups, self._compute = groups, compute
         self.leaves = leaves([*given], self._dimensions, str(model.name_or_path))
         self._family, self._generation = type(model), model.generation_config
+        self._values = VALUES in given
         self._tied = "output.weight" not in {leaf.name for leaf in self.leaves}
+        first = next(iter(given.values()))
         self._build(
+            first.dtype,
             biased=any(name.endswith("q_proj.bias") for name in given),
             normed=any(name.endswith("q_norm.weight") for name in given),
         )
         rotary: Any = model.base_model.rotary_emb
-        first = next(iter(given.values()))
-        nn.Module.to(self, first.dtype)
         self.register_buffer("frequencies", rotary.inv_freq.clone().float(), persistent=False)
-        self.load_whole(given)
+        if is_empty(model):
+            self.read(dict(self.named_parameters()), reader(model, Path(str(model.name_or_path))))
+        else:
+            self.load_whole(given)
         self.requires_grad_(first.requires_grad)
         nn.Module.eval(self)
 
@@ -62,24 +72,41 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         attention_mask: Tensor | None = None,
         use_cache: bool = False,
     ) -> CausalLMOutput:
-        """Return logits (B, T, V). `attention_mask` has which tokens each one sees (B, 1, T, T)."""
+        """Return logits (B, T, V), of a critic values (B, T, 1).
+
+        `attention_mask` has which tokens each one sees (B, 1, T, T).
+        """
         rows, size = input_ids.shape
         if position_ids is not None and attention_mask is None:
             attention_mask = seen_tokens(position_ids)
         places_BT = torch.arange(size, device=input_ids.device).expand(rows, size)
         angles_TB1D = self._angles(places_BT if position_ids is None else position_ids)
-        states_TBH = self.decoder(
-            hidden_states=self.embedding(input_ids).transpose(0, 1).contiguous(),
+        embedded_TBH = self.embedding(input_ids).transpose(0, 1).to(self._compute)
+        states_TBH = self._computed(
+            self.decoder,
+            hidden_states=embedded_TBH.contiguous(),
             attention_mask=attention_mask,
             rotary_pos_emb=angles_TB1D,
         )
-        weight = self.embedding.weight if self._tied else None
-        own_BTV, _ = self.output(states_TBH.transpose(0, 1), weight)
+        if self._values:
+            values_BT1 = self._computed(self.output, states_TBH.transpose(0, 1))
+            return CausalLMOutput(logits=values_BT1)
+        weight = self.embedding.weight.to(self._compute) if self._tied else None
+        own_BTV, _ = self._computed(self.output, states_TBH.transpose(0, 1), weight)
         # Megatron-core's own gathering needs a CUDA device. Gradients flow to this rank's part.
         of_ranks = self._groups.shards(own_BTV.detach())
         of_ranks[self._groups.place] = own_BTV
         logits_BTV = torch.cat(of_ranks, -1)[..., : self._dimensions.vocabulary]
         return CausalLMOutput(logits=logits_BTV)
+
+    def _computed(self, module: nn.Module, *arguments: object, **named: object) -> Any:
+        """Call a module with its parameters in the type of the computation.
+
+        Not under autocast: Megatron-core's products know of it on CUDA devices alone. Gradients
+        come back to the parameters in their own type.
+        """
+        typed = {name: of.to(self._compute) for name, of in module.named_parameters()}
+        return functional_call(module, typed, arguments, named)
 
     def get_output_embeddings(self) -> nn.Module:
         output: nn.Module = self.output
@@ -126,14 +153,15 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
     @torch.no_grad()
     def read(self, shards: Mapping[str, Tensor], read: Callable[[str, TensorPart], None]) -> None:
         """Read this rank's shards; `read` gets the name and the part of each Hugging Face tensor,
-        whose memory it fills.
+        whose memory it fills. What it leaves is 0.
         """
         for leaf in self.leaves:
-            empty = torch.empty_like(shards[leaf.name])
-            parts = source_parts(leaf, empty, self._dimensions, self._groups.place)
+            shard = shards[leaf.name].zero_()
+            parts = source_parts(leaf, shard, self._dimensions, self._groups.place)
             for name, part in parts.items():
                 read(name, part)
-            shards[leaf.name].copy_(joined(leaf, parts, self._dimensions))
+            if leaf.blocks > self._groups.size:  # else they are the shard's own memory
+                shard.copy_(joined(leaf, parts, self._dimensions))
 
     def unsharded(self) -> PreTrainedModel:
         """Return a model as this was made of, without memory."""
@@ -147,8 +175,8 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         """Return the names of the whole Hugging Face parameters."""
         return {name for leaf in self.leaves for name in leaf.sources}
 
-    def _build(self, biased: bool, normed: bool) -> None:
-        config = transformer_config(self.config, self._groups.size, biased, normed)
+    def _build(self, dtype: torch.dtype, biased: bool, normed: bool) -> None:
+        config = transformer_config(self.config, self._groups.size, dtype, biased, normed)
         spec: Any = get_gpt_layer_local_spec(qk_layernorm=normed, normalization="RMSNorm")
         spec.submodules.self_attention.submodules.core_attention = HeadAttention
         width = self.config.hidden_size
@@ -159,14 +187,19 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         }
         self.embedding = VocabParallelEmbedding(self._dimensions.padded, width, **shared)
         self.decoder = TransformerBlock(config, spec)
-        self.output = ColumnParallelLinear(
-            width,
-            self._dimensions.padded,
-            bias=False,
-            gather_output=False,
-            skip_weight_param_allocation=self._tied,
-            **shared,
+        self.output = (
+            nn.Linear(width, 1)  # the same on all ranks
+            if self._values
+            else ColumnParallelLinear(
+                width,
+                self._dimensions.padded,
+                bias=False,
+                gather_output=False,
+                skip_weight_param_allocation=self._tied,
+                **shared,
+            )
         )
+        nn.Module.to(self, dtype)  # norms begin in float32
 
     def _angles(self, positions_BT: Tensor) -> Tensor:
         """Return the angles of the rotary embedding (T, B, 1, width of a head)."""

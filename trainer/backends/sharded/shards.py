@@ -1,12 +1,13 @@
 """Models built without weights, whose shards are then read straight from the safetensors files.
 
 So no rank of a gang ever holds a whole model: its peak is its shards and one slice of a tensor.
-Called by `model.py` (empty models) and the back end that shards (their weights).
+Called by `model.py` (empty models) and the back ends that shard (their weights).
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, GenerationConfig, PreTrainedModel
 
 from trainer.backends.backend import ModelUnusable
-from trainer.backends.sharded.parts import part_of, read_part
+from trainer.backends.sharded.parts import TensorPart, part_of, read_part
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -61,13 +62,38 @@ def fill(model: PreTrainedModel, directory: Path, device: torch.device) -> None:
     """
     model._apply(lambda tensor: _zeros(tensor, device))  # type: ignore[no-untyped-call]
     model.tie_weights()
-    try:
+    read = reader(model, directory)
+    for (name, *_), tensor in _tensors(model):
+        read(name, part_of(tensor))
+
+
+def reader(model: PreTrainedModel, directory: Path) -> Callable[[str, TensorPart], None]:
+    """Return what reads a part of a tensor of a model, which may be empty, into its memory.
+
+    By any name of the tensor. What the files lack (the output of a critic) it leaves as it is. Both
+    raise `ModelUnusable`.
+    """
+    with _loadable(directory):
         files = _files(directory)
-        for names, tensor in _tensors(model):
-            if name := next((name for name in names if name in files), None):
-                # Opened for each: what is read of a mapped file counts as memory until it closes.
-                with safe_open(files[name], framework="pt") as opened:
-                    read_part(opened, name, part_of(tensor))
+    saved = {
+        name: next((one for one in names if one in files), None)
+        for names, _ in _tensors(model)
+        for name in names
+    }
+
+    def read(name: str, part: TensorPart) -> None:
+        if (own := saved[name]) is not None:
+            # Opened for each: what is read of a mapped file counts as memory until it closes.
+            with _loadable(directory), safe_open(files[own], framework="pt") as opened:
+                read_part(opened, own, part)
+
+    return read
+
+
+@contextmanager
+def _loadable(directory: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelUnusable(str(directory), f"cannot be loaded: {error}") from error
 

@@ -18,14 +18,7 @@ from trainer.backends.backend import UpdateFailed
 from trainer.backends.forward import model_inputs
 from trainer.backends.losses.values import value_loss
 from trainer.backends.model import load_critic
-from trainer.backends.optimizer_state import (
-    CRITIC,
-    adamw,
-    copied,
-    full,
-    load_state,
-    move_state,
-)
+from trainer.backends.optimizer_state import CRITIC, Keeping, adamw, move_state
 from trainer.backends.sharded.parts import Files
 from trainer.backends.side.frozen import Placed
 from trainer.data.packing import MicroBatch
@@ -37,10 +30,12 @@ Autocast = Callable[[], AbstractContextManager[object]]
 class Critic:
     """A model of values with its optimizer."""
 
-    def __init__(self, directory: Path, settings: TrainerSection, placed: Placed) -> None:
+    def __init__(
+        self, directory: Path, settings: TrainerSection, placed: Placed, keeping: Keeping
+    ) -> None:
         """Load the model of `directory`, with an output of zeros. Raise `ModelUnusable`."""
-        self._settings = settings
-        empty = settings.backend == "fsdp2"
+        self._settings, self._keeping = settings, keeping
+        empty = settings.by_parts
         self._model = placed(load_critic(directory, settings.master_dtype, empty))
         parameters = self._model.parameters()
         self._optimizer = adamw(parameters, settings.optimizer, settings.critic.lr)
@@ -65,13 +60,7 @@ class Critic:
             # FSDP2 averages gradients over the ranks.
             torch.autograd.backward(loss * ranks)
             total += float(loss.detach())
-        norm = float(
-            full(
-                torch.nn.utils.clip_grad_norm_(
-                    self._model.parameters(), self._settings.optimizer.clip_norm
-                )
-            )
-        )
+        norm = self._keeping.clipped(self._model)
         if not math.isfinite(norm):
             reason = f"the gradient of the critic is not finite ({norm:g})"
             raise UpdateFailed(f"{reason}: lower trainer.critic.lr")
@@ -81,11 +70,11 @@ class Critic:
 
     def state(self) -> Files:
         """Return a copy of this rank's part of weights and optimizer, on the host."""
-        return copied(self._model, self._optimizer, CRITIC)
+        return self._keeping.copied(self._model, self._optimizer, CRITIC)
 
     def load(self, directory: Path) -> None:
         """Go on from a checkpoint. Raise `ModelUnusable`."""
-        load_state(directory, self._model, self._optimizer, CRITIC)
+        self._keeping.load(directory, self._model, self._optimizer, CRITIC)
 
     def move(self, device: torch.device) -> None:
         """Move weights and optimizer."""

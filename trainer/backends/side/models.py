@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from trainer.backends.backend import ModelUnusable
 from trainer.backends.forward import Forward, check_layout, use_attention
+from trainer.backends.optimizer_state import Keeping
 from trainer.backends.sharded.parts import Files
 from trainer.backends.side.critic import Critic
 from trainer.backends.side.frozen import FrozenModel, Placed
@@ -32,11 +33,17 @@ class SideModels:
     """The models that the settings ask for."""
 
     def __init__(
-        self, policy: Path, settings: TrainerSection, placed: Placed, forward: Forward
+        self,
+        policy: Path,
+        settings: TrainerSection,
+        placed: Placed,
+        keeping: Keeping,
+        forward: Forward,
     ) -> None:
         """Load them on the host. Raise `ModelUnusable`.
 
-        `policy` is the directory of the policy's model, `forward` its pass.
+        `policy` is the directory of the policy's model, `forward` its pass; `placed` and `keeping`
+        those of the back end.
         """
 
         def checked(model: PreTrainedModel) -> PreTrainedModel:
@@ -44,7 +51,7 @@ class SideModels:
             return placed(model)
 
         self._frozen: dict[Column, FrozenModel] = {}
-        empty = settings.backend == "fsdp2"
+        empty = settings.by_parts
         if settings.reference_used:
             directory = settings.reference or policy
             _check_tokens(policy, directory)
@@ -62,7 +69,7 @@ class SideModels:
         elif settings.critic_used:
             directory = settings.critic.model or policy
             _check_tokens(policy, directory)
-            self.critic = Critic(directory, settings, checked)
+            self.critic = Critic(directory, settings, checked, keeping)
 
     def annotate(
         self,

@@ -1,11 +1,13 @@
 """A rank that trains, publishes and saves, and tells how far its memory rose for each.
 
-python -m tests.integration.trainer.gang.peak_of_writing MODEL RANK RANKS [PLACE]
-Rank 0 needs no place of the meeting and prints it first; all print, in bytes, how far the peak of
-resident memory rose above what was resident before: while publishing and while saving.
+python -m tests.integration.trainer.gang.peak_of_writing MODEL SETTINGS [PLACE]
+SETTINGS is the section `trainer` as JSON. Rank 0 needs no place of the meeting and prints it first;
+all print, in bytes, how far the peak of resident memory rose above what was resident before: while
+publishing and while saving.
 """
 
 import ctypes
+import json
 import sys
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from tests.builders.trainer.gangs.meetings import line, meeting
 from trainer.backends.backend import StepInput
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.data.packing import pack
+from trainer.ranks.chosen_backend import chosen_backend
 from trainer.settings import TrainerSection
 
 
@@ -26,13 +29,13 @@ def begun() -> int:
 
 
 def main() -> None:
-    directory, rank, ranks, *place = sys.argv[1:]
-    gang = {"backend": "fsdp2", "rank": rank, "ranks": ranks, "device": "cpu", "threads": 1}
-    section = TrainerSection.model_validate({**gang, "weights_dtype": "bfloat16"})
-    way = line(place[0], int(rank)) if place else meeting()
+    directory, text, *place = sys.argv[1:]
+    given = {**json.loads(text), "weights_dtype": "bfloat16"}
+    section = TrainerSection.model_validate(given)
+    way = line(place[0], section.rank) if place else meeting()
     if not place:
         print(way.place, flush=True)
-    backend = FsdpBackend(Path(directory), section, way)
+    backend = chosen_backend(section)(Path(directory), section, way)
     out = Path(directory) / "out"
     if place:
         measured = [_followed(backend, rests) for rests in (1, 1, 2)][1:]

@@ -1,8 +1,11 @@
 """No rank of a gang ever holds the whole model, not while it loads, publishes or saves either."""
 
+import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,18 +20,34 @@ SLICE = 4 * MOST_ELEMENTS
 """Bytes of float32 that are converted or moved at a time."""
 
 
+GANGS = [
+    pytest.param({"backend": "fsdp2"}, id="fsdp2"),
+    pytest.param(
+        {"backend": "megatron", "megatron": {"tensor_parallel": 2}},
+        marks=pytest.mark.soak,
+        id="megatron",
+    ),
+]
+
+
 @pytest.mark.slow
-def test_a_ranks_peak_is_its_shards_and_a_slice_of_the_largest_tensor(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gang", GANGS)
+def test_a_ranks_peak_is_its_shards_and_a_slice_of_the_largest_tensor(
+    gang: Mapping[str, Any], tmp_path: Path
+) -> None:
     sizes = large(tmp_path)
-    for (rank,) in peaks(tmp_path, 2, "peak_of_loading"):
+    for (rank,) in peaks(tmp_path, gang, "peak_of_loading"):
         assert sum(sizes) / 2 < rank < sum(sizes) / 2 + max(sizes) / 2 + ALLOWANCE
 
 
 @pytest.mark.slow
-def test_a_rank_publishes_by_slices_and_saves_one_copy_of_its_shards(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gang", GANGS)
+def test_a_rank_publishes_by_slices_and_saves_one_copy_of_its_shards(
+    gang: Mapping[str, Any], tmp_path: Path
+) -> None:
     sizes = large(tmp_path)
     shards = 3 * sum(sizes) / 2  # weights and two moments
-    for published, saving in peaks(tmp_path, 2, "peak_of_writing"):
+    for published, saving in peaks(tmp_path, gang, "peak_of_writing"):
         assert published < 2 * SLICE + ALLOWANCE
         assert shards - ALLOWANCE < saving < shards + SLICE + ALLOWANCE
 
@@ -43,17 +62,17 @@ def large(directory: Path) -> list[int]:
     return sizes
 
 
-def peaks(directory: Path, ranks: int, name: str) -> list[list[int]]:
-    """Return what each rank measured: rises of its peak of resident memory, in bytes."""
+def peaks(directory: Path, gang: Mapping[str, Any], name: str) -> list[list[int]]:
+    """Return what each of two ranks measured: rises of its peak of resident memory, in bytes."""
     module = f"tests.integration.trainer.gang.{name}"
 
     def start(rank: int, *place: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", module, str(directory), str(rank), str(ranks), *place]
+        own = {**gang, "rank": rank, "ranks": 2, "device": "cpu", "threads": 1}
+        command = [sys.executable, "-m", module, str(directory), json.dumps(own), *place]
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     first = start(0)
     assert first.stdout is not None
-    place = first.stdout.readline().strip()
-    started = [first, *(start(rank, place) for rank in range(1, ranks))]
+    started = [first, start(1, first.stdout.readline().strip())]
     told = [process.communicate(timeout=TIMEOUT_S)[0].splitlines() for process in started]
     return [[int(one) for one in lines[-1].split()] for lines in told]

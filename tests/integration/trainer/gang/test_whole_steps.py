@@ -1,8 +1,9 @@
-"""A whole step on two ranks is that on one: metrics, gradients, weights, the critic also."""
+"""A whole step on several ranks is that on one: metrics, gradients, weights, the critic also."""
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,6 +34,8 @@ from trainer.steps.annotation import annotated, needed
 from trainer.steps.inputs import batch_rules, of_step, step_updates
 
 TIMEOUT_S = 120
+Further = Sequence["subprocess.Popen[str]"]
+"""Processes of the ranks from 1 on."""
 FILES = (
     *("model", "adapter_model", "weights", "optimizer"),
     *("critic-weights", "critic-optimizer"),
@@ -50,14 +53,26 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def further(model: Path) -> Iterator[subprocess.Popen[str]]:
+def further(model: Path) -> Iterator[Further]:
     """Yield a process that is the second rank of one case after the other."""
+    with ranks(model, 1) as found:
+        yield found
+
+
+@contextmanager
+def ranks(model: Path, count: int) -> Iterator[Further]:
+    """Yield processes that are each a further rank of one case after the other."""
     command = [sys.executable, "-m", "tests.integration.trainer.gang.whole_steps", str(model)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
-        yield process
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(TIMEOUT_S) == 0
+    with ExitStack() as stack:
+        found = [
+            stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, text=True))
+            for _ in range(count)
+        ]
+        yield found
+        for process in found:
+            assert process.stdin is not None
+            process.stdin.close()
+        assert [process.wait(TIMEOUT_S) for process in found] == [0] * count
 
 
 def batch(settings: TrainerSettings) -> Batch:
@@ -93,40 +108,97 @@ def executed(backend: Backend, settings: TrainerSettings, out: Path) -> dict[str
     return metrics
 
 
+def on_ranks(
+    gang: Mapping[str, Any], case: Mapping[str, Any], model: Path, further: Further, out: Path
+) -> dict[str, float]:
+    """Execute the step of a case on several ranks, as `executed` does."""
+    shared, way = {**case, **gang, "ranks": len(further) + 1}, meeting()
+    for rank, process in enumerate(further, 1):
+        assert process.stdin is not None
+        process.stdin.write(f"{way.place} {section(shared, rank=rank).model_dump_json()}\n")
+        process.stdin.flush()
+    first = section(shared, rank=0)
+    try:
+        leader = chosen_backend(first)(model, first, way)
+        found = executed(leader, TrainerSettings(trainer=first), out)
+        leader.close()
+    finally:
+        leave_gang()
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("gang", "name"), [(gang, name) for gang in GANGS for name in CASES if proven(gang, name)]
 )
 def test_a_step_on_two_ranks_is_that_on_one(
-    gang: str, name: str, model: Path, other: Path, further: subprocess.Popen[str], tmp_path: Path
+    gang: str, name: str, model: Path, other: Path, further: Further, tmp_path: Path
 ) -> None:
     case = {**CASES[name], "reference": other, "teacher": other}
     alone = section(case)
     wanted = executed(TorchBackend(model, alone), TrainerSettings(trainer=alone), tmp_path / "one")
+    found = on_ranks(GANGS[gang], case, model, further, tmp_path / "two")
+    assert_equal(found, wanted, tmp_path / "two", tmp_path / "one")
+    assert len(files(tmp_path / "one")) == (5 if alone.critic_used else 3)
 
-    ranks, way = {**GANGS[gang], "ranks": 2}, meeting()
-    assert further.stdin is not None
-    further.stdin.write(f"{way.place} {section(case, **ranks, rank=1).model_dump_json()}\n")
-    further.stdin.flush()
-    first = section(case, **ranks, rank=0)
-    try:
-        leader = chosen_backend(first)(model, first, way)
-        found = executed(leader, TrainerSettings(trainer=first), tmp_path / "two")
-        leader.close()
-    finally:
-        leave_gang()
 
+@pytest.mark.soak
+def test_a_step_on_four_ranks_divided_by_layer_and_by_data_is_that_on_one(
+    model: Path, other: Path, tmp_path: Path
+) -> None:
+    case = {**CASES["critic of turns"], "reference": other}
+    alone = section(case)
+    wanted = executed(TorchBackend(model, alone), TrainerSettings(trainer=alone), tmp_path / "one")
+    with ranks(model, 3) as further:
+        found = on_ranks(GANGS["megatron-tensor"], case, model, further, tmp_path / "four")
+    assert_equal(found, wanted, tmp_path / "four", tmp_path / "one")
+
+
+def assert_equal(
+    found: Mapping[str, float], wanted: Mapping[str, float], out: Path, one: Path
+) -> None:
+    """Compare metrics of a step on several ranks and on one, and the files of both."""
     assert found == pytest.approx(wanted, rel=1e-6, abs=1e-6)
     assert wanted["grad_norm"] > 0
-    kept = [file for file in FILES if (tmp_path / "one" / f"{file}.safetensors").exists()]
-    assert len(kept) == (5 if alone.critic_used else 3)
-    for file in kept:
-        whole, sharded = (load_file(tmp_path / of / f"{file}.safetensors") for of in ("one", "two"))
+    assert files(out) == files(one)
+    for file in files(one):
+        whole, sharded = (load_file(of / f"{file}.safetensors") for of in (one, out))
         assert whole.keys() == sharded.keys()
         for key, value in whole.items():
             torch.testing.assert_close(
                 sharded[key], value, atol=1e-6, rtol=1e-6, msg=f"{file} {key}"
             )
+
+
+def files(out: Path) -> list[str]:
+    return [file for file in FILES if (out / f"{file}.safetensors").exists()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gang", GANGS)
+def test_a_step_in_bfloat16_on_two_ranks_is_one_but_for_rounding(
+    gang: str, model: Path, further: Further, tmp_path: Path
+) -> None:
+    # A loss without a ratio: no token is on one side of a bound here and on the other there.
+    exact = CASES["imitation"]
+    half = {**exact, "dtype": "bfloat16"}
+    for name, case in (("exact", exact), ("one", half)):
+        settings = section(case)
+        backend = TorchBackend(model, settings)
+        executed(backend, TrainerSettings(trainer=settings), tmp_path / name)
+    on_ranks(GANGS[gang], half, model, further, tmp_path / "two")
+    moves = {of: moved(tmp_path / of, model) for of in ("exact", "one", "two")}
+    one, two = (float((moves[of] - moves["exact"]).norm()) for of in ("one", "two"))
+    # Autocast of torch, by which one rank computes, leaves states between layers as they are.
+    assert one / 2 < two < 2 * one
+
+
+def moved(saved: Path, model: Path) -> torch.Tensor:
+    """Return how far a step has moved each weight; of a checkpoint in float32."""
+    first = load_file(model / "model.safetensors")
+    after = load_file(saved / "weights.safetensors")
+    assert {of.dtype for of in after.values()} == {torch.float32}
+    return torch.cat([(after[name] - first[name]).flatten() for name in sorted(first)])
 
 
 def test_the_cases_have_every_name_unit_layout_and_column() -> None:

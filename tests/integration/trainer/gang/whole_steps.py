@@ -1,4 +1,4 @@
-"""Cases of a gang of two ranks on the CPU, and a further rank that follows through all of them.
+"""Cases of a gang of ranks on the CPU, and a further rank that follows through all of them.
 
 python -m tests.integration.trainer.gang.whole_steps MODEL, with the place of the meeting and the
 settings of a case as JSON in each line of standard input.
@@ -56,6 +56,12 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "loss": {"surrogate": "cispo", "kl": 0.2, "kl_estimator": "k2", "entropy": 0.05},
         "mini_batches": 2,
     },
+    "critic as a head": {
+        "layout": "packed",
+        "advantage": "gae",
+        "critic": {"kind": "head", "coefficient": 0.5, "lr": 0.05},
+        "mini_batches": 2,
+    },
     "whole sessions corrected": {
         "layout": "packed",
         "advantage": "reinforce_pp",
@@ -93,7 +99,7 @@ GANGS: Mapping[str, Mapping[str, Any]] = {
 
 def proven(gang: str, case: str) -> bool:
     """Return whether the settings of a gang allow those of a case."""
-    return gang == "fsdp2" or ("critic" not in case and "adapter" not in case)
+    return gang == "fsdp2" or "adapter" not in case
 
 
 def section(case: Mapping[str, Any], **more: Any) -> TrainerSection:
@@ -105,7 +111,7 @@ def main() -> None:
     for given in sys.stdin:
         place, _, settings = given.partition(" ")
         section = TrainerSection.model_validate_json(settings)
-        backend = chosen_backend(section)(Path(sys.argv[1]), section, line(place, 1))
+        backend = chosen_backend(section)(Path(sys.argv[1]), section, line(place, section.rank))
         backend.follow()
         backend.close()
 

@@ -18,11 +18,11 @@ from tests.builders.resident_memory import MOST, NOW, forget_peak, resident
 from tests.builders.trainer.gangs.meetings import line, meeting
 from tests.builders.trainer.trajectories import Run, trajectory
 from trainer.backends.backend import StepInput
-from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.model import load_model
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.chains import chains, credited
 from trainer.data.packing import Layout, pack
+from trainer.ranks.chosen_backend import chosen_backend
 from trainer.settings import TrainerSection
 
 
@@ -47,7 +47,7 @@ def main() -> None:
     )
     with ExitStack() as stack:
         way = None
-        if settings.backend == "fsdp2":
+        if settings.backend != "torch":
             way = line(place[0], settings.rank) if place else meeting()
             if not place:
                 print(way.place, flush=True)
@@ -56,12 +56,13 @@ def main() -> None:
         backend = TorchBackend(saved(model(), small), warm)
         backend.train(step(64, settings.layout))
         load_model(small, "float32", empty=True)
+        chosen = chosen_backend(settings)
         del backend
         before = resident(NOW)
         if way is None:
             backend = TorchBackend(Path(directory), settings)
         else:
-            backend = FsdpBackend(Path(directory), settings, way)
+            backend = chosen(Path(directory), settings, way)
             stack.callback(backend.close)
         for _ in range(2):
             forget_peak()

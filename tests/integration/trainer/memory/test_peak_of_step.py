@@ -55,6 +55,20 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         pytest.param(2048, {"backend": "fsdp2", "ranks": 2}, marks=LONG, id="sharded"),
         pytest.param(2048, {"backend": "fsdp2", "ranks": 2, "dtype": "bfloat16"}, id="mixed"),
+        pytest.param(
+            2048, {"backend": "megatron", "dtype": "bfloat16"}, marks=LONG, id="megatron-mixed"
+        ),
+        pytest.param(
+            2048,
+            {
+                "backend": "megatron",
+                "ranks": 2,
+                "megatron": {"tensor_parallel": 2},
+                "dtype": "bfloat16",
+            },
+            marks=LONG,
+            id="megatron-layers",
+        ),
     ],
 )
 def test_the_peak_of_a_step_is_that_of_the_formula(
@@ -80,7 +94,7 @@ def peaks(directory: Path, settings: Mapping[str, Any], tokens: int) -> list[int
 
     started = [start(0)]
     assert started[0].stdout is not None
-    if settings.get("backend") == "fsdp2":
+    if settings.get("backend", "torch") != "torch":
         place = started[0].stdout.readline().strip()
-        started += [start(rank, place) for rank in range(1, settings["ranks"])]
+        started += [start(rank, place) for rank in range(1, settings.get("ranks", 1))]
     return [int(process.communicate(timeout=TIMEOUT_S)[0].split()[-1]) for process in started]

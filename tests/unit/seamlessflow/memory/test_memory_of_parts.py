@@ -56,6 +56,26 @@ def test_of_a_checkpoint_a_rank_copies_its_own_part(shape: ModelShape) -> None:
     assert sharded["copy for a checkpoint"] == 12 * shape.parameters / 8
 
 
+def test_ranks_that_share_layers_each_have_what_is_as_wide_as_the_stream(shape: ModelShape) -> None:
+    def activations(parallel: int, **more: Any) -> float:
+        divided: Any = {"ranks": parallel, "megatron": {"tensor_parallel": parallel}}
+        memory = rank(shape, 8192, backend="megatron", **divided, **more)
+        return {one.name: one.bytes for one in memory.phases["logits"]}["activations"]
+
+    one, two, four = (activations(ranks) for ranks in (1, 2, 4))
+    # The other half goes with each division, what is in all ranks stays.
+    assert one - two == pytest.approx(2 * (two - four))
+    assert two > one / 2
+    assert activations(1, dtype="bfloat16") < 0.75 * one
+
+
+def test_a_reference_is_divided_as_the_model_is(shape: ModelShape) -> None:
+    divided = {"backend": "megatron", "ranks": 4, "megatron": {"tensor_parallel": 2}}
+    settings = TrainerSection.model_validate({**divided, "dtype": "bfloat16"})
+    memory = rank_memory(RankShape(shape, 1, 1, True, True, reference=shape), settings)
+    assert sized(memory)["reference (bfloat16)"] == 2 * shape.parameters / 2
+
+
 def test_of_an_adapter_the_base_is_kept_once_in_half_precision(shape: ModelShape) -> None:
     adapter = {"rank": 8, "targets": ["q_proj", "v_proj"]}
     memory = rank(shape, dtype="bfloat16", adapter=adapter)

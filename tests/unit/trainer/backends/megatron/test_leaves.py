@@ -89,6 +89,16 @@ def test_the_parts_of_all_ranks_are_the_tensors_and_make_the_shards_again(
         assert torch.equal(found[name], tensor), name
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_parts_share_the_memory_of_a_shard_with_one_block_a_rank(ranks: int) -> None:
+    for leaf in leaves([*QWEN2], dimensions(ranks), "tiny"):
+        shard = shards(leaf, QWEN2, dimensions(ranks))[0].clone()
+        parts = source_parts(leaf, shard, dimensions(ranks), 0)
+        for part in parts.values():
+            part.values.zero_()
+        assert (shard == 0).all() == (leaf.blocks <= ranks), leaf.name
+
+
 def test_a_rank_has_whole_query_groups_with_their_keys_and_values() -> None:
     of = "model.layers.1.self_attn"
     (leaf,) = (

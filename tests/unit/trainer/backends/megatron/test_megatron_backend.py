@@ -8,12 +8,15 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from tests.builders.trainer.chains import sampled, some_chains, with_advantages
+from tests.builders.models import model
+from tests.builders.trainer.chains import sampled, some_chains, with_advantages, with_returns
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_family, write_tiny, write_windowed
 from trainer.backends.backend import ModelUnusable, StepInput
 from trainer.backends.megatron.megatron_backend import MegatronBackend
+from trainer.backends.optimizer_state import WEIGHTS
+from trainer.backends.sharded.parts import Parts
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.credit.columns import Column
 from trainer.data.packing import Layout, pack
@@ -38,7 +41,7 @@ def divided(model: Path, **more: Any) -> MegatronBackend:
 
 
 def step(layout: Layout = "padded") -> StepInput:
-    chains = with_advantages(some_chains(), ADVANTAGES)
+    chains = with_returns(with_advantages(some_chains(), ADVANTAGES))
     return StepInput(pack(chains, 40, layout), [], 0, 0.05)
 
 
@@ -60,16 +63,28 @@ def test_gradients_are_those_of_the_torch_back_end(
     assert_near(found, wanted)
 
 
+CRITICS: Mapping[str, Mapping[str, Any]] = {
+    "none": {},
+    "model": {"advantage": "gae", "critic": {"lr": 0.05}},
+    "head": {"advantage": "gae", "critic": {"kind": "head", "coefficient": 0.5, "lr": 0.05}},
+}
+
+
+@pytest.mark.parametrize("critic", CRITICS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_updates_and_checkpoints_are_those_of_the_torch_back_end(
-    tmp_path: Path, family: str
+    tmp_path: Path, family: str, critic: str
 ) -> None:
     model = write_family(tmp_path / "model", family)
-    settings = {"optimizer": {"eps": 1.0, "weight_decay": 0.1, "clip_norm": 0.5}}
+    settings = {
+        "optimizer": {"eps": 1.0, "weight_decay": 0.1, "clip_norm": 0.5},
+        **CRITICS[critic],
+    }
     plain, backend = TorchBackend(model, section(**settings)), divided(model, **settings)
     for _ in range(3):
         assert backend.train(step()) == pytest.approx(plain.train(step()), rel=1e-4, abs=1e-5)
     files = backend.state()
+    assert files.keys() == plain.state().keys()
     for file, parts in plain.state().items():
         values, wanted = (
             {name: of.values for name, of in one.items()} for one in (files[file], parts)
@@ -122,6 +137,32 @@ def test_tokens_are_compared_under_the_weights_and_temperature_that_sampled_them
     metrics = backend.train(StepInput(old, old, 1, 0.05))
     assert metrics["mismatch_tokens"] > 0
     assert metrics["mismatch_max"] < 1e-5
+
+
+@pytest.mark.parametrize("parted", [True, False], ids=["parted", "whole"])
+def test_a_model_is_read_by_parts_unless_its_files_need_a_conversion(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, parted: bool
+) -> None:
+    made = model("qwen3")
+    # The files of a model without its output name their tensors otherwise.
+    (made if parted else made.model).save_pretrained(tmp_path, max_shard_size="50KB")
+    wanted = {name: of.values for name, of in weights(TorchBackend(tmp_path, section())).items()}
+    caplog.clear()
+    found = {name: of.values for name, of in weights(divided(tmp_path)).items()}
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], of) for name, of in wanted.items())
+    assert ("each rank loads all of it" in caplog.text) != parted
+
+
+def weights(backend: TorchBackend) -> Parts:
+    return backend.state()[WEIGHTS]
+
+
+def test_a_file_cut_short_makes_the_model_unusable(tmp_path: Path) -> None:
+    file = write_tiny(tmp_path) / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(ModelUnusable, match="cannot be loaded"):
+        divided(tmp_path)
 
 
 def test_a_model_of_another_family_is_refused(tmp_path: Path) -> None:
