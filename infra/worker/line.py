@@ -5,6 +5,7 @@ rollout processes ask training processes for weights (`infra/weights/from_traine
 """
 
 import json
+import select
 import socket
 import time
 from contextlib import suppress
@@ -76,6 +77,15 @@ class Line:
             return True
         finally:
             self._connection.settimeout(LOOK_S)
+
+    def ends(self, limit_s: float) -> bool:
+        """Return whether the other side ends it within the limit. From any thread.
+
+        It may have sent values before, and another thread may wait for them.
+        """
+        poll = select.poll()
+        poll.register(self._connection, select.POLLRDHUP)
+        return bool(poll.poll(limit_s * 1000))
 
     def close(self) -> None:
         """End the line, and a wait for its next value."""

@@ -79,24 +79,27 @@ class FsdpBackend(TorchBackend):
 
     def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
         mine, *others = self._repeated(dealt(batches, self._ranks // self._copies))
-        self._gang.send(Op.ANNOTATE, [question(share, columns) for share in others])
-        own = super().annotate(mine, columns)
-        further = [answered(of, columns, len(mine)) for of in self._answers()]
+        with self._gang.exchange():
+            self._gang.send(Op.ANNOTATE, [question(share, columns) for share in others])
+            own = super().annotate(mine, columns)
+            further = [answered(of, columns, len(mine)) for of in self._answers()]
         return collected([own, *further], columns, len(batches))
 
     def train(self, step: StepInput) -> dict[str, float]:
         total = sum(len(batch) for batch in step.micro_batches)
         mine, *others = self._repeated(shares(step, self._ranks // self._copies))
-        self._gang.send(Op.TRAIN, [to_arrays(share, total) for share in others])
-        return self._train(mine, total)
+        with self._gang.exchange():
+            self._gang.send(Op.TRAIN, [to_arrays(share, total) for share in others])
+            return self._train(mine, total)
 
     def remember(self, version: int) -> None:
         self._ask(Op.REMEMBER, version)
         super().remember(version)
 
     def write_weights(self, directory: Path) -> None:
-        self._name(Op.WRITE, directory)
-        self._write(directory)
+        with self._gang.exchange():
+            self._name(Op.WRITE, directory)
+            self._write(directory)
 
     def snapshot(self) -> None:
         self._ask(Op.SNAPSHOT)
@@ -118,23 +121,10 @@ class FsdpBackend(TorchBackend):
 
         Each branch makes the same collective calls as the leader's method; else the ranks block.
         """
-        while True:
-            op, arrays = self._gang.receive()
-            match op:
-                case Op.REST:
-                    return _version(arrays)
-                case Op.LOAD:
-                    super().load(_path(arrays), _version(arrays))
-                case Op.ANNOTATE:
-                    self._gang.answer(answer(super().annotate(*asked(arrays))))
-                case Op.TRAIN:
-                    self._train(*from_arrays(arrays))
-                case Op.REMEMBER:
-                    super().remember(_version(arrays))
-                case Op.WRITE if (directory := _path(arrays)) is not None:
-                    self._write(directory)
-                case Op.SNAPSHOT:
-                    super().snapshot()
+        with self._gang.exchange():
+            while (called := self._gang.receive())[0] is not Op.REST:
+                self._obey(*called)
+        return _version(called[1])
 
     def interrupt(self) -> None:
         """Wait, for a while, until this rank's part of a checkpoint is written."""
@@ -182,6 +172,22 @@ class FsdpBackend(TorchBackend):
 
     def _summed(self, values: torch.Tensor) -> torch.Tensor:
         return self._gang.summed(values)
+
+    def _obey(self, op: Op, arrays: Arrays) -> None:
+        """Make this rank's part of a call of the leader."""
+        match op:
+            case Op.LOAD:
+                super().load(_path(arrays), _version(arrays))
+            case Op.ANNOTATE:
+                self._gang.answer(answer(super().annotate(*asked(arrays))))
+            case Op.TRAIN:
+                self._train(*from_arrays(arrays))
+            case Op.REMEMBER:
+                super().remember(_version(arrays))
+            case Op.WRITE if (directory := _path(arrays)) is not None:
+                self._write(directory)
+            case Op.SNAPSHOT:
+                super().snapshot()
 
     def _write(self, directory: Path) -> None:
         """Write this rank's part of the model. All ranks must call it; one that fails ends all."""
@@ -250,11 +256,13 @@ class FsdpBackend(TorchBackend):
         """Send a call about a directory, if there is one, to the others."""
         path = np.frombuffer(str(directory or "").encode(), np.uint8)
         message = {"version": np.array([version]), "path": path}
-        self._gang.send(op, [message] * (self._ranks - 1))
+        with self._gang.exchange():
+            self._gang.send(op, [message] * (self._ranks - 1))
 
     def _ask(self, op: Op, version: int = 0) -> None:
         """Send a call to the others, with a version, or the number of a step."""
-        self._gang.send(op, [{"version": np.array([version])}] * (self._ranks - 1))
+        with self._gang.exchange():
+            self._gang.send(op, [{"version": np.array([version])}] * (self._ranks - 1))
 
 
 def _version(arrays: Arrays) -> int:

@@ -11,7 +11,9 @@ import fcntl
 import os
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from enum import IntEnum
 
@@ -24,6 +26,7 @@ from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping, never
 from infra.ports import is_loopback
 from infra.worker.line import Line
@@ -33,6 +36,8 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 EXCHANGE_LIMIT = timedelta(minutes=10)
 """Limit for any exchange between ranks."""
+_NOTICE_S = 2.0
+"""Limit until the end of a rank is noticed on its line, behind that of its exchange."""
 _ADDRESS_OF = 0x8915
 """Number of Linux's request for the address of an interface (SIOCGIFADDR)."""
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -48,6 +53,18 @@ class Op(IntEnum):
     WRITE = 4
     SNAPSHOT = 5
     ANNOTATE = 6
+
+
+class RankEnded(SeamlessFlowError):
+    """The end of another rank of the gang, which this one noticed in an exchange with it."""
+
+    lasting = False
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        super().__init__(
+            f"rank {rank} of the gang ended; all ranks start again, from the newest checkpoint"
+        )
 
 
 class GangRank:
@@ -114,6 +131,26 @@ class GangRank:
         """Return the maximum over all ranks. All ranks must call it."""
         dist.all_reduce(values, dist.ReduceOp.MAX)
         return values
+
+    @contextmanager
+    def exchange(self) -> Iterator[None]:
+        """Raise `RankEnded` in place of the error that the end of another rank makes in torch."""
+        try:
+            yield
+        except RuntimeError as error:
+            if (ended := self._ended()) is None:
+                raise
+            raise RankEnded(ended) from error
+
+    def _ended(self) -> int | None:
+        """Return a rank whose line to this one ends now; None if none does."""
+        ranks = range(1, self.ranks) if self.leads else [0]
+        deadline = time.monotonic() + _NOTICE_S
+        while time.monotonic() < deadline:
+            for rank, line in zip(ranks, self.lines, strict=True):
+                if line.ends(_NOTICE_S / 10 / len(self.lines)):
+                    return rank
+        return None
 
     def close(self) -> None:
         """Leave the process group, and end the lines."""

@@ -17,6 +17,7 @@ from tests.builders.trainer.models import write_tiny
 from tests.integration.trainer.gang.following_rank import settings
 from tests.waiting import until
 from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.backends.gang import RankEnded
 from trainer.backends.sharded.together import RankWriteFailed
 from trainer.backends.torch_backend import TorchBackend
 from trainer.settings import TrainerSection
@@ -110,3 +111,14 @@ def test_a_rank_killed_while_it_saves_ends_the_save(model: Path, tmp_path: Path)
         other.kill()
         with pytest.raises(RankWriteFailed, match="rank 1 did not write its part"):
             saving.result(TIMEOUT_S)
+
+
+@pytest.mark.slow
+def test_a_rank_killed_in_a_publication_is_named(model: Path, tmp_path: Path) -> None:
+    with gang(model) as (leader, other), ThreadPoolExecutor(1) as pool:
+        other.send_signal(signal.SIGSTOP)
+        writing = pool.submit(leader.write_weights, tmp_path)
+        until(writing.running)
+        other.kill()
+        with pytest.raises(RankEnded, match="rank 1 of the gang ended; all ranks start again"):
+            writing.result(TIMEOUT_S)
