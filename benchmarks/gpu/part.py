@@ -1,7 +1,7 @@
 """One part, run by `python -m benchmarks.gpu.part NAME`, and that which parts have in common.
 
-A part is a module of this folder with a function `run`. It returns figures, raises `Lacks` if it
-cannot run here, and `Unmet` if a figure is not as it must be.
+A part is a module of this folder, or of one below, with a function `run`. It returns figures,
+raises `Lacks` if it cannot run here, and `Unmet` if a figure is not as it must be.
 """
 
 import argparse
@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-PARTS = ("parity", "mismatch", "memory", "roles", "update", "training", "vllm")
+_OWN = ("parity", "mismatch", "memory", "roles", "update", "training")
+PARTS = {**{name: name for name in _OWN}, "vllm": "vllm.engine", "throughput": "vllm.throughput"}
+"""Module of each part, below this folder."""
 Figures = Mapping[str, object]
 
 
@@ -86,7 +88,7 @@ def main() -> None:
 
 def _result(part: str, asked: Asked) -> dict[str, object]:
     try:
-        figures = import_module(f"benchmarks.gpu.{part}").run(asked)
+        figures = import_module(f"benchmarks.gpu.{PARTS[part]}").run(asked)
     except ImportError as error:
         # A GPU machine may have torch and little else.
         return {"status": "skipped", "reason": f"lacks {error.name}"}
