@@ -64,7 +64,7 @@ class Way:
 
 def run(asked: Asked) -> Figures:
     """Return tokens a second of both ways, for plain and for streamed calls."""
-    return compare(asked, Streams(8, 2, 64, 3) if asked.small else Streams(64, 2, 512, 3))
+    return compare(asked, Streams(8, 4, 128, 3) if asked.small else Streams(64, 2, 512, 3))
 
 
 def compare(asked: Asked, streams: Streams) -> Figures:

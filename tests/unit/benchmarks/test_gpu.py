@@ -1,6 +1,7 @@
 """The parts of `scripts/test-gpu`, as far as a CPU can run them: the same code with tiny models."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -43,6 +44,21 @@ def test_parts_are_the_modules_that_can_run() -> None:
 def test_a_figure_that_is_not_as_it_must_be_is_told_with_the_others() -> None:
     with pytest.raises(Unmet, match=r'too slow: \{"seconds": 3\}'):
         meets(False, "too slow", {"seconds": 3})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["vllm", "throughput"])
+def test_a_part_that_lacks_something_is_skipped_and_says_what(part: str, tmp_path: Path) -> None:
+    missing = tmp_path / "python"
+    environment = {**os.environ, "SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON": str(missing)}
+    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--small", part]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["part"], found["status"]) == (part, "skipped")
+    assert found["reason"] == f"lacks vLLM: there is no {missing}"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
