@@ -14,7 +14,6 @@ The answer to a `scored` call is 200 tokens with their log-probs.
 """
 
 import argparse
-import asyncio
 import base64
 import json
 import tempfile
@@ -26,7 +25,9 @@ from typing import Any
 
 import httpx
 
-from benchmarks.load.children import Children, cpu_s
+from benchmarks.load.children import Children
+from benchmarks.load.measured_load import run_load
+from benchmarks.load.sessions import open_sessions
 from infra.broker.broker import Broker
 from infra.clock import now_ms
 from infra.kafka.producer import Producer
@@ -35,7 +36,6 @@ from infra.ports import free_port
 from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.rendering.tokenizer import Tokenizer
 from infra.settings import KafkaSettings
-from producers.gateway.calls.keys import derived_admin_key
 from schemas.records import PolicyWeights, Sampling
 from schemas.tokens import pack
 from schemas.topics import FLEET, REQUESTS, TOPICS, fleet_key
@@ -48,7 +48,6 @@ _TURNS = 8
 _WARM_UP_S = 1.0
 _WARM_UP_LEVEL = 64
 _READY_TIMEOUT_S = 60
-_OPEN_AT_ONCE = 64
 _SESSIONS = {1: 400}
 _MOST_SESSIONS = 3000
 
@@ -182,7 +181,7 @@ def _await_answer(system: RunningSystem) -> None:
         system.children.check()
         try:
             # So many sessions reach every partition: all of the new topics then have a leader.
-            *_, key = asyncio.run(_opened(system, 2 * REQUESTS.partitions))
+            *_, key = _opened(system, 2 * REQUESTS.partitions)
             headers = {"authorization": f"Bearer {key}"}
             path = f"{system.url}/v1/chat/completions"
             httpx.post(path, headers=headers, content=_bodies(system.calls)[0]).raise_for_status()
@@ -202,18 +201,11 @@ def _measured(system: RunningSystem, connections: int, seconds: float) -> dict[s
         "connections": connections,
         "warm_up_s": _WARM_UP_S,
         "seconds": seconds,
-        "tokens": asyncio.run(_opened(system, sessions)),
+        "tokens": _opened(system, sessions),
         "bodies": _bodies(system.calls),
     }
-    load = system.children.start("load", "benchmarks.load.http_load", orders)
-    assert load.stdout is not None
     pids = {name: pid for name, pid in system.pids().items() if name != "load"}
-    assert load.stdout.readline() == "begin\n", "the load generator ended"
-    before = {name: cpu_s(pid) for name, pid in pids.items()}
-    assert load.stdout.readline() == "end\n", "the load generator ended"
-    used = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
-    result: dict[str, Any] = json.loads(load.stdout.readline())
-    system.children.check()
+    result, used = run_load(system.children, orders, pids)
     return _named(result, used, connections)
 
 
@@ -239,20 +231,9 @@ def _named(
     return {f"{name}_c{connections}": figure for name, figure in figures.items()}
 
 
-async def _opened(system: RunningSystem, number: int) -> list[str]:
+def _opened(system: RunningSystem, number: int) -> list[str]:
     """Open sessions; return their keys."""
-    headers = {"authorization": f"Bearer {derived_admin_key(_SECRET)}"}
-    limit = asyncio.Semaphore(_OPEN_AT_ONCE)
-
-    async def open_one(client: httpx.AsyncClient) -> str:
-        async with limit:
-            answer = await client.post("/sessions", json={"policy": _POLICY})
-            if answer.status_code != 201:
-                raise RuntimeError(f"{answer.status_code} {answer.text}")
-            return str(answer.json()["api_key"])
-
-    async with httpx.AsyncClient(base_url=system.url, headers=headers, timeout=30) as client:
-        return await asyncio.gather(*(open_one(client) for _ in range(number)))
+    return open_sessions(system.url, _SECRET, _POLICY, number)
 
 
 def _bodies(calls: Calls) -> list[str]:

@@ -64,7 +64,15 @@ def _missing(device: str) -> str:
 def _run(part: str, asked: argparse.Namespace) -> Mapping[str, object]:
     """Return the result of a part, which has a limit of time."""
     small = ["--small"] if asked.small else []
-    command = [sys.executable, "-m", "benchmarks.gpu.part", part, "--device", asked.device, *small]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.gpu.process",
+        part,
+        "--device",
+        asked.device,
+        *small,
+    ]
     began = time.monotonic()
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S)

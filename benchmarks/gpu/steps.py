@@ -16,7 +16,13 @@ VOCABULARY = 4096
 
 
 def write_model(directory: Path, small: bool) -> Path:
-    """Write a model of the shape of Qwen3-0.6B, or a tiny one, with random weights in float32."""
+    """Write a random model to a directory, and return that."""
+    random_model(small).save_pretrained(directory)
+    return directory
+
+
+def random_model(small: bool) -> Qwen3ForCausalLM:
+    """Return a model of the shape of Qwen3-0.6B, or a tiny one, with random weights in float32."""
     torch.manual_seed(0)
     layers, width = (2, 64) if small else (28, 1024)
     config = Qwen3Config(
@@ -30,8 +36,7 @@ def write_model(directory: Path, small: bool) -> Path:
         max_position_embeddings=4096,
         tie_word_embeddings=True,
     )
-    Qwen3ForCausalLM(config).save_pretrained(directory)
-    return directory
+    return Qwen3ForCausalLM(config)
 
 
 def some_chains(sessions: int, prompt: int, answer: int) -> list[Chain]:

@@ -50,6 +50,8 @@ class Children:
             process.terminate()
         for process in self._processes.values():
             process.wait(_STOP_TIMEOUT_S)
+            if process.stdout is not None:
+                process.stdout.close()
 
     def start(
         self,

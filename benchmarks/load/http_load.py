@@ -1,11 +1,12 @@
 """Load generator: connections that send the next call as soon as the last is answered.
 
 Reads its orders as JSON from standard input, prints `begin` after the warm-up, `end` after the
-measured time, and then the result as JSON. `benchmarks/gateway.py` starts it as a process.
+measured time, and then the result as JSON. `measured_load.py` starts it as a process.
 """
 
 import asyncio
 import json
+import re
 import resource
 import sys
 import time
@@ -18,6 +19,9 @@ import uvloop
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = b"content-length: "
 _LAST_CHUNK = b"0\r\n\r\n"
+_USED = b'"completion_tokens":'
+SESSION = "<session>"
+"""Text in a body in whose place each session has its own number, so that no prompt is another's."""
 
 
 @dataclass
@@ -34,22 +38,25 @@ class Load:
     latencies: list[float] = field(default_factory=list)
     firsts: list[float] = field(default_factory=list)
     """Seconds until the first bytes of streamed answers."""
+    completions: list[int] = field(default_factory=list)
+    """Tokens of each answer by its own account; 0 if it has none."""
     failures: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.sessions = deque(self.tokens)
+        self.sessions = deque(enumerate(self.tokens))
         self.measuring = False
         self.ended = False
 
-    def requests(self, token: str) -> list[bytes]:
+    def requests(self, number: int, token: str) -> list[bytes]:
         """Return all calls of one session."""
+        bodies = [body.replace(SESSION, str(number)) for body in self.bodies]
         return [
             (
                 f"POST /v1/chat/completions HTTP/1.1\r\nhost: {self.host}\r\n"
                 f"authorization: Bearer {token}\r\ncontent-type: application/json\r\n"
                 f"content-length: {len(body)}\r\n\r\n{body}"
             ).encode()
-            for body in self.bodies
+            for body in bodies
         ]
 
 
@@ -93,6 +100,7 @@ class Connection(asyncio.Protocol):
             self._load.failures.append(body[:200].decode())
         elif self._load.measuring:
             self._load.latencies.append(now - self._sent_at)
+            self._load.completions.append(_completion(body))
             if streamed:
                 self._load.firsts.append(first_at - self._sent_at)
         self._send()
@@ -100,7 +108,7 @@ class Connection(asyncio.Protocol):
     def _send(self) -> None:
         load = self._load
         if not self._pending and load.sessions:
-            self._pending = load.requests(load.sessions.popleft())[::-1]
+            self._pending = load.requests(*load.sessions.popleft())[::-1]
         if load.ended or not self._pending:
             self._transport.close()
             return
@@ -137,7 +145,9 @@ def _fail(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
 def _summary(load: Load, seconds: float, cpu_s: float) -> dict[str, object]:
     count = len(load.latencies)
     return {
+        "seconds": seconds,
         "requests": count,
+        "completion_tokens": sum(load.completions),
         "failures": len(load.failures),
         "failure": load.failures[0] if load.failures else "",
         "requests_per_s": round(count / seconds),
@@ -147,6 +157,12 @@ def _summary(load: Load, seconds: float, cpu_s: float) -> dict[str, object]:
         "first_p99_ms": _ms(load.firsts, 99),
         "client_cpu_us": round(1e6 * cpu_s / count, 1) if count else None,
     }
+
+
+def _completion(body: bytes) -> int:
+    """Return the number of sampled tokens that an answer names last; 0 if it names none."""
+    place = body.rfind(_USED)
+    return int(re.split(rb"[,}]", body[place + len(_USED) :], maxsplit=1)[0]) if place >= 0 else 0
 
 
 def _ms(seconds: list[float], percent: int) -> float | None:

@@ -1,6 +1,7 @@
 """The parts of `scripts/test-gpu`, as far as a CPU can run them: the same code with tiny models."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -15,12 +16,12 @@ from benchmarks.gpu.__main__ import NO_GPU
 from benchmarks.gpu.part import PARTS, Asked, Unmet, meets
 from tests.paths import ROOT
 
-ON_A_CPU = [part for part in PARTS if part != "vllm"]
+ON_A_CPU = [part for part, module in PARTS.items() if not module.startswith("vllm.")]
 
 
 def figures(part: str, directory: Path) -> dict[str, Any]:
     asked = Asked("cpu", directory, small=True)
-    return dict(import_module(f"benchmarks.gpu.{part}").run(asked))
+    return dict(import_module(f"benchmarks.gpu.{PARTS[part]}").run(asked))
 
 
 @pytest.mark.slow
@@ -32,13 +33,32 @@ def test_a_part_runs_on_a_cpu_and_its_figures_are_json(part: str, tmp_path: Path
 
 def test_parts_are_the_modules_that_can_run() -> None:
     folder = Path(steps.__file__).parent
-    own = {path.stem for path in folder.glob("*.py") if "\ndef run(" in path.read_text()}
-    assert own == set(PARTS)
+    own = {
+        ".".join(path.relative_to(folder).with_suffix("").parts)
+        for path in folder.rglob("*.py")
+        if "\ndef run(" in path.read_text()
+    }
+    assert own == set(PARTS.values())
 
 
 def test_a_figure_that_is_not_as_it_must_be_is_told_with_the_others() -> None:
     with pytest.raises(Unmet, match=r'too slow: \{"seconds": 3\}'):
         meets(False, "too slow", {"seconds": 3})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["vllm", "throughput"])
+def test_a_part_that_lacks_something_is_skipped_and_says_what(part: str, tmp_path: Path) -> None:
+    missing = tmp_path / "python"
+    environment = {**os.environ, "SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON": str(missing)}
+    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--small", part]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["part"], found["status"]) == (part, "skipped")
+    assert found["reason"] == f"lacks vLLM: there is no {missing}"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

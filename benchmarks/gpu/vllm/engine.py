@@ -1,20 +1,18 @@
 """vLLM as the engine of a worker: tokens a second against the bare server, new weights, sleep."""
 
-import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 
 import httpx
 import numpy as np
 
-from benchmarks.gpu.part import Asked, Figures, Lacks, free_bytes, meets, timed
+from benchmarks.gpu.part import Asked, Figures, free_bytes, meets, timed
 from benchmarks.gpu.steps import VOCABULARY, write_model
 from benchmarks.gpu.turn import DEADLINE_S, Turn
+from benchmarks.gpu.vllm.settings import server_settings
 from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.settings import VllmSection
 from producers.rollout.vllm_engine.engine import VllmEngine
 from schemas.tokens import pack
 from seamlessflow.demo.tokenizer import make_tokenizer
@@ -25,23 +23,11 @@ _MIB = 2**20
 
 def run(asked: Asked) -> Figures:
     """Return tokens a second, seconds of each move, and what sleep frees."""
-    default = VllmSection()
-    python = os.environ.get("SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON", str(default.python))
-    if shutil.which(python) is None:
-        raise Lacks(f"vLLM: there is no {python}")
+    settings = server_settings(asked)
     model = write_model(asked.directory / "model", asked.small)
     make_tokenizer(model)
     shutil.copytree(model, asked.directory / "next")
     turns = 8 if asked.small else 64
-    settings = VllmSection(
-        python=Path(python),
-        gpu=asked.on_gpu,
-        dtype="bfloat16" if asked.on_gpu else "float32",
-        kv_bytes=None if asked.on_gpu else 64 * _MIB,
-        threads=None if asked.on_gpu else 1,
-        max_length=2048,
-        arguments=("--enforce-eager",) if asked.small else (),
-    )
     log = asked.directory / "vllm.log"
     with closing(VllmEngine(settings, turns, model, 0, log)) as engine:
         return _figures(engine, asked, turns)

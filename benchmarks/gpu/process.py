@@ -1,0 +1,50 @@
+"""The process of one part: `python -m benchmarks.gpu.process NAME`.
+
+No part imports it: a program's own module is `__main__`, whose exceptions would be others.
+"""
+
+import argparse
+import json
+import platform
+import tempfile
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.gpu.part import PARTS, Asked, Lacks, Unmet
+
+
+def main() -> None:
+    """Run the part that the first argument names; print its result as one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--small", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        result = _result(given.part, Asked(given.device, Path(directory), given.small))
+    print(json.dumps({"part": given.part, **result, **_machine(given.device)}))
+
+
+def _result(part: str, asked: Asked) -> dict[str, object]:
+    try:
+        figures = import_module(f"benchmarks.gpu.{PARTS[part]}").run(asked)
+    except ImportError as error:
+        # A GPU machine may have torch and little else.
+        return {"status": "skipped", "reason": f"lacks {error.name}"}
+    except Lacks as error:
+        return {"status": "skipped", "reason": f"lacks {error}"}
+    except Unmet as error:
+        return {"status": "failed", "reason": str(error)}
+    return {"status": "passed", "figures": figures}
+
+
+def _machine(device: str) -> dict[str, object]:
+    import torch
+
+    on_gpu = device.startswith("cuda")
+    name = torch.cuda.get_device_name(device) if on_gpu else torch.backends.cpu.get_cpu_capability()
+    return {"device": name, "torch": torch.__version__, "python": platform.python_version()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""A random model that samples ordinary text alone, so that all answers are as long as asked."""
+
+from pathlib import Path
+
+import torch
+
+from benchmarks.gpu.steps import random_model
+from infra.rendering.tokenizer import Tokenizer
+from seamlessflow.demo.tokenizer import CONTROL_TOKENS, MARKUP_TOKENS, make_tokenizer
+
+_PUSH = 4.0
+"""Far above the other numbers of an embedding, of which few are beyond 0.05."""
+
+
+def write_talker(directory: Path, small: bool) -> None:
+    """Write a model and its tokenizer; see `random_model` for the shape.
+
+    The first number of every embedding is large: positive for tokens of texts, negative for those
+    that end a turn or mark its parts, and for those without a text. It remains the largest of the
+    hidden state, and the same table gives the logits: behind a token of a text, as every prompt
+    ends with one, only such tokens are sampled.
+    """
+    make_tokenizer(directory)
+    tokenizer = Tokenizer.load(directory)
+    model = random_model(small)
+    marks = [tokenizer.token_id(token) for token in CONTROL_TOKENS + MARKUP_TOKENS]
+    with torch.no_grad():
+        first_V = model.model.embed_tokens.weight[:, 0]
+        first_V.fill_(_PUSH)
+        first_V[tokenizer.vocabulary_size :] = -_PUSH
+        first_V[marks] = -_PUSH
+    model.save_pretrained(directory)
