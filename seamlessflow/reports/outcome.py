@@ -99,19 +99,14 @@ def write_report(
     reward_chart.plot(steps, held_back, evaluation_curves(control), config.out / "reward.png")
     plot_lengths(sessions, steps, config.out / "lengths.png")
     chart.plot(timeline(control), config.out / "timeline.png")
-    kept = [keep_final_weights(one.weights_dir) for one in each_policy(config)]
+    kept = map(keep_final_weights, [one.weights_dir for one in each_policy(config)])
+    weights = tuple(directory for directory in kept if directory is not None)
     rewards = figures["reward_first10"], figures["reward_last10"]
     reasons = reasons_for_little_learning(*rewards, [step.metrics for step in steps])
     if biased := bias(figures["lengths"]):
         reasons = [*reasons, biased]
-    return RunOutcome(
-        config.out,
-        figures,
-        checked,
-        tuple(reasons),
-        tuple(skipped.notices),
-        tuple(directory for directory in kept if directory is not None),
-    )
+    notices = tuple(skipped.notices)
+    return RunOutcome(config.out, figures, checked, tuple(reasons), notices, weights)
 
 
 def _weights(config: RunConfig) -> tuple[Weights, Mapping[str, Weights]]:
