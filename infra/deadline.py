@@ -1,7 +1,17 @@
-"""A deadline for calls of libraries that do not keep to theirs."""
+"""Ends of waits: by a process that was asked to end, and a deadline for calls of libraries that do
+not keep to theirs.
+"""
 
 import threading
 from collections.abc import Callable
+
+Stopping = Callable[[], bool]
+"""True once the process was asked to end, so that a wait ends too. Called from any thread."""
+
+
+def never() -> bool:
+    """Return False: nothing but its limit ends the wait."""
+    return False
 
 
 def within(timeout_s: float, call: Callable[[], object]) -> None:

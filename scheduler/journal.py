@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from infra.deadline import Stopping, never
 from infra.errors import KafkaUnavailable, TopicMissing
 from infra.kafka.client import BEGINNING, Partition, Received
-from infra.kafka.outage import Stopping, never
 from infra.settings import KafkaSettings
 from scheduler.decisions.contact import Contact
 from scheduler.decisions.decide import View

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from infra.clock import now_ms
+from infra.deadline import Stopping, never
 from infra.inbox import Inbox
 from infra.kafka.dead_letters import DeadLetters
-from infra.kafka.outage import Stopping, never
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread

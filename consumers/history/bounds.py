@@ -1,8 +1,9 @@
 """Bounds of the recorded events: where each partition of `sessions` begins and ends now."""
 
 from consumers.history.selection import Range, SessionSelection
+from infra.deadline import Stopping, never
 from infra.kafka.bounds import BoundsLookup
-from infra.kafka.outage import ASK_S, Outage, Stopping, never
+from infra.kafka.outage import ASK_S, Outage
 from infra.kafka.start.cluster import find_cluster
 from infra.settings import KafkaSettings
 from schemas.topics import SESSIONS

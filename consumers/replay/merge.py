@@ -18,8 +18,8 @@ from consumers.replay.verification import Digest, digest
 from consumers.trajectories.sessions.assemble import assembled
 from consumers.trajectories.sessions.logged_partition import LoggedPartition
 from infra.blobs.references import largest_trajectory
+from infra.deadline import Stopping, never
 from infra.kafka.client import Received
-from infra.kafka.outage import Stopping, never
 from infra.kafka.unreadable import Skipped, Unreadable
 from infra.kafka.whole_topic import read_partitions
 from infra.settings import KafkaSettings

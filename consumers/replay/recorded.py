@@ -2,7 +2,7 @@
 
 from consumers.history.selection import SessionSelection
 from consumers.replay.verification import Comparison
-from infra.kafka.outage import Stopping, never
+from infra.deadline import Stopping, never
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings

@@ -10,8 +10,8 @@ from typing import Any
 
 from consumers.replay.merge import Merged, MergeJob, merge
 from consumers.replay.targets import PARTS
+from infra.deadline import Stopping, never
 from infra.errors import SeamlessFlowError
-from infra.kafka.outage import Stopping, never
 from infra.process import collect_seldom
 
 _SHOWN_EVERY_S = 0.2

@@ -5,8 +5,9 @@ from pathlib import Path
 from consumers.replay.merge import MergeJob
 from consumers.replay.progress import MergeProgress
 from consumers.replay.targets import GROUP, TargetTaken
+from infra.deadline import Stopping
 from infra.kafka.bounds import BoundsLookup
-from infra.kafka.outage import ASK_S, Stopping
+from infra.kafka.outage import ASK_S
 from infra.kafka.reader import Reader
 from infra.kafka.start.cluster import find_cluster
 from infra.settings import KafkaSettings

@@ -13,7 +13,7 @@ from consumers.trajectories.matching.renderers import Renderers
 from consumers.trajectories.sessions.assemble import assembled
 from consumers.trajectories.sessions.logged_partition import LoggedPartition
 from consumers.trajectories.sessions.message_keys import Strictness
-from infra.kafka.outage import Stopping, never
+from infra.deadline import Stopping, never
 from infra.kafka.unreadable import Skipped, Unreadable
 from infra.kafka.whole_topic import read_partitions, read_topic
 from infra.rendering.settings import RendererError, RendererSettings

@@ -13,10 +13,10 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
+from infra.deadline import Stopping, never
 from infra.errors import DeliveryFailed, SeamlessFlowError
 from infra.kafka import log
 from infra.kafka.client import Partition, Received, dead_letter_headers
-from infra.kafka.outage import Stopping, never
 from infra.kafka.producer import Producer
 from infra.kafka.unreadable import Letter
 from infra.kafka.whole_topic import read_partitions

@@ -11,11 +11,9 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError
 
+from infra.deadline import Stopping
 from infra.errors import KafkaRefused, KafkaUnavailable
 from infra.settings import KafkaSettings
-
-Stopping = Callable[[], bool]
-"""True once the process was asked to end, so that a wait ends too. Called from any thread."""
 
 ASK_S = 1.0
 """Longest single request: between two of them a wait notices that it must end."""
@@ -132,8 +130,3 @@ class Outage:
 def passes(error: KafkaError) -> bool:
     """Return whether the same request may succeed later."""
     return error.code() in _PASSING and not error.fatal()
-
-
-def never() -> bool:
-    """Return False: nothing but its limit ends the wait."""
-    return False

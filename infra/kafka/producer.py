@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
 
 from infra.blobs.references import fitting_records
-from infra.deadline import within
+from infra.deadline import Stopping, never, within
 from infra.errors import (
     BlobUnavailable,
     DeliveryFailed,
@@ -26,7 +26,7 @@ from infra.kafka.client import (
     producer_options,
     watched,
 )
-from infra.kafka.outage import ASK_S, REFUSALS, WITHOUT_LIMIT, Outage, Stopping, never, passes
+from infra.kafka.outage import ASK_S, REFUSALS, WITHOUT_LIMIT, Outage, passes
 from infra.kafka.start.written import encoder
 from infra.settings import KafkaSettings
 from schemas.records import Record

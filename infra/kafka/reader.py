@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from infra.blobs.references import whole_records
-from infra.deadline import within
+from infra.deadline import Stopping, never, within
 from infra.errors import KafkaRefused, KafkaUnavailable, TopicMissing
 from infra.kafka import log
 from infra.kafka.bounds import LagLookup
@@ -22,7 +22,7 @@ from infra.kafka.client import (
     watched,
 )
 from infra.kafka.decoding import Wanted, decoded
-from infra.kafka.outage import ASK_S, NO_LEADER_YET, REFUSALS, Outage, Stopping, never
+from infra.kafka.outage import ASK_S, NO_LEADER_YET, REFUSALS, Outage
 from infra.kafka.start.group import lasting
 from infra.kafka.unreadable import Letter, Unreadable
 from infra.settings import KafkaSettings

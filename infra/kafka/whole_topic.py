@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from infra.deadline import Stopping, never
 from infra.errors import KafkaUnavailable
 from infra.kafka.client import BEGINNING, Partition, Received
-from infra.kafka.outage import Stopping, never
 from infra.kafka.partitioner import partition_of
 from infra.kafka.reader import Reader
 from infra.kafka.start.cluster import find_cluster

@@ -5,18 +5,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infra.clock import now_ms
+from infra.deadline import Stopping, never
 from infra.device_model.hardware import hardware_named
 from infra.errors import DeliveryFailed
 from infra.kafka.client import Headers
-from infra.kafka.outage import Stopping, never
 from infra.kafka.producer import OnDelivery, Producer
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererError, RendererSettings
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import Telemetry, telemetry
-from infra.weights.from_trainer.senders import Senders
 from infra.worker.roles import new_incarnation
+from infra.worker.senders import Senders
 from infra.worker.tags import SHARED
 from infra.worker.updates import UpdateLine, UpdateRule
 from producers.rollout.counts import Counts

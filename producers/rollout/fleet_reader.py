@@ -7,13 +7,13 @@ that matters.
 
 from collections.abc import Callable
 
+from infra.deadline import Stopping
 from infra.kafka.client import BEGINNING, Received
-from infra.kafka.outage import Stopping
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
 from infra.settings import KafkaSettings
-from infra.weights.from_trainer.senders import Senders, is_training_beat
 from infra.worker.fleet_keys import of_worker
+from infra.worker.senders import Senders, is_training_beat
 from infra.worker.updates import concerns_line
 from producers.rollout.roles.roles import concerns
 from schemas.records import Record

@@ -6,9 +6,10 @@ instead of running into their deadline.
 
 from collections.abc import Callable
 
+from infra.deadline import Stopping
 from infra.kafka.client import END, Received
 from infra.kafka.dead_letters import DeadLetters
-from infra.kafka.outage import WITHOUT_LIMIT, Stopping
+from infra.kafka.outage import WITHOUT_LIMIT
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from consumers.trajectories.settings import ManagerSection
+from infra.deadline import Stopping, never
 from infra.errors import KafkaUnavailable
 from infra.kafka import log
-from infra.kafka.outage import Stopping, never
 from infra.kafka.unreadable import Skipped
 from infra.settings import KafkaSettings, ProcessSettings
 from seamlessflow.auditing.auditor import Auditor

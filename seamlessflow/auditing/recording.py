@@ -8,9 +8,9 @@ from typing import Self
 
 import orjson
 
+from infra.deadline import Stopping
 from infra.errors import SeamlessFlowError
 from infra.kafka.client import Partition, Received
-from infra.kafka.outage import Stopping
 from infra.kafka.start.cluster import find_cluster
 from infra.kafka.topics.found import partition_counts
 from infra.kafka.unreadable import Skipped

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from infra.deadline import Stopping
 from infra.errors import KafkaUnavailable, SeamlessFlowError
 from infra.kafka.bounds import BoundsLookup
 from infra.kafka.client import Partition, Received
-from infra.kafka.outage import Outage, Stopping
+from infra.kafka.outage import Outage
 from infra.kafka.reader import Reader
 from infra.kafka.start.cluster import find_cluster
 from infra.kafka.unreadable import Skipped, Unreadable

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from infra.deadline import Stopping, never
 from infra.kafka.client import Received
-from infra.kafka.outage import Stopping, never
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings

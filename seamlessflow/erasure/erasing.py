@@ -11,10 +11,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from infra.blobs.references import blob_store
+from infra.deadline import never
 from infra.errors import SettingsRejected
 from infra.kafka.bounds import BoundsLookup
 from infra.kafka.client import Partition
-from infra.kafka.outage import ASK_S, Outage, never
+from infra.kafka.outage import ASK_S, Outage
 from infra.kafka.reader import Reader
 from infra.kafka.topics.deletion import delete_topics
 from infra.kafka.topics.found import partition_counts

@@ -14,8 +14,8 @@ from consumers.replay.target_check import check_target
 from consumers.replay.verification import Comparison
 from consumers.trajectories.sessions.fold import FOLD_VERSION
 from infra.clock import now_ms
+from infra.deadline import Stopping
 from infra.errors import SettingsRejected
-from infra.kafka.outage import Stopping
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.found import partition_counts
 from infra.kafka.topics.prefix import check_prefix

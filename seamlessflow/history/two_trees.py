@@ -7,7 +7,7 @@ from consumers.replay.rewriting import rewriting
 from consumers.replay.rules import RECORDED, MergeRules
 from consumers.trajectories.sessions.logged_partition import LoggedPartition
 from consumers.trajectories.sessions.session import Session
-from infra.kafka.outage import Stopping, never
+from infra.deadline import Stopping, never
 from infra.kafka.unreadable import Unreadable
 from infra.kafka.whole_topic import read_partitions
 from infra.settings import KafkaSettings

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from infra.kafka.outage import Stopping
+from infra.deadline import Stopping
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings

@@ -8,7 +8,7 @@ session that the environment or the infrastructure spoilt is tried again. `Evalu
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from infra.kafka.outage import Stopping
+from infra.deadline import Stopping
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.start.cluster import find_cluster

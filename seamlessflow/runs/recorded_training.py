@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from infra.broker.broker import Broker
 from infra.clock import now_ms
+from infra.deadline import Stopping
 from infra.errors import SettingsRejected
-from infra.kafka.outage import Stopping
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.found import partition_counts
 from infra.kafka.topics.prefix import check_prefix

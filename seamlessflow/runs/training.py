@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.clock import now_ms
-from infra.kafka.outage import Stopping
+from infra.deadline import Stopping
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings

@@ -17,9 +17,9 @@ import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import PreTrainedModel
 
-from infra.kafka.outage import Stopping, never
+from infra.deadline import Stopping, never
+from infra.line import Line
 from infra.worker.device import device_named
-from infra.worker.line import Line
 from trainer.backends.adapter.lora import published
 from trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured
 from trainer.backends.failures import GradientNorms, PassFailures

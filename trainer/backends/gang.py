@@ -26,10 +26,10 @@ from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from infra.deadline import Stopping, never
 from infra.errors import SeamlessFlowError
-from infra.kafka.outage import Stopping, never
+from infra.line import Line
 from infra.ports import is_loopback
-from infra.worker.line import Line
 from trainer.backends.meeting.meeting import Meeting, begun
 
 Arrays = Mapping[str, NDArray[np.generic]]

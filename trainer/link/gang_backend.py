@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from queue import Empty, Queue
 
+from infra.deadline import Stopping
 from infra.errors import SeamlessFlowError
-from infra.kafka.outage import Stopping
 from trainer.backends.backend import NO_STEP, Machine, StepInput, UpdateFailed
 from trainer.backends.step_message import answered, question, to_arrays
 from trainer.data.credit.columns import Annotated, Column

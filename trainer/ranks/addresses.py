@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from infra.deadline import Stopping
 from infra.errors import SeamlessFlowError
-from infra.kafka.outage import Stopping
 from infra.kafka.reader import Reader
-from infra.worker.line import Line, LineLost
+from infra.line import Line, LineLost
 from infra.worker.roles import ENDED
 from schemas.records import Record, TrainerHeartbeat, WorkerHeartbeat
 from trainer.backends.meeting.meeting import JOIN_S, Coming, WorkersAbsent, came

@@ -4,19 +4,19 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from infra.clock import now_ms
+from infra.deadline import Stopping, never
 from infra.inbox import Inbox
 from infra.kafka.client import BEGINNING
-from infra.kafka.outage import Stopping, never
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
 from infra.kafka.start.cluster import find_cluster
+from infra.line import Line
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.weights.from_trainer.chosen import weights_service
 from infra.worker.activity import ActivityAccount
 from infra.worker.fleet_keys import of_worker
-from infra.worker.line import Line
 from infra.worker.roles import new_incarnation
 from schemas.records import Record, WorkerHeartbeat
 from schemas.releases import this_release

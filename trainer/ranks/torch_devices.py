@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import torch
 
-from infra.kafka.outage import Stopping
+from infra.deadline import Stopping
+from infra.line import Line
 from infra.worker.device import device_named
-from infra.worker.line import Line
 from trainer.backends.backend import Computing
 from trainer.backends.meeting.meeting import Meeting
 from trainer.backends.torch_backend import TorchBackend

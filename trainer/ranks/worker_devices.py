@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from infra.kafka.outage import Stopping
-from infra.worker.line import Line
+from infra.deadline import Stopping
+from infra.line import Line
 from trainer.backends.backend import Computing
 from trainer.backends.clock.clock_backend import ClockBackend
 from trainer.backends.meeting.meeting import Meeting

@@ -7,9 +7,9 @@ A recording is a topic of trajectories under a prefix of its own, written by `re
 from collections import Counter
 from dataclasses import dataclass, field
 
+from infra.deadline import Stopping
 from infra.errors import SeamlessFlowError
 from infra.kafka.client import Received
-from infra.kafka.outage import Stopping
 from infra.kafka.topics.found import partition_counts
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic

@@ -3,9 +3,10 @@
 The same reader then goes on in a thread of its own (`ProcessParts.control`).
 """
 
+from infra.deadline import Stopping
 from infra.errors import SeamlessFlowError
 from infra.kafka.client import Partition
-from infra.kafka.outage import Outage, Stopping
+from infra.kafka.outage import Outage
 from infra.kafka.reader import Reader
 from infra.settings import KafkaSettings
 from schemas.topics import CONTROL

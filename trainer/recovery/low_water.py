@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
+from infra.deadline import Stopping, never
 from infra.errors import SeamlessFlowError
 from infra.kafka.bounds import BoundsLookup
 from infra.kafka.client import Partition
-from infra.kafka.outage import ASK_S, Outage, Stopping, never
+from infra.kafka.outage import ASK_S, Outage
 from infra.settings import KafkaSettings
 from schemas.topics import CONTROL, TRAJECTORIES
 from trainer.recovery.checkpoint import Checkpoint

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from infra.deadline import Stopping
 from infra.errors import SeamlessFlowError
-from infra.kafka.outage import Stopping
 from infra.kafka.producer import Producer
 from infra.weights.versions import versions
 from schemas.records import LineageStarted

@@ -14,9 +14,10 @@ from queue import SimpleQueue
 from typing import Any
 
 from consumers.trajectories.sessions.partition import Emission, PartitionProgress
+from infra.deadline import Stopping, never
 from infra.errors import KafkaUnavailable, TransactionFailed
 from infra.kafka.client import Partition, TraceSend
-from infra.kafka.outage import WITHOUT_LIMIT, Stopping, never
+from infra.kafka.outage import WITHOUT_LIMIT
 from infra.kafka.producer import Producer, TransactionalProducer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread

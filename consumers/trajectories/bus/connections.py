@@ -8,8 +8,8 @@ from consumers.trajectories.bus.inbox import ManagerInbox
 from consumers.trajectories.bus.readers import Readers
 from consumers.trajectories.settings import ManagerSettings
 from infra.blobs.references import largest_trajectory
+from infra.deadline import Stopping
 from infra.kafka.client import TraceSend
-from infra.kafka.outage import Stopping
 from infra.kafka.producer import Producer
 from infra.telemetry.metrics import Metrics
 from schemas.topics import TRAJECTORIES

@@ -15,9 +15,10 @@ from consumers.trajectories.bus.ended_reader import EndedReader, Found
 from consumers.trajectories.bus.inbox import ManagerInbox
 from consumers.trajectories.sessions.addressing import Command
 from consumers.trajectories.sessions.partition import PartitionProgress
+from infra.deadline import Stopping
 from infra.kafka.client import BEGINNING
 from infra.kafka.dead_letters import DeadLetters
-from infra.kafka.outage import WITHOUT_LIMIT, Outage, Stopping
+from infra.kafka.outage import WITHOUT_LIMIT, Outage
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import Deliver, ReaderThread

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from infra.deadline import Stopping, never
 from infra.errors import KafkaUnavailable, PartitionsDiffer, TopicMismatch, TopicMissing
 from infra.kafka.client import client, client_options
-from infra.kafka.outage import ASK_S, REFUSALS, Outage, Stopping, never
+from infra.kafka.outage import ASK_S, REFUSALS, Outage
 from infra.settings import KafkaSettings
 from schemas.topics import SAME_PARTITIONS, Topic
 

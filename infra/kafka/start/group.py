@@ -11,9 +11,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from infra.deadline import Stopping
 from infra.errors import GroupRefused, MemberReplaced, SeamlessFlowError
 from infra.kafka.client import client, client_options
-from infra.kafka.outage import Outage, Stopping
+from infra.kafka.outage import Outage
 from infra.settings import KafkaSettings
 from schemas.topics import Topic
 

@@ -10,9 +10,10 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from infra.deadline import Stopping, never
 from infra.errors import KafkaRefused, SettingsRejected, TopicMissing
 from infra.kafka.client import client, client_options
-from infra.kafka.outage import REFUSALS, Stopping, never
+from infra.kafka.outage import REFUSALS
 from infra.kafka.start.cluster import find_cluster
 from infra.kafka.topics.counts import least_insync, slots_asked, topic_counts
 from infra.kafka.topics.found import found_topics, partition_counts

@@ -7,8 +7,9 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from infra.deadline import never
 from infra.kafka.client import Partition, client, client_options
-from infra.kafka.outage import Outage, never
+from infra.kafka.outage import Outage
 from infra.settings import KafkaSettings
 
 

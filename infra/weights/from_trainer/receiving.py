@@ -15,13 +15,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from infra.errors import SeamlessFlowError
+from infra.line import Line, LineLost
 from infra.weights.from_trainer.questions import ANSWER_S, TOKENIZER, WeightsAnswer, WeightsQuestion
 from infra.weights.from_trainer.shares import pieces
 from infra.weights.from_trainer.transfer import Transfer, store_of
 from infra.weights.host_cache import HostCache
 from infra.weights.inside import inside
 from infra.weights.versions import version_directory
-from infra.worker.line import Line, LineLost
 
 _CONNECT_S = 5.0
 _ATTEMPTS = 2

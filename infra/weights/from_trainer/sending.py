@@ -15,12 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from infra.errors import SeamlessFlowError
+from infra.line import LOOK_S, Line, LineLost
 from infra.weights.from_trainer.questions import TOKENIZER, WeightsAnswer, WeightsQuestion
 from infra.weights.from_trainer.shares import pieces
 from infra.weights.from_trainer.transfer import Transfer, store_at
 from infra.weights.manifest import MANIFEST, sha256
 from infra.weights.versions import lease
-from infra.worker.line import LOOK_S, Line, LineLost
 
 _GATHER_S = 0.05
 """Time in which those that heard of a new version at once come with their questions."""

@@ -13,9 +13,9 @@ from functools import partial
 import xxhash
 
 from infra.clock import now_ms
+from infra.deadline import Stopping, never
 from infra.errors import DeliveryFailed, KafkaUnavailable, QueueFull, WrittenReleaseLacks
 from infra.kafka.client import Headers
-from infra.kafka.outage import Stopping, never
 from infra.kafka.producer import Producer
 from infra.settings import KafkaSettings
 from infra.telemetry.metrics import Metrics

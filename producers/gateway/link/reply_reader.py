@@ -8,8 +8,8 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
+from infra.deadline import Stopping
 from infra.kafka.dead_letters import DeadLetters
-from infra.kafka.outage import Stopping
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.settings import KafkaSettings

@@ -14,9 +14,9 @@ from consumers.history.selection import Range, SessionSelection
 from consumers.trajectories.sessions.assemble import assembled
 from consumers.trajectories.sessions.logged_partition import LoggedPartition
 from consumers.trajectories.sessions.session import Session
+from infra.deadline import Stopping, never
 from infra.disk.whole_file import name_whole
 from infra.errors import SeamlessFlowError
-from infra.kafka.outage import Stopping, never
 from infra.kafka.start.cluster import find_cluster
 from infra.kafka.unreadable import Skipped, Unreadable
 from infra.kafka.whole_topic import read_partitions

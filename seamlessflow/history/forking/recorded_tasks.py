@@ -12,7 +12,7 @@ import orjson
 
 from consumers.history.selection import SessionSelection
 from consumers.trajectories.sessions.session import Session
-from infra.kafka.outage import Stopping, never
+from infra.deadline import Stopping, never
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from infra.deadline import Stopping, never
 from infra.errors import SettingsRejected
-from infra.kafka.outage import Stopping, never
 from infra.kafka.producer import Producer
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.found import partition_counts

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from infra.deadline import Stopping
 from infra.errors import SettingsRejected
 from infra.kafka.client import Received
-from infra.kafka.outage import Stopping
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings

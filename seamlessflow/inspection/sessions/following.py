@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from consumers.trajectories.sessions.fold import Folded
+from infra.deadline import Stopping
 from infra.errors import SeamlessFlowError
 from infra.kafka.client import Partition, Received
-from infra.kafka.outage import Stopping
 from infra.kafka.partitioner import partition_of
 from infra.kafka.start.cluster import find_cluster
 from infra.kafka.unreadable import Skipped

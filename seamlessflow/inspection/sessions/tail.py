@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from infra.deadline import Stopping
 from infra.errors import KafkaUnavailable
 from infra.kafka.client import BEGINNING, Partition, Received
-from infra.kafka.outage import Stopping
 from infra.kafka.reader import Reader
 from infra.kafka.unreadable import Skipped, Unreadable
 from infra.settings import KafkaSettings

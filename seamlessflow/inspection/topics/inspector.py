@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import Self
 
 from consumers.trajectories.settings import ManagerSection
+from infra.deadline import never
 from infra.errors import KafkaRefused
 from infra.kafka.bounds import BoundsLookup
 from infra.kafka.client import Partition
-from infra.kafka.outage import Outage, never
+from infra.kafka.outage import Outage
 from infra.kafka.reader import Reader
 from infra.kafka.start.cluster import find_cluster
 from infra.kafka.topics.found import partition_counts

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from infra.broker.broker import Broker
-from infra.kafka.outage import never
+from infra.deadline import never
 from infra.kafka.producer import Producer
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.unreadable import Skipped

@@ -10,8 +10,8 @@ from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
 from infra.clock import now_ms
+from infra.deadline import never
 from infra.kafka.client import Partition
-from infra.kafka.outage import never
 from infra.kafka.producer import Producer, TransactionalProducer
 from infra.kafka.reader import Reader
 from infra.kafka.start.group import membership

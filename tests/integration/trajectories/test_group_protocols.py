@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from infra.broker.broker import Broker
+from infra.deadline import never
 from infra.errors import GroupRefused, KafkaUnavailable, MemberReplaced
-from infra.kafka.outage import never
 from infra.kafka.reader import Reader
 from infra.kafka.start.group import membership
 from infra.kafka.topics.creation import create_topics

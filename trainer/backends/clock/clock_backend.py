@@ -13,11 +13,11 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from infra.deadline import Stopping, never
 from infra.device_model.hardware import hardware_named
 from infra.device_model.settings import worker_rates
 from infra.errors import SeamlessFlowError
-from infra.kafka.outage import Stopping, never
-from infra.worker.line import Line
+from infra.line import Line
 from trainer.backends.backend import (
     NO_STEP,
     Computing,

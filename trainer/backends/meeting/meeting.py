@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from infra.deadline import Stopping, never
 from infra.errors import SeamlessFlowError
-from infra.kafka.outage import Stopping, never
-from infra.worker.line import LOOK_S, Line, LineLost
+from infra.line import LOOK_S, Line, LineLost
 from trainer.backends.meeting.facts import Facts, differences
 
 JOIN_S = 600.0

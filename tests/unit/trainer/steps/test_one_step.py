@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
+from infra.deadline import Stopping
 from infra.errors import ExitStatus, KafkaUnavailable
-from infra.kafka.outage import Stopping
 from infra.kafka.producer import Producer
 from infra.rendering.settings import RendererSettings
 from infra.settings import TelemetrySettings

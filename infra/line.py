@@ -11,8 +11,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from infra.deadline import Stopping, never
 from infra.errors import SeamlessFlowError
-from infra.kafka.outage import Stopping, never
 
 ANSWER_S = 6 * 3600.0
 """Limit between two values: as long as a call of the trainer may take."""
