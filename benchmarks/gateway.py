@@ -32,7 +32,7 @@ from infra.broker.broker import Broker
 from infra.clock import now_ms
 from infra.kafka.producer import Producer
 from infra.kafka.topics.creation import create_topics
-from infra.ports import free_port
+from infra.network.ports import free_port
 from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.rendering.tokenizer import Tokenizer
 from infra.settings import KafkaSettings

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from benchmarks.load.random_weights import small_model, write_model
 from infra.disk.flush import flush_to_disk
-from infra.ports import HOST
+from infra.network.ports import HOST
 from infra.weights.delta import make_version, write_delta
 from infra.weights.from_trainer.receiving import WeightsReceiver
 from infra.weights.from_trainer.sending import WeightsService

@@ -16,7 +16,7 @@ import pytest
 from infra.broker.broker import Broker
 from infra.broker.properties import properties
 from infra.kafka.start.cluster import find_cluster
-from infra.ports import HOST, free_port
+from infra.network.ports import HOST, free_port
 from infra.settings import KafkaSettings, ProcessSettings, load
 from tests.builders.own_topics import own_topics
 from tests.seed import seed

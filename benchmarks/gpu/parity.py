@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks.gpu.part import Asked, Figures, meets
 from benchmarks.gpu.steps import some_chains, step, write_model
-from infra.ports import HOST
+from infra.network.ports import HOST
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.meeting.meeting import Meeting
 from trainer.backends.torch_backend import TorchBackend

@@ -20,7 +20,7 @@ from infra.broker.storage import BrokerStorage, new_cluster_id
 from infra.child import ChildProcess
 from infra.errors import BrokerFailed, KafkaUnavailable
 from infra.kafka.start.cluster import find_cluster
-from infra.ports import HOST, free_port, is_free, is_open
+from infra.network.ports import HOST, free_port, is_free, is_open
 from infra.settings import KafkaSettings
 
 STOP_TIMEOUT_S = 15.0

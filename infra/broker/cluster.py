@@ -11,7 +11,7 @@ from typing import Self
 
 from infra.broker.broker import Broker
 from infra.broker.storage import new_cluster_id
-from infra.ports import HOST, free_port
+from infra.network.ports import HOST, free_port
 from infra.settings import KafkaSettings
 
 _MOST_COPIES = 3

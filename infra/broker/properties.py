@@ -6,7 +6,7 @@ Called by `infra.broker.storage`. Settings whose default is good are not listed.
 import os
 from pathlib import Path
 
-from infra.ports import HOST
+from infra.network.ports import HOST
 
 MIB = 1024 * 1024
 _MOST_IO_THREADS = 8

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from infra.device_model.lengths import LengthsSection
 from infra.device_model.settings import DeviceModelSection
-from infra.ports import is_loopback
+from infra.network.ports import is_loopback
 from infra.settings import ProcessSettings, Section, SharedRunSection
 from infra.weights.settings import WeightsSection
 from infra.worker.tags import WorkerTags

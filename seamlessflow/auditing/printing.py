@@ -8,7 +8,7 @@ from typing import Self
 from rich.console import Console
 
 from infra.errors import SettingsRejected
-from infra.ports import HOST
+from infra.network.ports import HOST
 from infra.telemetry.metrics import Metrics
 from seamlessflow.auditing.gauges import AuditMetrics
 from seamlessflow.auditing.report import AuditReport

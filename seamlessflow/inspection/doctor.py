@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from infra.errors import SeamlessFlowError
-from infra.ports import is_free
+from infra.network.ports import is_free
 from infra.settings import KafkaSettings
 from schemas.tokens import pack
 from seamlessflow.inspection import findings

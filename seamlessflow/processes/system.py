@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from infra.broker.broker import Broker
 from infra.clock import now_ms
 from infra.kafka.topics.creation import TopicOptions, create_topics
-from infra.ports import free_port, is_open
+from infra.network.ports import free_port, is_open
 from infra.settings import KafkaSettings
 from schemas.topics import TOPICS
 from seamlessflow.config import RunConfig

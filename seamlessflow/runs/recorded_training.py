@@ -18,7 +18,7 @@ from infra.kafka.topics.found import partition_counts
 from infra.kafka.topics.prefix import check_prefix
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
-from infra.ports import free_port
+from infra.network.ports import free_port
 from infra.settings import KafkaSettings
 from schemas.records import Trajectory
 from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, TASKS, TRAJECTORIES

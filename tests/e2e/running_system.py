@@ -18,7 +18,7 @@ from infra.kafka.client import BEGINNING
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.topics.creation import create_topics
-from infra.ports import free_port
+from infra.network.ports import free_port
 from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.settings import KafkaSettings
 from infra.weights.manifest import Manifest, publish

@@ -7,7 +7,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
-from infra.ports import free_port
+from infra.network.ports import free_port
 from infra.settings import KafkaSettings
 from schemas import records as r
 from tests.e2e.running_system import POLICY, RunningSystem, running_system

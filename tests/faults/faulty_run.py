@@ -14,7 +14,7 @@ from pathlib import Path
 
 from infra.broker.broker import Broker
 from infra.kafka.topics.creation import create_topics
-from infra.ports import free_port
+from infra.network.ports import free_port
 from infra.settings import KafkaSettings
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import parse

@@ -26,7 +26,7 @@ from tests.faults.faults import MANAGER, MOVING_WORKER, OTHERS, SCHEDULER
 from tests.faults.faulty_run import FaultyRun, faulty_run
 from tests.faults.log_watch import FEW, PARTITIONS
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.soak]
 LIMIT_S = 90.0
 SOON_S = 240.0
 """A transaction takes milliseconds, so many are missed where the cores are busy."""

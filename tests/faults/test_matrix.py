@@ -32,6 +32,7 @@ def test_each_process_is_killed_and_frozen_and_nothing_is_lost(
         driver.hit([fault])
 
 
+@pytest.mark.soak
 def test_faults_that_coincide_in_pairs_lose_nothing(driver: Driver, rng: random.Random) -> None:
     for _ in range(PAIRS):
         driver.hit(pair(rng))

@@ -18,7 +18,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import PreTrainedModel
 
 from infra.deadline import Stopping, never
-from infra.line import Line
+from infra.network.line import Line
 from infra.worker.device import device_named
 from trainer.backends.adapter.lora import published
 from trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured

@@ -28,8 +28,8 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from infra.deadline import Stopping, never
 from infra.errors import SeamlessFlowError
-from infra.line import Line
-from infra.ports import is_loopback
+from infra.network.line import Line
+from infra.network.ports import is_loopback
 from trainer.backends.meeting.meeting import Meeting, begun
 
 Arrays = Mapping[str, NDArray[np.generic]]

@@ -13,7 +13,7 @@ from typing import TypeVar
 from infra.deadline import Stopping
 from infra.errors import SeamlessFlowError
 from infra.kafka.reader import Reader
-from infra.line import Line, LineLost
+from infra.network.line import Line, LineLost
 from infra.worker.roles import ENDED
 from schemas.records import Record, TrainerHeartbeat, WorkerHeartbeat
 from trainer.backends.meeting.meeting import JOIN_S, Coming, WorkersAbsent, came

@@ -11,7 +11,7 @@ from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
 from infra.kafka.start.cluster import find_cluster
-from infra.line import Line
+from infra.network.line import Line
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.weights.from_trainer.chosen import weights_service

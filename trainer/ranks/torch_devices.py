@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from infra.deadline import Stopping
-from infra.line import Line
+from infra.network.line import Line
 from infra.worker.device import device_named
 from trainer.backends.backend import Computing
 from trainer.backends.meeting.meeting import Meeting

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from infra.deadline import Stopping
-from infra.line import Line
+from infra.network.line import Line
 from trainer.backends.backend import Computing
 from trainer.backends.clock.clock_backend import ClockBackend
 from trainer.backends.meeting.meeting import Meeting

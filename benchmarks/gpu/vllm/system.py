@@ -21,7 +21,7 @@ from infra.broker.broker import Broker
 from infra.errors import JarsUnavailable
 from infra.kafka.producer import Producer
 from infra.kafka.topics.creation import create_topics
-from infra.ports import free_port
+from infra.network.ports import free_port
 from infra.settings import KafkaSettings
 from producers.rollout.settings import VllmSection
 from schemas import records as r

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from infra.errors import SeamlessFlowError
-from infra.line import Line, LineLost
+from infra.network.line import Line, LineLost
 from infra.weights.from_trainer.questions import ANSWER_S, TOKENIZER, WeightsAnswer, WeightsQuestion
 from infra.weights.from_trainer.shares import pieces
 from infra.weights.from_trainer.transfer import Transfer, store_of

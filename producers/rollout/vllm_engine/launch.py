@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.ports import HOST
+from infra.network.ports import HOST
 from infra.settings import ENV_PREFIX
 from producers.rollout.engine.contract import MOST_TOP_LOGPROBS
 from producers.rollout.settings import VllmSection

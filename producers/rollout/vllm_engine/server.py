@@ -13,7 +13,7 @@ import httpx
 
 from infra.child import ChildProcess
 from infra.errors import SeamlessFlowError
-from infra.ports import HOST, free_port
+from infra.network.ports import HOST, free_port
 from producers.rollout.settings import VllmSection
 from producers.rollout.vllm_engine import process_guard
 from producers.rollout.vllm_engine.launch import launch

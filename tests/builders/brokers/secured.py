@@ -19,7 +19,7 @@ from confluent_kafka.admin._scram import (
 from infra.broker.broker import Broker
 from infra.errors import KafkaRefused
 from infra.kafka.start.cluster import find_cluster
-from infra.ports import HOST, free_port
+from infra.network.ports import HOST, free_port
 from infra.settings import KafkaSettings
 from tests.waiting import until
 

@@ -15,7 +15,7 @@ import orjson
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.topics.creation import create_topics
-from infra.ports import free_port
+from infra.network.ports import free_port
 from infra.settings import KafkaSettings
 from producers.gateway.calls.keys import Keys, derived_admin_key
 from schemas.records import (

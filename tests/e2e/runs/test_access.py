@@ -20,7 +20,7 @@ from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.permissions import grant
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
-from infra.ports import free_port
+from infra.network.ports import free_port
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.topics import CONTROL, SESSIONS, TOPICS, TRAJECTORIES, Topic

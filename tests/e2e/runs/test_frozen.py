@@ -13,7 +13,7 @@ from infra.clock import now_ms
 from infra.kafka.client import BEGINNING
 from infra.kafka.reader import Reader
 from infra.kafka.topics.creation import create_topics
-from infra.ports import free_port
+from infra.network.ports import free_port
 from schemas.records import ProgressStalled
 from schemas.topics import CONTROL, TOPICS
 from seamlessflow.config import RunConfig

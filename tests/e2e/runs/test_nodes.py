@@ -167,7 +167,7 @@ def logs(config: Path) -> str:
     return "".join(f"\n--- {file}\n{file.read_text()}" for file in config.parent.glob("host-*/log"))
 
 
-@pytest.mark.parametrize("backend", ["clock", "fsdp2"])
+@pytest.mark.parametrize("backend", [pytest.param("clock", marks=pytest.mark.soak), "fsdp2"])
 def test_a_gang_on_two_nodes_ends_its_run_though_one_vanishes_and_comes_back(
     backend: str, broker: KafkaSettings, tmp_path: Path
 ) -> None:

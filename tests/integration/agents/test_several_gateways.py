@@ -1,6 +1,6 @@
 """Session calls with several gateways: each gets some, and one that is gone costs no call."""
 
-from infra.ports import free_port
+from infra.network.ports import free_port
 from producers.agents.gateway_client.client import GatewayClient
 from producers.agents.gateway_client.ending import CloseCall
 from tests.integration.agents.one_episode import a_task

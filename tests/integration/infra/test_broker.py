@@ -21,7 +21,7 @@ from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.start.cluster import find_cluster
 from infra.kafka.topics.creation import create_topics
-from infra.ports import HOST, free_port, is_open
+from infra.network.ports import HOST, free_port, is_open
 from infra.settings import KafkaSettings
 from schemas.records import WorkerLost
 from schemas.topics import Topic

@@ -17,7 +17,7 @@ import pytest
 from infra.broker.broker import Broker
 from infra.errors import ExitStatus
 from infra.kafka.topics.creation import create_topics
-from infra.ports import free_port
+from infra.network.ports import free_port
 from infra.settings import KafkaSettings
 from infra.telemetry.names import CONSUMER_LAG
 from seamlessflow.demo.model import make_model

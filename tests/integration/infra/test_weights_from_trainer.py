@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.ports import HOST
+from infra.network.ports import HOST
 from infra.weights.from_trainer.receiving import WeightsReceiver
 from infra.weights.from_trainer.sending import WeightsService
 from infra.weights.manifest import MANIFEST, publish, sha256, verify

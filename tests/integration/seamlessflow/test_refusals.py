@@ -16,7 +16,7 @@ from infra.errors import ExitStatus
 from infra.kafka.client import client_options
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.found import partition_counts
-from infra.ports import HOST, free_port
+from infra.network.ports import HOST, free_port
 from infra.settings import KafkaSettings
 from seamlessflow.demo.model import make_model
 from tests.builders.brokers.secured import USERS, as_user, secured_broker

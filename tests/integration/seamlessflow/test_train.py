@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from infra.errors import ExitStatus
-from infra.ports import free_port
+from infra.network.ports import free_port
 from tests.builders.run_files import run_values
 from tests.paths import ROOT
 from tests.waiting import until

@@ -13,7 +13,7 @@ from infra.errors import GroupRefused, KafkaUnavailable, MemberReplaced
 from infra.kafka.reader import Reader
 from infra.kafka.start.group import membership
 from infra.kafka.topics.creation import create_topics
-from infra.ports import HOST, free_port
+from infra.network.ports import HOST, free_port
 from infra.settings import KafkaSettings
 from schemas.topics import REQUESTS
 from tests.builders.brokers.older import older_broker

@@ -47,7 +47,7 @@ def test_a_figure_that_is_not_as_it_must_be_is_told_with_the_others() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["vllm", "throughput"])
+@pytest.mark.parametrize("part", [pytest.param("vllm", marks=pytest.mark.soak), "throughput"])
 def test_a_part_that_lacks_something_is_skipped_and_says_what(part: str, tmp_path: Path) -> None:
     missing = tmp_path / "python"
     environment = {**os.environ, "SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON": str(missing)}

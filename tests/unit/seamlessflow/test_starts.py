@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import ExitStatus
-from infra.ports import HOST
+from infra.network.ports import HOST
 from schemas.releases import this_release
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.paths import ROOT

@@ -17,7 +17,7 @@ from infra.deadline import Stopping, never
 from infra.device_model.hardware import hardware_named
 from infra.device_model.settings import worker_rates
 from infra.errors import SeamlessFlowError
-from infra.line import Line
+from infra.network.line import Line
 from trainer.backends.backend import (
     NO_STEP,
     Computing,

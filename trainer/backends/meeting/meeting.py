@@ -16,7 +16,7 @@ from typing import Any
 
 from infra.deadline import Stopping, never
 from infra.errors import SeamlessFlowError
-from infra.line import LOOK_S, Line, LineLost
+from infra.network.line import LOOK_S, Line, LineLost
 from trainer.backends.meeting.facts import Facts, differences
 
 JOIN_S = 600.0

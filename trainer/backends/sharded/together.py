@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import Queue
 
 from infra.errors import SeamlessFlowError
-from infra.line import Line, LineLost
+from infra.network.line import Line, LineLost
 from trainer.backends.optimizer_state import save_state
 from trainer.backends.sharded.parts import Files
 

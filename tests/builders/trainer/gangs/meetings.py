@@ -1,7 +1,7 @@
 """Meetings of a gang's ranks on this machine."""
 
-from infra.line import Line
-from infra.ports import HOST
+from infra.network.line import Line
+from infra.network.ports import HOST
 from trainer.backends.meeting.facts import Facts
 from trainer.backends.meeting.meeting import Coming, Meeting, came
 

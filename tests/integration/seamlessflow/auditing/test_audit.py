@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from infra.kafka.partitioner import partition_of
 from infra.kafka.producer import Producer
 from infra.kafka.topics.creation import create_topics
-from infra.ports import HOST, free_port
+from infra.network.ports import HOST, free_port
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.topics import CONTROL, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES, Topic

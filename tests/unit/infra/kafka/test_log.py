@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from infra.kafka.log import NAME, RateLimit
-from infra.ports import HOST
+from infra.network.ports import HOST
 from tests.paths import ROOT
 
 READING = f"""

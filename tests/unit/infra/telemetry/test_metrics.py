@@ -13,7 +13,7 @@ import pytest
 from opentelemetry.sdk.metrics import export
 
 from infra.errors import SettingsRejected
-from infra.ports import HOST
+from infra.network.ports import HOST
 from infra.settings import ProcessSettings, TelemetrySettings
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.metrics_export import MetricsExport

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from infra.errors import SettingsRejected
-from infra.ports import HOST
+from infra.network.ports import HOST
 from infra.rendering.settings import RendererSettings
 from infra.weights.from_trainer.receiving import WeightsNotSent
 from infra.weights.from_trainer.sending import WeightsService

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra.ports import HOST
+from infra.network.ports import HOST
 from seamlessflow.checks.check import (
     before_demo,
     before_evaluation,

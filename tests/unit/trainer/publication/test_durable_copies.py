@@ -1,5 +1,6 @@
 """Durable copies of published weights: before their announcement, or behind it."""
 
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 
 from infra.rendering.settings import RendererSettings
 from infra.weights.manifest import verify
-from infra.weights.remote.storage import StorageUnavailable, tokenizer_place
+from infra.weights.remote.storage import StorageUnavailable
 from infra.weights.settings import WeightsSection
 from tests.builders.trainer.stub_backend import StubBackend
 from tests.waiting import until
@@ -27,9 +28,12 @@ class Gated(LocalFileSystem):  # type: ignore[misc]
 
     protocol = "gated"
     gate: ClassVar[threading.Event] = threading.Event()
+    full: ClassVar[bool] = False
 
     def put_file(self, *arguments: Any, **options: Any) -> Any:
         assert self.gate.wait(60)
+        if Gated.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return super().put_file(*arguments, **options)
 
 
@@ -38,6 +42,7 @@ def gate() -> Iterator[threading.Event]:
     fsspec.register_implementation("gated", Gated, clobber=True)
     yield Gated.gate
     Gated.gate.set()
+    Gated.full = False
 
 
 def publication(root: Path, **weights: Any) -> Publication:
@@ -100,11 +105,11 @@ def test_before_a_version_has_its_copy_when_it_is_announced(
 
 
 def test_behind_a_copy_that_fails_ends_the_next_publication(tmp_path: Path) -> None:
-    made = publication(tmp_path, url=(tmp_path / "store").as_uri(), durable="behind")
-    place = tmp_path / "store" / tokenizer_place("policy", made.tokenizer_hash)
-    os.makedirs(place / "tokenizer.json")
+    made = publication(tmp_path, url=f"gated://{tmp_path / 'store'}", durable="behind")
+    Gated.full = True
+    Gated.gate.set()
     made.write(StubBackend(), 0, 0, "a")
-    with pytest.raises(StorageUnavailable, match="does not answer"):
+    with pytest.raises(StorageUnavailable, match="No space left on device"):
         made.write(StubBackend(), 1, 1, "a")
     assert not (tmp_path / "trainer/weights/version-00000001").exists()
 

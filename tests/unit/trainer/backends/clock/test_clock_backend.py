@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from infra.device_model.settings import DeviceModelSection, worker_rates
-from infra.line import LineLost
+from infra.network.line import LineLost
 from tests.builders.trainer.chains import some_chains
 from tests.builders.trainer.gangs.meetings import line, meeting
 from tests.paths import ROOT

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from infra.line import Line, LineLost
-from infra.ports import HOST
+from infra.network.line import Line, LineLost
+from infra.network.ports import HOST
 from tests.builders.trainer.gangs.meetings import FACTS, coming, line, meeting
 from trainer.backends.meeting.meeting import Meeting, RankRefused, WorkersAbsent, begun, came
 

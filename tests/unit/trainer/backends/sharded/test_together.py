@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from infra.line import Line
+from infra.network.line import Line
 from tests.builders.trainer.gangs.meetings import line, meeting
 from trainer.backends.sharded.parts import Files, part_of
 from trainer.backends.sharded.together import GangSaves, RankWriteFailed
