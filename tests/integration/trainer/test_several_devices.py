@@ -78,8 +78,11 @@ def test_workers_with_several_devices_train_as_a_gang(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "of",
-    [{}, {"BACKEND": "megatron"}, {"BACKEND": "megatron", "MEGATRON__TENSOR_PARALLEL": 2}],
-    ids=["fsdp2", "megatron-data", "megatron-tensor"],
+    [
+        pytest.param({}, marks=pytest.mark.soak, id="fsdp2"),
+        pytest.param({"BACKEND": "megatron"}, marks=pytest.mark.soak, id="megatron-data"),
+        pytest.param({"BACKEND": "megatron", "MEGATRON__TENSOR_PARALLEL": 2}, id="megatron-tensor"),
+    ],
 )
 def test_the_end_of_a_further_rank_ends_all_and_the_run_goes_on(
     log: KafkaSettings,

@@ -46,9 +46,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         pytest.param(64, {}, id="weights"),
         pytest.param(3072, {}, marks=LONG, id="activations"),
-        pytest.param(4096, {"gradient_checkpointing": True}, id="recomputed"),
-        pytest.param(512, {"attention": "eager"}, id="eager"),
-        pytest.param(4096, {"layout": "tree"}, id="tree"),
+        pytest.param(4096, {"gradient_checkpointing": True}, marks=LONG, id="recomputed"),
+        pytest.param(512, {"attention": "eager"}, marks=LONG, id="eager"),
+        pytest.param(4096, {"layout": "tree"}, marks=LONG, id="tree"),
         pytest.param(2048, {"dtype": "bfloat16"}, id="autocast"),
         pytest.param(
             2048, {"dtype": "bfloat16", "master_dtype": "bfloat16"}, marks=LONG, id="half"
