@@ -16,7 +16,6 @@ from tests.properties.simulation.cluster import Parts
 from tests.properties.simulation.simulation import Simulation
 from tests.seed import seed
 
-SESSIONS = 10_000
 AGENTS = 5
 SHORTEST, LONGEST = 300, 1_800
 """Choices of a simulation, in bytes."""
@@ -25,12 +24,15 @@ NOTICED_WITHIN = 400
 
 
 @pytest.mark.slow
-def test_the_invariants_hold_in_ten_thousand_sessions(renderers: Sequence[Renderer]) -> None:
+@pytest.mark.parametrize("sessions", [4_000, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_the_invariants_hold_in_thousands_of_sessions(
+    sessions: int, renderers: Sequence[Renderer]
+) -> None:
     lived = 0
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
-        max_examples=SESSIONS // AGENTS,
+        max_examples=sessions // AGENTS,
         deadline=None,
         database=None,  # a run is what its seed says
         print_blob=True,
@@ -43,7 +45,7 @@ def test_the_invariants_hold_in_ten_thousand_sessions(renderers: Sequence[Render
 
     holds()
 
-    assert lived >= SESSIONS
+    assert lived >= sessions
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -140,6 +140,7 @@ def test_two_ranks_train_what_one_does(
 
 
 @pytest.mark.slow
+@pytest.mark.soak  # test_whole_steps.py has all losses, after whole steps
 @pytest.mark.parametrize("loss", [BY_SESSION, CORRECTED], ids=["gspo", "tis"])
 def test_a_loss_of_sessions_is_the_same_on_two_ranks(
     leader: FsdpBackend, model: Path, loss: LossSection
@@ -178,8 +179,15 @@ def test_two_ranks_train_trees_as_one_trains_single_chains(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", TRAINED, ids=["whole", "adapter"])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("dtype", "more"),
+    [
+        pytest.param("bfloat16", TRAINED[0], marks=pytest.mark.soak, id="bfloat16-whole"),
+        pytest.param("float16", TRAINED[0], id="float16-whole"),
+        pytest.param("bfloat16", TRAINED[1], id="bfloat16-adapter"),
+        pytest.param("float16", TRAINED[1], marks=pytest.mark.soak, id="float16-adapter"),
+    ],
+)
 def test_a_gang_that_computes_in_half_precision_keeps_float32_weights(
     leader: FsdpBackend, model: Path, tmp_path: Path, dtype: str, more: str
 ) -> None:

@@ -40,7 +40,7 @@ def test_a_ranks_peak_is_its_shards_and_a_slice_of_the_largest_tensor(
         assert sum(sizes) / 2 < rank < sum(sizes) / 2 + max(sizes) / 2 + ALLOWANCE
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("gang", GANGS)
 def test_a_rank_publishes_by_slices_and_saves_one_copy_of_its_shards(
     gang: Mapping[str, Any], tmp_path: Path
