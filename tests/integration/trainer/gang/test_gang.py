@@ -179,15 +179,7 @@ def test_two_ranks_train_trees_as_one_trains_single_chains(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("dtype", "more"),
-    [
-        pytest.param("bfloat16", TRAINED[0], marks=pytest.mark.soak, id="bfloat16-whole"),
-        pytest.param("float16", TRAINED[0], id="float16-whole"),
-        pytest.param("bfloat16", TRAINED[1], id="bfloat16-adapter"),
-        pytest.param("float16", TRAINED[1], marks=pytest.mark.soak, id="float16-adapter"),
-    ],
-)
+@pytest.mark.parametrize(("dtype", "more"), zip(["float16", "bfloat16"], TRAINED, strict=True))
 def test_a_gang_that_computes_in_half_precision_keeps_float32_weights(
     leader: FsdpBackend, model: Path, tmp_path: Path, dtype: str, more: str
 ) -> None:
