@@ -86,6 +86,16 @@ def write_family(directory: Path, family: str, seed: int = 0) -> Path:
     return directory
 
 
+def write_large(directory: Path, seed: int = 0) -> Path:
+    """Write random weights of 48 MB, which take a while to be read and written."""
+    torch.manual_seed(seed)
+    more = {"hidden_size": 512, "intermediate_size": 1792, "num_hidden_layers": 4}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.05}
+    Qwen3ForCausalLM(Qwen3Config(**{**SIZES, **more, **heads})).save_pretrained(directory)
+    make_tokenizer(directory)
+    return directory
+
+
 def write_windowed(directory: Path, window: int) -> Path:
     """Write random weights of a two-layer Gemma 2, one of whose layers sees a window of tokens."""
     torch.manual_seed(0)

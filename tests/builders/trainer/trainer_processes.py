@@ -29,6 +29,10 @@ class TrainerProcesses:
         statuses = self.wait()
         return statuses[:number] + statuses[number + 1 :]
 
+    def pid(self, number: int) -> int:
+        """Return the process id of the trainer (0) or of the process with this number."""
+        return self._all[number].pid
+
     def kill_further_rank(self, number: int) -> list[int]:
         """Kill a further rank of the training process with this number; return all statuses."""
         kill_further_rank(self._all[number].pid)
@@ -71,13 +75,19 @@ class TrainerProcesses:
 
 def kill_further_rank(parent: int) -> None:
     """Kill the process of a further rank that this process has started."""
+    if (process := further_rank(parent)) is None:
+        raise LookupError(f"process {parent} has no further rank")
+    os.kill(process, signal.SIGKILL)
+
+
+def further_rank(parent: int) -> int | None:
+    """Return the process of a further rank that this process has started; None if it has none."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # one that ends meanwhile
             started_by = int((process / "stat").read_text().rpartition(") ")[2].split()[1])
             if started_by == parent and b"follower" in (process / "cmdline").read_bytes():
-                os.kill(int(process.name), signal.SIGKILL)
-                return
-    raise LookupError(f"process {parent} has no further rank")
+                return int(process.name)
+    return None
 
 
 def _process(module: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
