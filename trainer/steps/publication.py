@@ -18,6 +18,7 @@ from infra.rendering.model_template.discovery import named_for
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.weights.adapter import BaseModel
+from infra.weights.from_trainer.questions import TOKENIZER
 from infra.weights.manifest import Manifest, NewVersion, publish_version, read_manifest
 from infra.weights.remote.sending import weights_sender
 from infra.weights.tensors import tensors_hash
@@ -27,7 +28,6 @@ from trainer.backends.backend import Backend, ModelUnusable
 from trainer.recovery.control_state import Published
 from trainer.settings import TrainerSettings
 
-TOKENIZER = "tokenizer"
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
 _INDEX = ".index.json"
 
