@@ -22,8 +22,9 @@ from tests.waiting import until
 
 TOPIC = Topic("trajectories", 2, 60_000, (WorkerLost,))
 SILENT_S = 4.0
-MANY, BRIEF_S = 1_200, 0.5
-"""Records of several polls, and a silence that is shorter than the work between them."""
+MANY, BRIEF_S = 1_200, 3.0
+"""Records of several polls, and a silence that is shorter than the caller's work between them, yet
+longer than a broker on a busy machine takes for an answer."""
 LIMIT_S = 60
 
 
@@ -108,9 +109,10 @@ def test_the_time_that_a_caller_takes_is_no_silence_of_the_topic(kafka: KafkaSet
     def done() -> bool:
         return time.monotonic() > busy_until_s
 
-    for item in read_partitions(kafka, [(TOPIC.name, 0)], limit_s=BRIEF_S):
+    place = (TOPIC.name, 0)
+    for item in read_partitions(kafka, [place], ends={place: MANY}, limit_s=BRIEF_S):
         found += 1
-        if item.offset % 100 == 0:
-            busy_until_s = time.monotonic() + 2 * BRIEF_S
+        if item.offset % (MANY // 2) == 0:
+            busy_until_s = time.monotonic() + 1.2 * BRIEF_S
             until(done, "the caller's work")
     assert found == MANY
