@@ -1,4 +1,4 @@
-"""A process of a gang that is killed while it loads or publishes: an error, and nothing lost."""
+"""A process of a gang, or its trainer, killed in a load or a publication: nothing is lost."""
 
 import os
 import signal
@@ -123,6 +123,19 @@ def test_a_rank_killed_while_it_loads_the_model_ends_all_and_the_run_begins_agai
         assert "worker w was lost; all ranks start again" in processes.said(0)
         assert processes.wait() == PASSING
     assert not scheduler.of(r.WeightsPublished)
+    go_on(env)
+    assert_nothing_lost(scheduler, tmp_path)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_trainer_killed_while_its_ranks_publish_goes_on_from_the_checkpoint(
+    env: dict[str, str], scheduler: ScriptedScheduler, tmp_path: Path
+) -> None:
+    with TrainerProcesses(env) as processes:
+        process = stop_publishing(processes, tmp_path)
+        os.kill(processes.pid(0), signal.SIGKILL)
+        os.kill(process, signal.SIGCONT)
+        assert processes.wait() == [-signal.SIGKILL, ExitStatus.PASSING]
     go_on(env)
     assert_nothing_lost(scheduler, tmp_path)
 
