@@ -64,7 +64,7 @@ def large(directory: Path) -> list[int]:
 
 def peaks(directory: Path, gang: Mapping[str, Any], name: str) -> list[list[int]]:
     """Return what each of two ranks measured: rises of its peak of resident memory, in bytes."""
-    module = f"tests.integration.trainer.gang.{name}"
+    module = f"tests.integration.trainer.memory.{name}"
 
     def start(rank: int, *place: str) -> subprocess.Popen[str]:
         own = {**gang, "rank": rank, "ranks": 2, "device": "cpu", "threads": 1}

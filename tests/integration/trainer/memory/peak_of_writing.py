@@ -1,6 +1,6 @@
 """A rank that trains, publishes and saves, and tells how far its memory rose for each.
 
-python -m tests.integration.trainer.gang.peak_of_writing MODEL SETTINGS [PLACE]
+python -m tests.integration.trainer.memory.peak_of_writing MODEL SETTINGS [PLACE]
 SETTINGS is the section `trainer` as JSON. Rank 0 needs no place of the meeting and prints it first;
 all print, in bytes, how far the peak of resident memory rose above what was resident before: while
 publishing and while saving.

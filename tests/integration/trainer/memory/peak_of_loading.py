@@ -1,6 +1,6 @@
 """A rank that loads a model and tells how far its memory rose.
 
-python -m tests.integration.trainer.gang.peak_of_loading MODEL SETTINGS [PLACE]
+python -m tests.integration.trainer.memory.peak_of_loading MODEL SETTINGS [PLACE]
 SETTINGS is the section `trainer` as JSON. Rank 0 needs no place of the meeting and prints it first;
 all print the rise of the peak of resident memory, in bytes.
 """
