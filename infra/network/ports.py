@@ -11,7 +11,7 @@ def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return host.rstrip(".").lower() == "localhost"
 
 
 def free_port() -> int:

@@ -1,14 +1,16 @@
 """Faults of a run on several nodes: what one node names that the others cannot reach. Pure."""
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 
 from infra.faults import Fault, suggestion
+from infra.network.ports import is_loopback
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
 from seamlessflow.processes.ranks import trains
 
 _HOST_NAME = "SLURMD_NODENAME"
+_ANY = ("0.0.0.0", "::")  # nosec B104
+"""Addresses that name every interface of a host, and no host to another one."""
 
 
 def node_name(asked: str | None, environment: Mapping[str, str], host: str) -> str:
@@ -62,7 +64,7 @@ def _gang_faults(own: RunConfig, config: RunConfig) -> Iterator[Fault]:
         return
     first = own.run.policy == config.run.policy
     above = () if first else ("policies", own.run.policy)
-    if _is_loopback(host := own.trainer.host):
+    if _is_this_host(host := own.trainer.host):
         text = f"{host} is this host for each node: name the address of the node of rank 0"
         yield Fault((*above, "trainer", "host"), text)
 
@@ -70,14 +72,10 @@ def _gang_faults(own: RunConfig, config: RunConfig) -> Iterator[Fault]:
 def _loopback(path: tuple[str, ...], addresses: str) -> Iterator[Fault]:
     for address in addresses.split(","):
         host = address.strip().rpartition(":")[0].strip("[]")
-        if _is_loopback(host):
+        if _is_this_host(host):
             text = f"{address.strip()} is this host for each node: name an address that all reach"
             yield Fault(path, text)
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host.rstrip(".").lower() == "localhost"
-    return address.is_loopback or address.is_unspecified
+def _is_this_host(host: str) -> bool:
+    return is_loopback(host) or host in _ANY

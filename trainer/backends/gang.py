@@ -30,6 +30,7 @@ from infra.deadline import Stopping, never
 from infra.errors import SeamlessFlowError
 from infra.network.line import Line
 from infra.network.ports import is_loopback
+from infra.network.store import store_at, store_of
 from trainer.backends.meeting.meeting import Meeting, begun
 
 Arrays = Mapping[str, NDArray[np.generic]]
@@ -165,25 +166,11 @@ def _met(way: Meeting | Line, others: int, stopping: Stopping) -> tuple[TCPStore
     """
     if isinstance(way, Meeting):
         _keep_to(socket.gethostbyname(way.host))
-        # A store would listen on all interfaces, if it made its socket itself.
-        listener = socket.create_server((way.host, 0))
-        host, port, own = way.host, listener.getsockname()[1], listener.detach()
-        store = _connected(host, port, own)
-        return store, way.begin(others, f"{host}:{port}")
-    host, _, port = begun(way, stopping).rpartition(":")
+        store, place = store_at(way.host, EXCHANGE_LIMIT)
+        return store, way.begin(others, place)
+    store = store_of(begun(way, stopping), EXCHANGE_LIMIT)
     _keep_to(way.here)
-    return _connected(host, int(port)), [way]
-
-
-def _connected(host: str, port: int, listener: int | None = None) -> TCPStore:
-    return TCPStore(
-        host,
-        port,
-        is_master=listener is not None,
-        timeout=EXCHANGE_LIMIT,
-        wait_for_workers=False,
-        master_listen_fd=listener,
-    )
+    return store, [way]
 
 
 def _keep_to(address: str) -> None:

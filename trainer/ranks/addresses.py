@@ -5,7 +5,6 @@ rank 0. `fleet` keeps the last heartbeat of a process that was killed: then the 
 """
 
 import logging
-import socket
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,6 +12,7 @@ from typing import TypeVar
 from infra.deadline import Stopping
 from infra.errors import SeamlessFlowError
 from infra.kafka.reader import Reader
+from infra.network.addresses import connect_to
 from infra.network.line import Line, LineLost
 from infra.worker.roles import ENDED
 from schemas.records import Record, TrainerHeartbeat, WorkerHeartbeat
@@ -125,8 +125,7 @@ def _answered(
 
 
 def _opened(trainer: TrainerHeartbeat, hello: Hello) -> Channel:
-    host, _, port = trainer.address.rpartition(":")
-    channel = Channel(socket.create_connection((host, int(port)), _CONNECT_S))
+    channel = Channel(connect_to(trainer.address, _CONNECT_S))
     try:
         channel.send(hello)
         answer, _ = channel.receive(_CONNECT_S)

@@ -7,7 +7,6 @@ files have been compared with the announced manifest.
 
 import logging
 import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from infra.errors import SeamlessFlowError
+from infra.network.addresses import connect_to
 from infra.network.line import Line, LineLost
+from infra.network.store import store_of
 from infra.weights.from_trainer.questions import ANSWER_S, TOKENIZER, WeightsAnswer, WeightsQuestion
 from infra.weights.from_trainer.shares import pieces
-from infra.weights.from_trainer.transfer import Transfer, store_of
+from infra.weights.from_trainer.transfer import STILL, Transfer
 from infra.weights.host_cache import HostCache
 from infra.weights.inside import inside
 from infra.weights.versions import version_directory
@@ -99,9 +100,8 @@ def _opened(addresses: Sequence[str]) -> tuple[list[Line], str]:
     """Return lines to those that can be reached, and the reason for the last that cannot."""
     lines, reason = [], ""
     for address in addresses:
-        host, _, port = address.rpartition(":")
         try:
-            lines.append(Line(socket.create_connection((host, int(port)), _CONNECT_S)))
+            lines.append(Line(connect_to(address, _CONNECT_S)))
         except (OSError, ValueError) as error:
             reason = f"{address}: {error}"
     return lines, reason
@@ -120,7 +120,9 @@ def _taken(lines: Sequence[Line], name: str, manifest_sha256: str, draft: Path) 
             raise LineLost(answer.reason)
         for file, size in answer.sizes.items():
             _reserve(inside(draft, file), size)
-        transfer = Transfer(store_of(answer.store), answer.rank, answer.ranks, lines[share].here)
+        transfer = Transfer(
+            store_of(answer.store, STILL), answer.rank, answer.ranks, lines[share].here
+        )
         taken = 0
         for piece in pieces(answer.sizes, share, len(lines)):
             transfer.receive(draft, piece)

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from infra.errors import SeamlessFlowError
 from infra.network.line import LOOK_S, Line, LineLost
+from infra.network.store import store_at
 from infra.weights.from_trainer.questions import TOKENIZER, WeightsAnswer, WeightsQuestion
 from infra.weights.from_trainer.shares import pieces
-from infra.weights.from_trainer.transfer import Transfer, store_at
+from infra.weights.from_trainer.transfer import STILL, Transfer
 from infra.weights.manifest import MANIFEST, sha256
 from infra.weights.versions import lease
 
@@ -99,7 +100,8 @@ class WeightsService:
             for line in there:
                 line.send(asdict(WeightsAnswer(reason=str(error), sizes={})))
             return
-        with lease(directory), store_at(self._host) as (store, place):
+        with lease(directory):
+            store, place = store_at(self._host, STILL)
             sizes = {path.name: path.stat().st_size for path in directory.iterdir()}
             for rank, line in enumerate(there, 1):
                 answer = WeightsAnswer(store=place, rank=rank, ranks=len(there) + 1, sizes=sizes)

@@ -4,9 +4,6 @@ The group of a transfer is made for it, with a store of the sender on a free por
 a process that ends or stands still costs that transfer alone. Needs torch.
 """
 
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,6 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from infra.weights.from_trainer.shares import Piece
 
-_CONNECT = timedelta(seconds=5)
 STILL = timedelta(seconds=10)
 """Limit for the processes to find each other, and for any one piece. gloo does not always notice
 that a process was killed in the middle of a piece."""
@@ -50,31 +46,3 @@ class Transfer:
         options.rootRank = options.rootTensor = 0
         bytes_of = torch.from_numpy(mapped[piece.start : piece.end])
         self._group.broadcast([bytes_of], options).wait(STILL)
-
-
-@contextmanager
-def store_at(host: str) -> Iterator[tuple[TCPStore, str]]:
-    """Yield a store on a free port of this host, and its address, host:port."""
-    # A store would listen on all interfaces, if it made its socket itself.
-    listener = socket.create_server((host, 0))
-    port = listener.getsockname()[1]
-    yield _store(host, port, listener.detach()), f"{host}:{port}"
-
-
-def store_of(place: str) -> TCPStore:
-    """Return the sender's store, by its address. Raises `RuntimeError`."""
-    host, _, port = place.rpartition(":")
-    return _store(host, int(port))
-
-
-def _store(host: str, port: int, listener: int | None = None) -> TCPStore:
-    store = TCPStore(
-        host,
-        port,
-        is_master=listener is not None,
-        timeout=_CONNECT,
-        wait_for_workers=False,
-        master_listen_fd=listener,
-    )
-    store.set_timeout(STILL)
-    return store

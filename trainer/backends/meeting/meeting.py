@@ -16,6 +16,7 @@ from typing import Any
 
 from infra.deadline import Stopping, never
 from infra.errors import SeamlessFlowError
+from infra.network.addresses import connect_to
 from infra.network.line import LOOK_S, Line, LineLost
 from trainer.backends.meeting.facts import Facts, differences
 
@@ -129,8 +130,7 @@ def came(place: str, coming: Coming) -> Line:
 
     Raises `OSError` and `LineLost` if none waits there, and `RankRefused`.
     """
-    host, _, port = place.rpartition(":")
-    line = Line(socket.create_connection((host, int(port)), _HELLO_S))
+    line = Line(connect_to(place, _HELLO_S))
     try:
         line.send(asdict(coming))
         if reason := str(line.receive(_HELLO_S)):

@@ -1,0 +1,37 @@
+"""Stores in which the ranks of a process group find each other. Needs torch.
+
+A store would listen on all interfaces if it made its socket itself.
+"""
+
+import socket
+from datetime import timedelta
+
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from infra.network.addresses import host_and_port
+
+
+def store_at(host: str, limit: timedelta) -> tuple[TCPStore, str]:
+    """Return a store on a free port of this host, and its address.
+
+    `limit` is for the connection to it and for each of its answers.
+    """
+    listener = socket.create_server((host, 0))
+    port = listener.getsockname()[1]
+    return _store(host, port, limit, listener.detach()), f"{host}:{port}"
+
+
+def store_of(address: str, limit: timedelta) -> TCPStore:
+    """Return the store at an address, of another process. Raises `RuntimeError`, `ValueError`."""
+    return _store(*host_and_port(address), limit)
+
+
+def _store(host: str, port: int, limit: timedelta, listener: int | None = None) -> TCPStore:
+    return TCPStore(
+        host,
+        port,
+        is_master=listener is not None,
+        timeout=limit,
+        wait_for_workers=False,
+        master_listen_fd=listener,
+    )
