@@ -1,138 +1,21 @@
-"""The back end of a gang: the model sharded over its ranks with FSDP2, each training its share.
+"""The back end of a gang that divides every tensor of the model over its ranks, with FSDP2."""
 
-The leader sends each of its calls to the other ranks, which do the same in `follow`. Each rank
-writes its rows of the files of weights and checkpoints, and reads them, so all must reach their
-directories; only a model that needs a conversion is gathered by the leader.
-"""
-
-import logging
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
-import numpy as np
 import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import PreTrainedModel
 
-from infra.deadline import Stopping, never
-from infra.network.line import Line
-from infra.worker.device import device_named
 from trainer.backends.adapter.lora import published
-from trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured
-from trainer.backends.failures import GradientNorms, PassFailures
-from trainer.backends.gang import Arrays, GangRank, Op
-from trainer.backends.meeting.meeting import Meeting
 from trainer.backends.model import DTYPES
 from trainer.backends.optimizer_state import full
-from trainer.backends.sharded.model_files import ModelFiles, model_files
+from trainer.backends.rank_backend import RankBackend
 from trainer.backends.sharded.parts import Parts, part_of
 from trainer.backends.sharded.shards import fill, is_empty
-from trainer.backends.sharded.together import GangSaves, check, failure, words
-from trainer.backends.step_message import (
-    answer,
-    answered,
-    asked,
-    collected,
-    dealt,
-    from_arrays,
-    question,
-    shares,
-    to_arrays,
-)
-from trainer.backends.token_sums import TokenSums
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.credit.columns import Annotated, Column
-from trainer.data.packing import MicroBatch
-from trainer.settings import TrainerSection
-
-_Share = TypeVar("_Share")
-_log = logging.getLogger(__name__)
-_ELSEWHERE = "the loss of another rank failed, which rank 0 explains"
 
 
-class FsdpBackend(TorchBackend):
-    """A `Backend` (see `backend.py`) on every rank of a gang.
-
-    For `MegatronBackend` to override: `_copies`, and what `TorchBackend` names.
-    """
-
-    def __init__(
-        self,
-        model_directory: Path,
-        settings: TrainerSection,
-        way: Meeting | Line,
-        computing: Computing = unmeasured,
-        stopping: Stopping = never,
-    ) -> None:
-        """Wait for all ranks: rank 0 at the meeting, others on their line to it. Load the model.
-
-        Raise `ModelUnusable`, and `WorkersAbsent` and `LineLost`, at once when `stopping`.
-        """
-        device = torch.device(device_named(settings.device, torch.cuda.is_available))
-        self._gang = GangRank(settings.rank, settings.ranks, way, device, stopping)
-        self._ranks = settings.ranks
-        super().__init__(model_directory, settings, computing)
-        self._saves = GangSaves(self._gang.lines, self._snapshots, self._gang.leads)
-
-    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
-        mine, *others = self._repeated(dealt(batches, self._ranks // self._copies))
-        with self._gang.exchange():
-            self._gang.send(Op.ANNOTATE, [question(share, columns) for share in others])
-            own = super().annotate(mine, columns)
-            further = [answered(of, columns, len(mine)) for of in self._answers()]
-        return collected([own, *further], columns, len(batches))
-
-    def train(self, step: StepInput) -> dict[str, float]:
-        total = sum(len(batch) for batch in step.micro_batches)
-        mine, *others = self._repeated(shares(step, self._ranks // self._copies))
-        with self._gang.exchange():
-            self._gang.send(Op.TRAIN, [to_arrays(share, total) for share in others])
-            return self._train(mine, total)
-
-    def remember(self, version: int) -> None:
-        self._ask(Op.REMEMBER, version)
-        super().remember(version)
-
-    def write_weights(self, directory: Path) -> None:
-        with self._gang.exchange():
-            self._name(Op.WRITE, directory)
-            self._write(directory)
-
-    def snapshot(self) -> None:
-        self._ask(Op.SNAPSHOT)
-        super().snapshot()
-
-    def save(self, directory: Path) -> None:
-        self._saves.save(directory)
-        self._policy.save(directory)
-
-    def load(self, directory: Path | None, version: int) -> None:
-        self._name(Op.LOAD, directory, version)
-        super().load(directory, version)
-
-    def rest(self, step: int = NO_STEP) -> None:
-        self._ask(Op.REST, step)
-
-    def follow(self) -> int:
-        """Do what the leader asks until it rests. For the other ranks; raise if it ends.
-
-        Each branch makes the same collective calls as the leader's method; else the ranks block.
-        """
-        with self._gang.exchange():
-            while (called := self._gang.receive())[0] is not Op.REST:
-                self._obey(*called)
-        return _version(called[1])
-
-    def interrupt(self) -> None:
-        """Wait, for a while, until this rank's part of a checkpoint is written."""
-        self._saves.finish()
-
-    def close(self) -> None:
-        """Leave the gang."""
-        self._gang.close()
+class FsdpBackend(RankBackend):
+    """A `Backend` (see `backend.py`) on every rank of a gang."""
 
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
         compute, master = self._settings.compute, self._settings.master_dtype
@@ -152,123 +35,13 @@ class FsdpBackend(TorchBackend):
             fill(model, Path(str(model.name_or_path)), torch.device(mesh.device_type))
         return model
 
-    def _merged(self, sums: TokenSums) -> TokenSums:
-        # Each rank waits for the slowest here.
-        self._computing(False)
-        merged = sums.merged(self._gang.summed, self._gang.largest)
-        self._computing(True)
-        return merged
-
-    def _shared(self, failures: PassFailures, norms: GradientNorms) -> PassFailures:
-        # The norms are those of all ranks already.
-        raised = bool(self._gang.largest(torch.tensor([float(bool(failures.reason))])).item())
-        if norms.finite and not raised:
-            return failures
-        if self._gang.leads:
-            others = map(PassFailures.from_arrays, self._answers())
-            return failures.with_others(others)
-        self._gang.answer(failures.to_arrays())
-        return replace(failures, reason=failures.reason or _ELSEWHERE) if raised else failures
-
-    def _summed(self, values: torch.Tensor) -> torch.Tensor:
-        return self._gang.summed(values)
-
-    def _obey(self, op: Op, arrays: Arrays) -> None:
-        """Make this rank's part of a call of the leader."""
-        match op:
-            case Op.LOAD:
-                super().load(_path(arrays), _version(arrays))
-            case Op.ANNOTATE:
-                self._gang.answer(answer(super().annotate(*asked(arrays))))
-            case Op.TRAIN:
-                self._train(*from_arrays(arrays))
-            case Op.REMEMBER:
-                super().remember(_version(arrays))
-            case Op.WRITE if (directory := _path(arrays)) is not None:
-                self._write(directory)
-            case Op.SNAPSHOT:
-                super().snapshot()
-
-    def _write(self, directory: Path) -> None:
-        """Write this rank's part of the model. All ranks must call it; one that fails ends all."""
-        files = self._model_files
-        whole = self._whole_weights() if files is None else {}  # a call of all ranks
-
-        def write() -> None:
-            if files is not None:
-                files.write(directory, self._model_parts(), self._gang.leads)
-            elif self._gang.leads:
-                self._policy.write(self._published, whole, directory)
-
-        failed = failure(write)
-        if self._gang.leads:
-            reasons = [of["failure"].tobytes().decode() for of in self._gang.answers()]
-            check(failed, reasons, directory)
-        else:
-            self._gang.answer({"failure": np.frombuffer(words(failed).encode(), np.uint8)})
-            check(failed, (), directory)
-
-    @cached_property
-    def _model_files(self) -> ModelFiles | None:
-        """The files of a published model; None for an adapter, which is small, and if only whole
-        tensors make them.
-        """
-        if self._settings.adapter.used:
-            return None
-        files = model_files(self._published, self.dtype)
-        if files is None and self._gang.leads:
-            name = self._model.name_or_path
-            _log.warning("%s: rank 0 gathers all of it to publish it, it needs a conversion", name)
-        return files
-
-    @property
-    def _published(self) -> PreTrainedModel:
-        """The model as it is published; its tensors may have no memory."""
-        return self._model
-
     def _model_parts(self) -> Parts:
-        """Return this rank's part of each of the model's tensors."""
         return {name: part_of(tensor) for name, tensor in self._model.state_dict().items()}
 
     def _whole_weights(self) -> dict[str, torch.Tensor]:
-        """Return all weights as whole tensors on the host for the leader, nothing for others."""
         found = {}
         for name, tensor in published(self._model).items():
             whole = full(tensor)
             if self._gang.leads:
                 found[name] = whole.cpu()
         return found
-
-    @property
-    def _copies(self) -> int:
-        """Ranks that train the same share, which follow each other."""
-        return 1
-
-    def _repeated(self, shares: Sequence[_Share]) -> list[_Share]:
-        """Return the share of each rank."""
-        return [share for share in shares for _ in range(self._copies)]
-
-    def _answers(self) -> list[Arrays]:
-        """Wait for the answers of all other ranks; return one for each other share."""
-        return self._gang.answers()[self._copies - 1 :: self._copies]
-
-    def _name(self, op: Op, directory: Path | None, version: int = 0) -> None:
-        """Send a call about a directory, if there is one, to the others."""
-        path = np.frombuffer(str(directory or "").encode(), np.uint8)
-        message = {"version": np.array([version]), "path": path}
-        with self._gang.exchange():
-            self._gang.send(op, [message] * (self._ranks - 1))
-
-    def _ask(self, op: Op, version: int = 0) -> None:
-        """Send a call to the others, with a version, or the number of a step."""
-        with self._gang.exchange():
-            self._gang.send(op, [{"version": np.array([version])}] * (self._ranks - 1))
-
-
-def _version(arrays: Arrays) -> int:
-    return int(arrays["version"].item())
-
-
-def _path(arrays: Arrays) -> Path | None:
-    path = arrays["path"].tobytes().decode()
-    return Path(path) if path else None

@@ -49,7 +49,7 @@ _SCALE_STEP = 2.0**4
 class TorchBackend:
     """A `Backend` (see `backend.py`) on one device.
 
-    For `FsdpBackend` to override: `_ranks`, `_keeping`, `_placed`, `_whole_weights`, `_merged`,
+    For `RankBackend` to override: `_ranks`, `_keeping`, `_placed`, `_whole_weights`, `_merged`,
     `_shared`, `_summed`, `_autocast`.
     """
 

@@ -4,6 +4,7 @@ from importlib.util import find_spec
 
 from infra.errors import SeamlessFlowError
 from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.backends.rank_backend import RankBackend
 from trainer.settings import TrainerSection
 
 
@@ -19,7 +20,7 @@ class LibraryMissing(SeamlessFlowError):
         )
 
 
-def chosen_backend(settings: TrainerSection) -> type[FsdpBackend]:
+def chosen_backend(settings: TrainerSection) -> type[RankBackend]:
     """Return the class of the back end. Raise `LibraryMissing`."""
     if settings.backend != "megatron":
         return FsdpBackend

@@ -1,6 +1,6 @@
 """The back end of a gang that divides the model by Megatron-core: tensor parallel by data parallel.
 
-The gang, its messages, losses and metrics are those of `FsdpBackend`; what differs is the model,
+The gang, its messages, losses and metrics are those of `RankBackend`; what differs is the model,
 how gradients are summed, and that ranks of one model train the same share. Checkpoints are whole
 tensors by Hugging Face's names, as the other back ends write them, so any of these can go on from
 one, with another number of ranks too. (Megatron-core's own format has a pickle in it.)
@@ -14,16 +14,16 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from trainer.backends.backend import StepInput
-from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.megatron.rank_groups import RankGroups
 from trainer.backends.megatron.shard_keeping import ShardKeeping
 from trainer.backends.megatron.sharded_model import ShardedModel
 from trainer.backends.model import DTYPES
+from trainer.backends.rank_backend import RankBackend
 from trainer.backends.sharded.parts import Parts
 from trainer.backends.token_sums import TokenSums
 
 
-class MegatronBackend(FsdpBackend):
+class MegatronBackend(RankBackend):
     """A `Backend` (see `backend.py`) on every rank of a gang."""
 
     _model: ShardedModel

@@ -15,7 +15,7 @@ from tests.builders.resident_memory import MOST, forget_peak, resident
 from tests.builders.trainer.chains import some_chains, with_advantages
 from tests.builders.trainer.gangs.meetings import line, meeting
 from trainer.backends.backend import StepInput
-from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.backends.rank_backend import RankBackend
 from trainer.data.packing import pack
 from trainer.ranks.chosen_backend import chosen_backend
 from trainer.settings import TrainerSection
@@ -45,7 +45,7 @@ def main() -> None:
     backend.close()
 
 
-def _led(backend: FsdpBackend, out: Path) -> list[int]:
+def _led(backend: RankBackend, out: Path) -> list[int]:
     backend.load(None, 0)
     batches = pack(with_advantages(some_chains(), [1.0, -1.0] * 3), 16, "padded")
     backend.train(StepInput(batches, [], 1, 0.05))
@@ -64,7 +64,7 @@ def _led(backend: FsdpBackend, out: Path) -> list[int]:
     return [published, saving]
 
 
-def _followed(backend: FsdpBackend, rests: int) -> int:
+def _followed(backend: RankBackend, rests: int) -> int:
     before = begun()
     for _ in range(rests):
         backend.follow()
