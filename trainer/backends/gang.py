@@ -25,6 +25,7 @@ from safetensors.numpy import load, save
 from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from infra.deadline import Stopping, never
 from infra.errors import SeamlessFlowError
@@ -37,6 +38,8 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 EXCHANGE_LIMIT = timedelta(minutes=10)
 """Limit for any exchange between ranks."""
+_FORM_LIMIT = timedelta(minutes=1)
+"""Limit for ranks that have met to form their process group: one that ends is not seen before."""
 _NOTICE_S = 2.0
 """Limit until the end of a rank is noticed on its line, behind that of its exchange."""
 _ADDRESS_OF = 0x8915
@@ -81,7 +84,7 @@ class GangRank:
     ) -> None:
         """Wait for all ranks: rank 0 at its meeting, any other on its line to it.
 
-        Raises `WorkersAbsent` and `LineLost`, at once when `stopping`.
+        Raises `WorkersAbsent` and `LineLost`, at once when `stopping`, and `RankEnded`.
         """
         self.rank = rank
         self.ranks = ranks
@@ -91,13 +94,15 @@ class GangRank:
         backends = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         store, self.lines = _met(way, ranks - 1, stopping)
         """Of rank 0 to the other ranks, in their order; of another rank the one to rank 0."""
-        dist.init_process_group(
-            backends,
-            store=store,
-            rank=rank,
-            world_size=ranks,
-            timeout=EXCHANGE_LIMIT,
-        )
+        try:
+            with self.exchange():
+                dist.init_process_group(
+                    backends, store=store, rank=rank, world_size=ranks, timeout=_FORM_LIMIT
+                )
+        except BaseException:
+            self.close()
+            raise
+        _set_pg_timeout(EXCHANGE_LIMIT)
         self.mesh: DeviceMesh = init_device_mesh(device.type, (ranks,))
 
     @property
@@ -157,7 +162,8 @@ class GangRank:
         """Leave the process group, and end the lines."""
         for line in self.lines:
             line.close()
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def _met(way: Meeting | Line, others: int, stopping: Stopping) -> tuple[TCPStore, Sequence[Line]]:
