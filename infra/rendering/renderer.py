@@ -55,6 +55,16 @@ class Renderer:
             raise RendererError(settings.name, str(error)) from error
         return cls(tokenizer, settings, digest)
 
+    def check(self, published: str, directory: str) -> None:
+        """Raise `RendererError` unless its hash is that which the trainer published, if it did.
+
+        The tokens of another tokenizer would mean something else to the model. `directory` is where
+        this one is from.
+        """
+        if published not in ("", self.hash):
+            there = f"the tokenizer in {directory} has the hash {self.hash}"
+            raise RendererError(self.settings.name, f"{there}, the trainer's {published}")
+
     def variant(self, settings: RendererSettings) -> "Renderer":
         """Return a renderer of other settings on the same tokenizer. Raises `RendererError`."""
         return Renderer(self._tokenizer, settings, self.hash)

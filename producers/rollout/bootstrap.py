@@ -11,7 +11,7 @@ from infra.errors import DeliveryFailed
 from infra.kafka.client import Headers
 from infra.kafka.producer import OnDelivery, Producer
 from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererError, RendererSettings
+from infra.rendering.settings import RendererSettings
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import Telemetry, telemetry
@@ -123,13 +123,11 @@ def _fleet_reader(
 
 def load_parser(policy: PolicyWeights) -> MessageParser:
     """Return the parser that fits the policy's prompts. Raises `RendererError`, also for another
-    tokenizer than the trainer published: its tokens would mean something else to the model.
+    tokenizer than the trainer published.
     """
     directory, settings = policy.tokenizer_directory, RendererSettings.from_json(policy.renderer)
     renderer = Renderer.load(Path(directory), settings)
-    if policy.tokenizer_hash not in ("", renderer.hash):
-        there = f"the tokenizer in {directory} has the hash {renderer.hash}"
-        raise RendererError(settings.name, f"{there}, the trainer's {policy.tokenizer_hash}")
+    renderer.check(policy.tokenizer_hash, directory)
     return renderer
 
 

@@ -18,20 +18,21 @@ class Renderers:
 
     def __init__(self) -> None:
         self._made: OrderedDict[tuple[str, bytes], Renderer | RendererError] = OrderedDict()
-        self._tokenizers: dict[str, Renderer] = {}
+        self._tokenizers: dict[str, Renderer | RendererError] = {}
 
     def prepare(self, policy: PolicyWeights) -> None:
         """Make a policy's renderer before the first request needs it; takes seconds at most.
 
-        An error is logged; each request for the policy is then refused with it.
+        An error is logged; each request for the policy is then refused with it. It is one too if
+        the directory has another tokenizer here than the trainer published.
         """
-        key = policy.tokenizer_hash, policy.renderer
-        if isinstance(self._made.get(key), RendererError):
-            del self._made[key]
+        self._forget_errors(policy.tokenizer_hash)
         try:
-            self.of(policy)
+            self.of(policy).check(policy.tokenizer_hash, policy.tokenizer_directory)
         except RendererError as error:
             _log.error("policy %s cannot be rendered: %s", policy.policy, error)
+            self._made.pop((policy.tokenizer_hash, policy.renderer))
+            self._tokenizers[policy.tokenizer_hash] = error
 
     def of(self, policy: PolicyWeights) -> Renderer:
         """Return the renderer of a policy. Raises `RendererError`."""
@@ -47,10 +48,19 @@ class Renderers:
             raise made.with_traceback(None)  # each raise would add its frames
         return made
 
+    def _forget_errors(self, tokenizer_hash: str) -> None:
+        for key, made in list(self._made.items()):
+            if key[0] == tokenizer_hash and isinstance(made, RendererError):
+                del self._made[key]
+        if isinstance(self._tokenizers.get(tokenizer_hash), RendererError):
+            del self._tokenizers[tokenizer_hash]
+
     def _make(self, policy: PolicyWeights) -> Renderer | RendererError:
         try:
             settings = RendererSettings.from_json(policy.renderer)
             known = self._tokenizers.get(policy.tokenizer_hash)
+            if isinstance(known, RendererError):
+                return known
             if known is not None:
                 return known.variant(settings)
             made = Renderer.load(Path(policy.tokenizer_directory), settings)

@@ -7,17 +7,20 @@ from pathlib import Path
 import pytest
 
 from consumers.trajectories.matching.renderers import Renderers
-from infra.rendering.settings import RendererError, RendererSettings
+from infra.rendering.settings import RendererError, RendererSettings, rendering_hash
 from schemas.records import PolicyWeights
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.builders.trajectories.decisions import WEIGHTS
 
+SETTINGS = RendererSettings("qwen3")
 
-def policy(directory: Path) -> PolicyWeights:
+
+def policy(directory: Path, tokenizer_hash: str = "") -> PolicyWeights:
     return replace(
         WEIGHTS,
         tokenizer_directory=str(directory),
-        renderer=RendererSettings("qwen3").to_json(),
+        tokenizer_hash=tokenizer_hash,
+        renderer=SETTINGS.to_json(),
     )
 
 
@@ -31,6 +34,21 @@ def test_a_policy_that_could_not_be_rendered_is_tried_with_its_next_weights(tmp_
     renderers.prepare(weights)
 
     assert renderers.of(weights).encode("x")
+
+
+def test_another_tokenizer_than_the_trainers_is_refused_with_any_template_arguments(
+    tmp_path: Path,
+) -> None:
+    make_tokenizer(tmp_path)
+    own = rendering_hash(tmp_path, SETTINGS)
+    renderers, other = Renderers(), policy(tmp_path, "other")
+    thinking = replace(SETTINGS, options={"enable_thinking": False}).to_json()
+    renderers.prepare(other)
+    for one in (other, replace(other, renderer=thinking)):
+        with pytest.raises(RendererError, match=f"{tmp_path} has the hash {own}, the trainer's"):
+            renderers.of(one)
+    renderers.prepare(policy(tmp_path, own))
+    assert renderers.of(replace(policy(tmp_path, own), renderer=thinking)).encode("x")
 
 
 def test_who_asks_for_what_cannot_be_rendered_leaves_nothing_behind(tmp_path: Path) -> None:
