@@ -111,7 +111,7 @@ class ChildProcess:
         try:
             with self.log_file.open("ab") as log:
                 process = subprocess.Popen(  # nosec B603 # a list of our own, no shell
-                    _tied(command),
+                    tied(command),
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -126,7 +126,11 @@ class ChildProcess:
         self._exited.set()
 
 
-def _tied(command: Sequence[str]) -> list[str]:
+def tied(command: Sequence[str]) -> list[str]:
+    """Return a command that runs this one and is asked to end when the thread that starts it does.
+
+    On Linux; on other systems the command as it is.
+    """
     if not sys.platform.startswith("linux"):
         return list(command)
     return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(getpid()), *command]

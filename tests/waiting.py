@@ -1,7 +1,8 @@
-"""Waiting in tests: for a condition, never for a time."""
+"""Waiting in tests: for a condition, never for a time; and one that many wait for."""
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 
 def until(
@@ -12,3 +13,11 @@ def until(
     while not condition():
         assert time.monotonic() < deadline, f"waited {deadline_s:g} s for {what}"
         time.sleep(0.002)
+
+
+def is_gone(pid: int) -> bool:
+    """Return whether a process has ended, even if its parent has not asked for its status yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z"
+    except OSError:
+        return True

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from infra.child import tied
+
 ROOT = Path(__file__).parents[2]
 _STOP_TIMEOUT_S = 20
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -62,7 +64,7 @@ class Children:
     ) -> subprocess.Popen[str]:
         """Run `python -m module` with orders as JSON on its standard input."""
         process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            tied([sys.executable, "-m", module]),
             cwd=ROOT,
             env={**os.environ, **(environment or {})},
             stdin=subprocess.PIPE,

@@ -16,7 +16,7 @@ from seamlessflow.processes.child import ChildEnded, ChildSpec
 from seamlessflow.processes.launcher import Launcher, NotReady
 from seamlessflow.processes.stopping import Interrupted, Stop
 from seamlessflow.processes.supervisor import Supervisor
-from tests.waiting import until
+from tests.waiting import is_gone, until
 
 LIMIT_S = 30
 PROGRAMS = {
@@ -119,14 +119,6 @@ def started(launcher: Launcher, child: ChildSpec) -> int:
 def other(launcher: Launcher, name: str, pid: int) -> bool:
     """Return whether a process of this name runs that is not `pid`."""
     return name in launcher.running and launcher.running[name].pid != pid
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
 
 
 def test_leaving_the_launcher_ends_what_runs(programs: Path) -> None:

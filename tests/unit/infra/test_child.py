@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.child import ChildProcess
-from tests.waiting import until
+from tests.waiting import is_gone, until
 
 WAIT_S = 30
 WAITS = "import signal; print('waiting', flush=True); signal.sigwait([signal.SIGTERM])"
@@ -32,13 +32,6 @@ def started(program: str, log_file: Path) -> ChildProcess:
     child = ChildProcess([sys.executable, "-c", program], log_file)
     until(lambda: "waiting" in child.tail())
     return child
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z"
-    except OSError:
-        return True
 
 
 def test_a_child_ends_when_asked_and_its_log_begins_where_it_was_started(tmp_path: Path) -> None:

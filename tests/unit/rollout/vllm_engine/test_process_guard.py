@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from producers.rollout.vllm_engine import process_guard
-from tests.waiting import until
+from tests.waiting import is_gone, until
 
 WAIT_S = 60
 FAMILY = """
@@ -69,13 +69,6 @@ def guarded(file: Path, kind: str, parent: int | None = None) -> Iterator[subpro
 def told(file: Path) -> int:
     until(file.exists)
     return int(file.read_text())
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z"
-    except OSError:
-        return True
 
 
 @pytest.mark.parametrize("kind", ["hears", "deaf"])
