@@ -55,3 +55,21 @@ def test_several_updates_need_a_loss_that_sees_the_weights_move(several: dict[st
         TrainerSection(loss=bare, reuse=ReuseSection(groups=1))
     corrected = LossSection(surrogate="policy_gradient", correction="icepop")
     assert TrainerSection.model_validate({"loss": corrected, **several}).updates == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("advantage distill", {"advantage": "distill", "teacher": "teacher"}),
+        ("returns.entropy_scale", {"returns": {"entropy_scale": 0.5}}),
+        ("kl_penalty", {"advantage": "reinforce_pp", "kl_penalty": 0.1}),
+    ],
+)
+def test_imitation_is_refused_beside_what_makes_advantages_alone(
+    name: str, given: dict[str, object]
+) -> None:
+    cloning = {"loss": {"surrogate": "cloning"}}
+    with pytest.raises(ValueError, match=f"{name} makes advantages, and loss.surrogate cloning"):
+        TrainerSection.model_validate(cloning | given)
+    critic = {"advantage": "gae", "kl_penalty": 0.1}
+    assert TrainerSection.model_validate(cloning | critic).critic_used
