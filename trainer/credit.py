@@ -30,6 +30,9 @@ TOKEN_REWARDS: tuple[EstimatorName, ...] = (
 TURN_REWARDS: tuple[EstimatorName, ...] = ("turn", "session_and_turn", *TOKEN_REWARDS)
 """Estimators that use the rewards of turns."""
 
+COMPARED: tuple[EstimatorName, ...] = ("grpo", "grpo_unscaled", "rloo")
+"""Estimators that see nothing but how the returns of a group differ."""
+
 ONE_REWARD: Mapping[str, float] = {"reward": 1.0}
 """Weights of a run that names no rewards."""
 
