@@ -173,6 +173,12 @@ class CreditSettings(Section):
                 f"kl_penalty is a part of the rewards of tokens, and advantage {self.advantage} "
                 f"sees none: use one of {', '.join(TOKEN_REWARDS)}"
             )
+        weights = self.returns.session_weight, self.returns.turn_weight
+        if self.advantage == "session_and_turn" and not any(weights):
+            raise ValueError(
+                "returns.session_weight and returns.turn_weight are both 0, so advantage "
+                "session_and_turn is 0 for all tokens"
+            )
         if self.advantage == "distill" and self.teacher is None:
             raise ValueError("advantage distill needs teacher, a model directory")
         if self.advantage == "distill" and self.overlong.length is not None:

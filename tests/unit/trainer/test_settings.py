@@ -40,6 +40,13 @@ def test_a_penalty_of_tokens_is_refused_for_an_advantage_that_sees_none(name: st
         TrainerSection(advantage=name, kl_penalty=0.1, teacher="teacher")
 
 
+def test_a_sum_of_advantages_without_a_weight_is_refused() -> None:
+    none = {"session_weight": 0, "turn_weight": 0}
+    with pytest.raises(ValueError, match="is 0 for all tokens"):
+        TrainerSection.model_validate({"advantage": "session_and_turn", "returns": none})
+    assert TrainerSection.model_validate({"advantage": "turn", "returns": none}).advantage == "turn"
+
+
 def test_distillation_needs_a_teacher() -> None:
     with pytest.raises(ValueError, match="distill needs teacher"):
         TrainerSection(advantage="distill")
