@@ -158,6 +158,16 @@ def test_what_goes_wrong_is_noticed() -> None:
     assert "rollout of w0 lost" in shown
 
 
+def test_a_method_that_fails_is_noticed_once_with_its_error() -> None:
+    def dropped(group: str, reason: str) -> r.GroupDropped:
+        detail = "advantage estimator own failed: ValueError"
+        return r.GroupDropped(at_ms=SINCE, group_id=group, reason=reason, detail=detail)
+
+    failed = [dropped(group, "method_failed") for group in "ab"]
+    seen = progress(*failed, dropped("c", "stale"))
+    assert list(seen.notices) == ["groups dropped: advantage estimator own failed: ValueError"]
+
+
 def test_processes_of_an_earlier_start_are_not_missed() -> None:
     lost = control.lost("w0", at_ms=SINCE, incarnation="old")
     seen = progress(acquired("w0", "rollout"), lost)
