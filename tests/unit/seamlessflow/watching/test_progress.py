@@ -159,12 +159,9 @@ def test_what_goes_wrong_is_noticed() -> None:
 
 
 def test_a_method_that_fails_is_noticed_once_with_its_error() -> None:
-    def dropped(group: str, reason: str) -> r.GroupDropped:
-        detail = "advantage estimator own failed: ValueError"
-        return r.GroupDropped(at_ms=SINCE, group_id=group, reason=reason, detail=detail)
-
-    failed = [dropped(group, "method_failed") for group in "ab"]
-    seen = progress(*failed, dropped("c", "stale"))
+    told = {"at_ms": SINCE, "detail": "advantage estimator own failed: ValueError"}
+    failed = [control.dropped(group, "method_failed", **told) for group in "ab"]
+    seen = progress(*failed, control.dropped("c", "stale", **told))
     assert list(seen.notices) == ["groups dropped: advantage estimator own failed: ValueError"]
 
 
