@@ -7,6 +7,14 @@ from pydantic import Field, field_validator
 
 from infra.settings import Section
 
+_DATABASES = ("sqlite:", "postgresql", "mysql", "mssql")
+"""URIs of MLflow's stores for which mlflow-skinny lacks the libraries."""
+
+
+def mlflow_package(uri: str) -> str:
+    """Return the package that a tracking URI of MLflow needs."""
+    return "mlflow" if uri.startswith(_DATABASES) else "mlflow-skinny"
+
 
 class SinkSettings(Section):
     """The part of the trainer's settings that says which sinks there are."""
