@@ -35,9 +35,9 @@ NO_JSON = "must be JSON, such as [...] or {...}"
 
 
 class Section(BaseModel):
-    """A frozen group of settings that refuses names it does not know."""
+    """A frozen group of settings that refuses names it does not know, and numbers without end."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class KafkaSettings(Section):
@@ -214,6 +214,7 @@ class ProcessSettings(BaseSettings):
         env_prefix=ENV_PREFIX,
         env_nested_delimiter="__",
         extra="ignore",
+        allow_inf_nan=False,
     )
 
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)

@@ -88,7 +88,11 @@ class RunConfig(BaseSettings):
     """All settings that `seamlessflow train --config FILE` reads."""
 
     model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix=ENV_PREFIX, env_nested_delimiter="__"
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter="__",
     )
 
     out: Path = Field(

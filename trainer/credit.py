@@ -30,6 +30,9 @@ TOKEN_REWARDS: tuple[EstimatorName, ...] = (
 TURN_REWARDS: tuple[EstimatorName, ...] = ("turn", "session_and_turn", *TOKEN_REWARDS)
 """Estimators that use the rewards of turns."""
 
+COMPARED: tuple[EstimatorName, ...] = ("grpo", "grpo_unscaled", "rloo")
+"""Estimators that see nothing but how the returns of a group differ."""
+
 ONE_REWARD: Mapping[str, float] = {"reward": 1.0}
 """Weights of a run that names no rewards."""
 
@@ -169,6 +172,12 @@ class CreditSettings(Section):
             raise ValueError(
                 f"kl_penalty is a part of the rewards of tokens, and advantage {self.advantage} "
                 f"sees none: use one of {', '.join(TOKEN_REWARDS)}"
+            )
+        weights = self.returns.session_weight, self.returns.turn_weight
+        if self.advantage == "session_and_turn" and not any(weights):
+            raise ValueError(
+                "returns.session_weight and returns.turn_weight are both 0, so advantage "
+                "session_and_turn is 0 for all tokens"
             )
         if self.advantage == "distill" and self.teacher is None:
             raise ValueError("advantage distill needs teacher, a model directory")

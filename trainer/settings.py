@@ -174,6 +174,24 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
                 )
         return self
 
+    @model_validator(mode="after")
+    def _imitates(self) -> Self:
+        if self.loss.chosen_surrogate != "cloning":
+            return self
+        without_effect = {
+            "advantage distill": self.advantage == "distill",
+            "returns.entropy_scale": self.returns.entropy_scale > 0,
+            # A critic learns from it all the same.
+            "kl_penalty": self.kl_penalty > 0 and not self.critic_used,
+        }
+        for name, given in without_effect.items():
+            if given:
+                raise ValueError(
+                    f"{name} makes advantages, and loss.surrogate cloning trains each token "
+                    "whatever its advantage: set another surrogate, or leave it out"
+                )
+        return self
+
     @property
     def by_parts(self) -> bool:
         """Return whether each rank loads and holds only its part of a model."""

@@ -7,6 +7,14 @@ from pydantic import Field, field_validator
 
 from infra.settings import Section
 
+_DATABASES = ("sqlite:", "postgresql", "mysql", "mssql")
+"""URIs of MLflow's stores for which mlflow-skinny lacks the libraries."""
+
+
+def mlflow_package(uri: str) -> str:
+    """Return the package that a tracking URI of MLflow needs."""
+    return "mlflow" if uri.startswith(_DATABASES) else "mlflow-skinny"
+
 
 class SinkSettings(Section):
     """The part of the trainer's settings that says which sinks there are."""
@@ -27,11 +35,23 @@ class SinkSettings(Section):
 
     @field_validator("mlflow_uri")
     @classmethod
-    def _without_secret(cls, uri: str | None) -> str | None:
+    def _addressed(cls, uri: str | None) -> str | None:
+        if uri is None:
+            return uri
+        parts = urlsplit(uri)
         # Settings, and MLflow's own messages, are logged with the whole URI.
-        if uri is not None and urlsplit(uri).password is not None:
+        if parts.password is not None:
             raise ValueError(
                 "no password may be in it: set MLFLOW_TRACKING_USERNAME and "
                 "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, in the environment"
             )
+        # Such an address would be a server that is away: rows would wait for it to the end.
+        try:
+            lacks_port = parts.port == 0
+        except ValueError:
+            lacks_port = True
+        if lacks_port:
+            raise ValueError("its port is no number from 1 to 65535")
+        if not uri or (parts.scheme in ("http", "https") and not parts.hostname):
+            raise ValueError("it names no server, such as http://127.0.0.1:5000")
         return uri

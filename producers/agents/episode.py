@@ -32,7 +32,7 @@ from producers.agents.gateway_client.ending import (
     EndingRules,
     closing_calls,
 )
-from producers.agents.gateway_client.result import judged, result_of
+from producers.agents.gateway_client.result import BadResult, judged, result_of
 from producers.agents.harness.agent import Agent
 from producers.agents.harness.command import TRY_AGAIN, CommandFailed
 from producers.agents.harness.loading import Callback, invoke
@@ -231,8 +231,11 @@ class Episodes:
         """Return the ending of an agent that returned `value`, with the judge's rewards."""
         try:
             result = result_of(value)
-            if self._judge is None:
-                return AgentReturned(result)
+        except BadResult as error:
+            return AgentCrashed(str(error))
+        if self._judge is None:
+            return AgentReturned(result)
+        try:
             async with asyncio.timeout(self._settings.reward_limit_s):
                 task: Mapping[str, object] = orjson.loads(payload)
                 verdict = await invoke(self._judge, self._threads, task, result)

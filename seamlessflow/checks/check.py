@@ -16,7 +16,12 @@ from seamlessflow.checks.callables import Importing, named_callables
 from seamlessflow.checks.gang import gang_faults
 from seamlessflow.checks.models import apart_on_vllm, side_model_faults, torch_engine_faults
 from seamlessflow.checks.processes import faults_of_processes
-from seamlessflow.checks.tasks import evaluation_faults, pacing_faults, task_faults
+from seamlessflow.checks.tasks import (
+    evaluation_faults,
+    group_faults,
+    pacing_faults,
+    task_faults,
+)
 from seamlessflow.checks.truncation import truncation_faults
 from seamlessflow.checks.updates import update_faults
 from seamlessflow.config import RunConfig
@@ -59,6 +64,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         for own in each_policy(config):
             yield from _policy_faults(own, config)
+            yield from group_faults(own)
         yield from _sharing_faults(config)
         yield from pacing_faults(config.pacing)
         yield from evaluation_faults(config.evaluation, config.evaluation.files)

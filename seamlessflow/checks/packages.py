@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import islice
 
 from infra.errors import SeamlessFlowError
 from infra.faults import Fault, SettingPath
 from seamlessflow.config import RunConfig
+from trainer.sinks import mlflow_package
 
 _TRAIN = ("torch", "transformers", "safetensors")
 _LINK = ("safetensors",)
@@ -37,7 +39,7 @@ def training_faults(config: RunConfig) -> Iterator[Fault]:
     if trainer.wandb_project is not None:
         yield from _lacking(("trainer", "wandb_project"), "wandb")
     if trainer.mlflow_uri is not None:
-        yield from _lacking(("trainer", "mlflow_uri"), "mlflow-skinny", "mlflow")
+        yield from _lacking_for_mlflow(trainer.mlflow_uri)
     if trainer.flash and trainer.backend != "clock":
         yield from _lacking(("trainer", "attention"), "flash_attn")
     sends = config.weights.from_trainer != "never"
@@ -75,6 +77,14 @@ def _lacking(setting: SettingPath, package: str, module: str = "") -> Iterator[F
     """Yield a fault if the package of a setting lacks; its module has its name if none is given."""
     if find_spec(module or package) is None:
         yield Fault(setting, f"{package} is not installed: pip install {package}")
+
+
+def _lacking_for_mlflow(uri: str) -> Iterator[Fault]:
+    package = mlflow_package(uri)
+    # mlflow-skinny is the module mlflow too, without what a store in a database needs.
+    modules = ("mlflow", "sqlalchemy") if package == "mlflow" else ("mlflow",)
+    found = (of for one in modules for of in _lacking(("trainer", "mlflow_uri"), package, one))
+    yield from islice(found, 1)
 
 
 def _of_extra(extra: str, packages: tuple[str, ...]) -> Iterator[Fault]:

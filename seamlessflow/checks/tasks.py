@@ -1,4 +1,7 @@
-"""Check of files of tasks by their first lines; the scheduler reads all of them when it starts."""
+"""Check of files of tasks by their first lines, and of the size of their groups.
+
+The scheduler reads all lines when it starts.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -8,8 +11,11 @@ from infra.faults import Fault, SettingPath
 from scheduler.settings import EvaluationSection, PacingSection
 from scheduler.tasks.file import TaskLine, TasksRejected, task_lines
 from scheduler.tasks.forks import fork_id
+from seamlessflow.config import RunConfig
+from trainer.credit import COMPARED
 
 _LINES, _FORKS = 1_000, 20
+_OWN_SIZE = b'"group_size"'
 
 Seen = dict[str, str]
 """Places of tasks by their ids."""
@@ -27,6 +33,22 @@ def pacing_faults(pacing: PacingSection) -> Iterator[Fault]:
     if pacing.forks is not None:
         lines = islice(task_lines(pacing.forks, fork_id), _FORKS)
         yield from _faults(("pacing", "forks"), pacing.forks, lines, seen)
+
+
+def group_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault if every group has one session, and the advantage is its difference to others.
+
+    Tasks and forks may have groups of a size of their own.
+    """
+    pacing, trainer = config.pacing, config.trainer
+    files = [pacing.tasks, *(source.tasks for source in pacing.sources.values())]
+    compared = trainer.advantage in COMPARED and trainer.loss.chosen_surrogate != "cloning"
+    if config.run.group_size > 1 or not compared or pacing.forks is not None:
+        return
+    if not any(_sized(path) for path in files if path is not None):
+        text = f"advantage {trainer.advantage} compares the sessions of a group, and of one alone"
+        remedy = "nothing would be learned: set 2 or more, or another trainer.advantage"
+        yield Fault(("run", "group_size"), f"{text} {remedy}")
 
 
 def evaluation_faults(evaluation: EvaluationSection, files: Mapping[str, Path]) -> Iterator[Fault]:
@@ -57,3 +79,12 @@ def _faults(
     except TasksRejected as error:
         yield Fault(setting, str(error))
     seen.update({task_id: f"{path}, {place}" for task_id, place in own.items()})
+
+
+def _sized(path: Path) -> bool:
+    """Return whether some task of the first lines may have a size of its own."""
+    try:
+        with path.open("rb") as file:
+            return any(_OWN_SIZE in line for line in islice(file, _LINES))
+    except OSError:
+        return True  # what is wrong with the file is a fault of its own

@@ -255,6 +255,10 @@ class RunProgress:
                 self._sample_failed(record)
             case r.ProgressStalled():
                 self.notices.append(f"{record.what}: {record.detail}")
+            case r.GroupDropped(reason="method_failed"):
+                # Many groups may be dropped for one error of a method.
+                if (told := f"groups dropped: {record.detail}") not in self.notices:
+                    self.notices.append(told)
             case r.PlanWarning():
                 self.notices.append(record.detail)
             case r.WorkerLost(incarnation=of) if of in self._joined and record.reason != ENDED:

@@ -110,18 +110,19 @@ class TokenSums:
         return found
 
     def metrics(self) -> dict[str, float]:
-        """Return the step's metrics; those of the mismatch only if tokens were measured for it."""
-        sums, tokens = self.sums, max(self.sums["tokens"], 1.0)
-        found = {
-            "loss": sums["loss"],
-            "clip_fraction": sums["clipped"] / tokens,
-            "entropy": sums["entropy"] / tokens,
-            "ratio_mean": sums["ratio"] / tokens,
-            "ratio_p99": ratio_quantile(self.ratios, 0.99),
-            "policy_kl": sums["policy_kl"] / tokens,
-            "effective_sample_size": effective_share(sums["ratio"], sums["ratio_squared"], tokens),
-            "mismatch_tokens": sums["mismatch_tokens"],
-        }
+        """Return the step's metrics; means only if there are tokens that they are over."""
+        sums = self.sums
+        found = {"loss": sums["loss"], "mismatch_tokens": sums["mismatch_tokens"]}
+        if tokens := sums["tokens"]:
+            share = effective_share(sums["ratio"], sums["ratio_squared"], tokens)
+            found |= {
+                "clip_fraction": sums["clipped"] / tokens,
+                "entropy": sums["entropy"] / tokens,
+                "ratio_mean": sums["ratio"] / tokens,
+                "ratio_p99": ratio_quantile(self.ratios, 0.99),
+                "policy_kl": sums["policy_kl"] / tokens,
+                "effective_sample_size": share,
+            }
         if measured := sums["mismatch_tokens"]:
             found["mismatch_mean"] = sums["mismatch"] / measured
             found["mismatch_kl"] = sums["mismatch_kl"] / measured
@@ -153,14 +154,11 @@ def ratio_counts(log_ratios_N: Tensor) -> NDArray[np.int64]:
 
 
 def ratio_quantile(counts: NDArray[np.int64], part: float) -> float:
-    """Return the ratio in the middle of the bin up to which this part of the tokens is; 1 of none.
+    """Return the ratio in the middle of the bin up to which this part of the tokens is.
 
     Exact but for the width of a bin, and the same however ranks and micro-batches divide them.
     """
-    total = int(counts.sum())
-    if not total:
-        return 1.0
-    place = int(np.searchsorted(np.cumsum(counts), math.ceil(part * total)))
+    place = int(np.searchsorted(np.cumsum(counts), math.ceil(part * int(counts.sum()))))
     return math.exp((place - _FARTHEST) * RATIO_WIDTH)
 
 

@@ -52,22 +52,25 @@ def grpo(returns_S: Float64s) -> Float64s:
 
 
 def grpo_unscaled(returns_S: Float64s) -> Float64s:
-    """Return r - mean of the group, without scaling by the spread of the returns.
+    """Return r - mean of the group, without scaling by the spread of the returns; zeros if all
+    returns are equal.
 
     Dr. GRPO, arXiv 2503.20783.
     """
+    if not varied(returns_S):
+        return np.zeros_like(returns_S)
     return np.asarray(returns_S - returns_S.mean())
 
 
 def rloo(returns_S: Float64s) -> Float64s:
-    """Return r - mean of the other sessions; zero for a group of one session.
+    """Return r - mean of the other sessions; zeros if all returns are equal, as that of one is.
 
     REINFORCE leave-one-out, arXiv 2402.14740.
     """
-    others = len(returns_S) - 1
-    if not others:
+    if not varied(returns_S):
         return np.zeros_like(returns_S)
-    return np.asarray((returns_S - returns_S.mean()) * (len(returns_S) / others))
+    count = len(returns_S)
+    return np.asarray((returns_S - returns_S.mean()) * (count / (count - 1)))
 
 
 def varied(returns_S: Float64s) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 
 from infra.errors import SettingsRejected
 from trainer.metrics.library import imported
+from trainer.sinks import mlflow_package
 
 _log = logging.getLogger(__name__)
 _DEFAULTS = {
@@ -28,8 +29,6 @@ _DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 """Variables of the library, where the environment has none."""
-_DATABASES = ("sqlite:", "postgresql", "mysql", "mssql")
-"""URIs of stores for which mlflow-skinny lacks the libraries."""
 _MOST_ROWS = 10_000
 _RETRY_S = 30.0
 _END_S = 20.0
@@ -49,8 +48,7 @@ class Mlflow:
         """
         for name, value in _DEFAULTS.items():
             os.environ.setdefault(name, value)
-        package = "mlflow" if uri.startswith(_DATABASES) else "mlflow-skinny"
-        self._library = imported("mlflow", "trainer.mlflow_uri", package)
+        self._library = imported("mlflow", "trainer.mlflow_uri", mlflow_package(uri))
         try:
             self._client = self._library.MlflowClient(tracking_uri=uri)
         except self._library.exceptions.MlflowException as error:

@@ -187,7 +187,7 @@ SYMPTOMS = (
     ),
     Symptom(
         "{:.0%} of the groups were dropped",
-        "GroupDropped on groups and control has the reasons; trainer.filters, trainer.on_stale, "
+        "the detail of GroupDropped on control has the reasons; trainer.filters, trainer.on_stale, "
         "pacing.max_attempts",
         0.1,
         _lost("dropped/", "groups"),

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from infra.errors import SettingsRejected
+from infra.faults import SettingPath, faults
 from infra.settings import KafkaSettings
 from schemas.records import LineageStarted
 from trainer.settings import TrainerSettings
@@ -42,9 +43,8 @@ def recorded_settings(
     try:
         return _RecordedSettings(**sections, kafka=kafka)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise SettingsRejected("--set", f"{place}: {first['msg']}") from error
+        first = faults(error, _RecordedSettings)[0]
+        raise SettingsRejected("--set", first.line(_dotted)) from error
 
 
 def changed_settings(before: LineageStarted, after: LineageStarted) -> Mapping[str, str]:
@@ -55,6 +55,10 @@ def changed_settings(before: LineageStarted, after: LineageStarted) -> Mapping[s
         for name in sorted(old.keys() | new.keys())
         if old.get(name) != new.get(name)
     }
+
+
+def _dotted(path: SettingPath) -> str:
+    return ".".join(map(str, path))
 
 
 def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:

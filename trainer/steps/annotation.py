@@ -8,13 +8,15 @@ from trainer.data.credit.batches import BATCH_ESTIMATORS
 from trainer.data.credit.columns import Column
 from trainer.data.credit.entropies import entropy_scaled
 from trainer.data.credit.phase import with_advantages, with_columns
+from trainer.data.methods import method
 from trainer.data.packing import pack
 from trainer.settings import TrainerSection
 from trainer.steps.inputs import return_rules
 
 
 def annotated(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch:
-    """Return the batch with all that its loss needs. Raises the errors of the back end.
+    """Return the batch with all that its loss needs. Raises the errors of the back end, and
+    `MethodFailed`.
 
     The same for a step that is executed again: it depends on settings, batch and weights alone.
     """
@@ -31,10 +33,11 @@ def computed(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch:
 
 
 def estimated(settings: TrainerSection, batch: Batch) -> Batch:
-    """Return the batch with the advantages that follow from its columns."""
+    """Return the batch with the advantages that follow from its columns. Raises `MethodFailed`."""
     if (estimator := BATCH_ESTIMATORS.get(settings.advantage)) is not None:
         rules = return_rules(settings)
-        batch = with_advantages(batch, lambda episodes: estimator.of(episodes, rules))
+        with method("advantage estimator", settings.advantage):
+            batch = with_advantages(batch, lambda episodes: estimator.of(episodes, rules))
     if scale := settings.returns.entropy_scale:
         batch = entropy_scaled(batch, scale)
     return batch

@@ -21,6 +21,7 @@ from schemas.topics import CONTROL, FLEET, TRAJECTORIES, fleet_key
 from trainer.backends.backend import Backend, UpdateFailed
 from trainer.data.batch import Batch
 from trainer.data.credit.phase import batch_facts
+from trainer.data.methods import MethodFailed
 from trainer.data.packing import tokens_saved
 from trainer.metrics.phases import Phases, token_rates
 from trainer.recovery import checkpoint
@@ -131,7 +132,7 @@ class StepRunner:
         with self._traced(order) as batch:
             began = time.monotonic()
             with self._telemetry.child("train step", batch.headers, step=order.batch.step):
-                metrics = order.facts | self._train(order, phases)
+                metrics = order.facts | self._trained(order, phases)
             metrics["train_s"] = time.monotonic() - began
             with phases.phase("commit_s"):
                 self._commit(order, batch.headers)
@@ -172,6 +173,13 @@ class StepRunner:
             lineage=order.lineage,
             groups=len(groups),
         )
+
+    def _trained(self, order: StepOrder, phases: Phases) -> dict[str, float]:
+        """Train a step; return its metrics. Raise `StepFailed`."""
+        try:
+            return self._train(order, phases)
+        except MethodFailed as error:
+            raise StepFailed(order.batch.step, str(error)) from error
 
     def _train(self, order: StepOrder, phases: Phases) -> dict[str, float]:
         with phases.phase("annotate_s"):

@@ -50,14 +50,15 @@ def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tup
     """
     found, faults = [], []
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConversationsRejected(path, [str(error)]) from error
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise ConversationsRejected(path, [error.strerror or str(error)]) from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            found.append(_chains(f"{path.name}:{number}", json.loads(line), renderer, longest))
+            row = json.loads(line.decode("utf-8-sig"))  # some editors begin a file with a mark
+            found.append(_chains(f"{path.name}:{number}", row, renderer, longest))
         except (ValueError, RendererError) as error:
             faults.append(f"{path}:{number}: {error}")
     if not found and not faults:
@@ -71,7 +72,7 @@ def _chains(name: str, row: object, renderer: Renderer, longest: int) -> tuple[C
     messages, tools = _parts(row)
     branches: list[_Branch] = []
     prompt, answer = b"", b""
-    turns = [place for place, one in enumerate(messages) if _learned(one)]
+    turns = [place for place, one in enumerate(messages) if _learned(place, one)]
     if not turns:
         raise ValueError("no message is an answer (role assistant) to learn")
     if turns[0] == 0:
@@ -105,8 +106,11 @@ def _parts(row: object) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]
     return messages or [], tools or None
 
 
-def _learned(message: Mapping[str, Any]) -> bool:
-    return message.get("role") == "assistant" and message.get("weight", 1) != 0
+def _learned(place: int, message: Mapping[str, Any]) -> bool:
+    weight = 1 if message.get("weight") is None else message["weight"]
+    if weight not in (0, 1):
+        raise ValueError(f"message {place} has the weight {weight!r:.80}, which is neither 0 nor 1")
+    return message.get("role") == "assistant" and weight == 1
 
 
 def _tokens(branch: _Branch) -> Tokens:

@@ -129,6 +129,18 @@ def test_an_agent_that_raises_closes_its_session_as_aborted() -> None:
     assert reason.endswith("RuntimeError: lost the thread")
 
 
+@pytest.mark.parametrize("value", [float("nan"), {"reward": float("nan")}])
+def test_an_agent_whose_reward_is_no_number_closes_its_session_as_aborted(value: object) -> None:
+    """It is the agent's fault, whether or not there is a judge, and needs no traceback."""
+
+    async def agent(task: Payload, session: AgentSession) -> object:
+        return value
+
+    gateway = run(CallableAgent(agent, THREADS))
+    assert closed(gateway) == ("aborted", "environment")
+    assert gateway.calls[-1].body["reason"] == "a reward is a finite number, not nan"
+
+
 def test_an_agent_that_calls_exit_does_not_end_the_process() -> None:
     async def agent(task: Payload, session: AgentSession) -> float:
         sys.exit(3)

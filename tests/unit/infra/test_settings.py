@@ -84,6 +84,17 @@ def test_a_wrong_setting_is_reported_by_its_variable(
     assert "SEAMLESSFLOW_TELEMETRY__SAMPLE_RATIO" in line
 
 
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+def test_a_number_without_an_end_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    """Records and processes get settings as JSON, which has no such number."""
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__WAIT_S", value)
+
+    [line] = refused(ProcessSettings, capsys)
+    assert "SEAMLESSFLOW_KAFKA__WAIT_S: Input should be a finite number" in line
+
+
 @pytest.mark.parametrize(
     ("name", "told"),
     [

@@ -40,6 +40,13 @@ def test_a_penalty_of_tokens_is_refused_for_an_advantage_that_sees_none(name: st
         TrainerSection(advantage=name, kl_penalty=0.1, teacher="teacher")
 
 
+def test_a_sum_of_advantages_without_a_weight_is_refused() -> None:
+    none = {"session_weight": 0, "turn_weight": 0}
+    with pytest.raises(ValueError, match="is 0 for all tokens"):
+        TrainerSection.model_validate({"advantage": "session_and_turn", "returns": none})
+    assert TrainerSection.model_validate({"advantage": "turn", "returns": none}).advantage == "turn"
+
+
 def test_distillation_needs_a_teacher() -> None:
     with pytest.raises(ValueError, match="distill needs teacher"):
         TrainerSection(advantage="distill")
@@ -55,3 +62,21 @@ def test_several_updates_need_a_loss_that_sees_the_weights_move(several: dict[st
         TrainerSection(loss=bare, reuse=ReuseSection(groups=1))
     corrected = LossSection(surrogate="policy_gradient", correction="icepop")
     assert TrainerSection.model_validate({"loss": corrected, **several}).updates == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("advantage distill", {"advantage": "distill", "teacher": "teacher"}),
+        ("returns.entropy_scale", {"returns": {"entropy_scale": 0.5}}),
+        ("kl_penalty", {"advantage": "reinforce_pp", "kl_penalty": 0.1}),
+    ],
+)
+def test_imitation_is_refused_beside_what_makes_advantages_alone(
+    name: str, given: dict[str, object]
+) -> None:
+    cloning = {"loss": {"surrogate": "cloning"}}
+    with pytest.raises(ValueError, match=f"{name} makes advantages, and loss.surrogate cloning"):
+        TrainerSection.model_validate(cloning | given)
+    critic = {"advantage": "gae", "kl_penalty": 0.1}
+    assert TrainerSection.model_validate(cloning | critic).critic_used

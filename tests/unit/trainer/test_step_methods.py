@@ -17,8 +17,8 @@ def methods(**trainer: Any) -> Any:
     ("changed", "told"),
     [
         (
-            {"advantage": "rloo"},
-            "advantage was grpo, is rloo (trainer.advantage, trainer.returns, ",
+            {"advantage": "turn"},
+            "advantage was grpo, is turn (trainer.advantage, trainer.returns, ",
         ),
         ({"returns": {"discount": 0.5}}, "advantage has other values (trainer.advantage"),
         ({"loss": {"name": "tis"}}, "loss was ppo_clip, is tis (trainer.loss)"),

@@ -14,6 +14,7 @@ from trainer.data.chains import Chain, Floats, credited
 from trainer.data.credit.batches import Credit, Episodes
 from trainer.data.credit.columns import Annotated, Column, Columns
 from trainer.data.episodes import Episode, Float64s, episode
+from trainer.data.methods import ResultMalformed, checked_advantages
 from trainer.data.packing import MicroBatch
 
 Estimate = Callable[[Episodes], list[list[Credit]]]
@@ -28,9 +29,11 @@ def with_columns(batch: Batch, packed: Sequence[MicroBatch], annotated: Annotate
 def with_advantages(batch: Batch, estimate: Estimate) -> Batch:
     """Return the batch with advantages, and with what the critic learns if there is one.
 
-    Tokens that no loss will see, stale ones for instance, are no part of the sessions here.
+    Tokens that no loss will see, stale ones for instance, are no part of the sessions here. Raises
+    what `estimate` does, and `ResultMalformed`.
     """
-    found = estimate([_episodes(one) for one in batch.groups])
+    episodes = [_episodes(one) for one in batch.groups]
+    found = checked_credit(estimate(episodes), episodes)
     learned = sum(_learned(credit) for of_group in found for credit in of_group)
     # Chains of a session stand together, in the order of `Batch.chains`.
     parts = iter(
@@ -45,6 +48,24 @@ def with_advantages(batch: Batch, estimate: Estimate) -> Batch:
         return replace(credited(chain, advantages_N), columns={**chain.columns, **columns})
 
     return _replaced(batch, change)
+
+
+def checked_credit(found: Sequence[Sequence[Credit]], groups: Episodes) -> list[list[Credit]]:
+    """Return credit after checking that each trained token has a finite advantage, and a finite
+    target or NaN wherever there are targets. Raises `ResultMalformed`.
+    """
+    sizes = [len(one) for one in found], [len(one) for one in groups]
+    if sizes[0] != sizes[1]:
+        counts = f"credit of groups of {sizes[0]} sessions"
+        raise ResultMalformed(counts, f"of {sizes[1]}")
+    sessions = [one for group in groups for one in group]
+    credits = [one for of_group in found for one in of_group]
+    advantages = checked_advantages([one.advantages_N for one in credits], sessions)
+    targets = [_checked_targets(*pair) for pair in zip(credits, sessions, strict=True)]
+    if len({one is None for one in targets}) > 1:
+        raise ResultMalformed("targets of some sessions", "of all or none")
+    checked = iter(map(Credit, advantages, targets))
+    return [[next(checked) for _ in of_group] for of_group in found]
 
 
 def by_chain(
@@ -100,6 +121,18 @@ def _by_session(prepared: Prepared) -> list[list[Chain]]:
 def _episodes(prepared: Prepared) -> list[Episode]:
     pairs = zip(prepared.group.sessions, _by_session(prepared), strict=True)
     return [episode(chains, one.shaped, one.turn_rewards) for one, chains in pairs]
+
+
+def _checked_targets(credit: Credit, session: Episode) -> Float64s | None:
+    if credit.targets_N is None:
+        return None
+    targets_N = np.asarray(credit.targets_N, np.float64)
+    if targets_N.shape != (len(session),):
+        shape = f"targets of shape {list(targets_N.shape)}"
+        raise ResultMalformed(shape, f"{[len(session)]}, one for each trained token")
+    if np.isinf(targets_N).any():
+        raise ResultMalformed("an infinite target", "a finite one, or NaN where none is learned")
+    return targets_N
 
 
 def _learned(credit: Credit) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from trainer.data.chains import Chain
 from trainer.data.episodes import Float64s, Int64s
+from trainer.data.methods import ResultMalformed, method
 from trainer.data.units.membership import membership
 from trainer.loss import LossSection
 
@@ -44,7 +45,22 @@ AGGREGATIONS: Mapping[str, Aggregation] = {
 
 
 def chain_weights(chains: Sequence[Chain], settings: LossSection) -> Float64s:
-    """Return the weight of the trained tokens of each chain; every chain has some."""
+    """Return the weight of the trained tokens of each chain; every chain has some.
+
+    Raises `MethodFailed`.
+    """
     trained_C = np.fromiter((one.trained() for one in chains), np.int64, len(chains))
     sessions_C = membership(chains).sessions_C
-    return AGGREGATIONS[settings.aggregation](sessions_C, trained_C, settings)
+    with method("aggregation", settings.aggregation):
+        found = AGGREGATIONS[settings.aggregation](sessions_C, trained_C, settings)
+        return checked_weights(found, len(chains))
+
+
+def checked_weights(found: Float64s, chains: int) -> Float64s:
+    """Return weights of so many chains, after a check. Raises `ResultMalformed`."""
+    weights_C = np.asarray(found, np.float64)
+    if weights_C.shape != (chains,):
+        raise ResultMalformed(f"weights of shape {list(weights_C.shape)}", f"of {chains} chains")
+    if not np.isfinite(weights_C).all():
+        raise ResultMalformed("a weight that is not finite", "a finite one")
+    return weights_C

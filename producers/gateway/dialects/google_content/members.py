@@ -44,7 +44,9 @@ def members(place: str, value: object) -> dict[str, Any]:
 
 
 def listed(place: str, value: object) -> list[Any]:
-    """Return a list. Raises `ApiError`."""
+    """Return a list; an object stands for a list of itself, as at the vendor. Raises `ApiError`."""
+    if isinstance(value, dict):
+        return [value]
     if not isinstance(value, list):
         raise bad(place, f"{place} must be a list")
     return value

@@ -67,6 +67,11 @@ def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check
             {"mlflow_uri": "http://127.0.0.1:5000"},
             "mlflow-skinny is not installed: pip install mlflow-skinny",
         ),
+        (
+            "trainer",
+            {"mlflow_uri": "sqlite:///runs.db"},
+            "trainer.mlflow_uri: mlflow is not installed: pip install mlflow",
+        ),
         ("trainer", {"window": 2}, "trainer.window must not be smaller than run.groups_per_step"),
         ("trainer", {"device": "cuda:99"}, "trainer.device: there is no cuda:99"),
         (

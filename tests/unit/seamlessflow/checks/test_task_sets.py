@@ -95,3 +95,26 @@ def test_the_sets_that_are_evaluated_are_checked(values: Mapping[str, Any]) -> N
     assert faults(two, evaluation(Path("code"), "easy")) == (
         "set: there is no evaluation set 'easy', but the tasks of --tasks alone",
     )
+
+
+@pytest.mark.parametrize(
+    ("trainer", "lines"),
+    [
+        ({"advantage": "rloo"}, 1),
+        ({"advantage": "reinforce_pp"}, 0),
+        ({"advantage": "grpo", "loss": {"surrogate": "cloning"}}, 0),
+    ],
+)
+def test_groups_of_one_session_are_refused_where_sessions_are_compared(
+    values: Mapping[str, Any], trainer: dict[str, object], lines: int
+) -> None:
+    alone = changed(values, "run", group_size=1, min_group_size=1)
+    found = faults(changed(sources(alone, math="math"), "trainer", **trainer))
+    assert len(found) == lines
+    assert all(line.startswith("run.group_size: advantage rloo compares") for line in found)
+
+
+def test_a_task_may_have_a_group_of_its_own_size(values: Mapping[str, Any]) -> None:
+    Path("sized").write_text('{"id": 1, "group_size": 4}')
+    alone = changed(values, "run", group_size=1, min_group_size=1)
+    assert faults(sources(alone, a="sized")) == ()

@@ -24,9 +24,13 @@ SAID: dict[str, Any] = {"role": "assistant", "content": "code 3"}
 
 def written(directory: Path, *rows: object) -> Path:
     path = directory / "conversations.jsonl"
-    texts = (row if isinstance(row, str) else json.dumps(row) for row in rows)
-    path.write_text("\n".join(texts), encoding="utf-8")
+    path.write_bytes(b"\n".join(map(line, rows)))
     return path
+
+
+def line(row: object) -> bytes:
+    text = row if isinstance(row, str | bytes) else json.dumps(row)
+    return text.encode() if isinstance(text, str) else text
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +82,8 @@ def test_an_answer_that_the_template_changes_later_ends_its_chain(
         ({"messages": [SAID]}, "message 0 is an answer, to nothing"),
         ({"messages": [{"role": "critic", "content": ""}, SAID]}, "message 0 has role 'critic'"),
         ({"messages": [ASKED, {**SAID, "content": "code 3 " * 99}]}, "more than policy.max_con"),
+        ({"messages": [ASKED, {**SAID, "weight": 0.5}]}, "message 1 has the weight 0.5, which is"),
+        (b'{"messages": "\xe9"}', "'utf-8' codec can't decode byte 0xe9"),
     ],
 )
 def test_a_bad_line_is_refused_with_its_number(
@@ -88,6 +94,11 @@ def test_a_bad_line_is_refused_with_its_number(
         read_conversations(path, renderer, 64)
     (fault,) = refused.value.faults
     assert fault.startswith(f"{path}:3: ") and reason in fault
+
+
+def test_a_file_may_begin_with_a_mark_of_its_encoding(renderer: Renderer, tmp_path: Path) -> None:
+    path = written(tmp_path, "\ufeff" + json.dumps({"messages": [ASKED, SAID]}))
+    assert len(read_conversations(path, renderer, 64)) == 1
 
 
 def test_the_loss_falls_and_a_killed_training_ends_with_the_same_weights(tmp_path: Path) -> None:

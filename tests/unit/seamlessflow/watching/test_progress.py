@@ -158,6 +158,13 @@ def test_what_goes_wrong_is_noticed() -> None:
     assert "rollout of w0 lost" in shown
 
 
+def test_a_method_that_fails_is_noticed_once_with_its_error() -> None:
+    told = {"at_ms": SINCE, "detail": "advantage estimator own failed: ValueError"}
+    failed = [control.dropped(group, "method_failed", **told) for group in "ab"]
+    seen = progress(*failed, control.dropped("c", "stale", **told))
+    assert list(seen.notices) == ["groups dropped: advantage estimator own failed: ValueError"]
+
+
 def test_processes_of_an_earlier_start_are_not_missed() -> None:
     lost = control.lost("w0", at_ms=SINCE, incarnation="old")
     seen = progress(acquired("w0", "rollout"), lost)

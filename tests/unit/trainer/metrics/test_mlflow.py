@@ -200,3 +200,18 @@ def test_a_uri_that_mlflow_does_not_know_is_refused(library: MlflowLibrary, tmp_
 def test_a_password_in_the_uri_is_refused() -> None:
     with pytest.raises(ValidationError, match="set MLFLOW_TRACKING_USERNAME"):
         TrainerSection(mlflow_uri="https://me:secret@mlflow.example")
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("", "names no server"),
+        ("http://", "names no server"),
+        ("https://:5000", "names no server"),
+        ("http://mlflow:x", "port is no number"),
+        ("http://mlflow:99999", "port is no number"),
+    ],
+)
+def test_a_uri_that_can_be_no_server_is_refused_before_the_start(uri: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        TrainerSection(mlflow_uri=uri)

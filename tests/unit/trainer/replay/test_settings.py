@@ -43,7 +43,8 @@ def test_a_setting_is_replaced_by_its_path() -> None:
         ("trainer.loss.nam=tis", "there are .*name"),
         ("trainer.loss.name", "not NAME=VALUE"),
         ("rollout.slots=1", "there are pacing, policy, run, trainer"),
-        ("trainer.loss.name=ppo", "trainer.loss.name"),
+        ("trainer.loss.name=ppo", r"trainer\.loss\.name: must be .*; did you mean ppo_clip\?"),
+        ("trainer.kl_penalty=0.1", "--set: trainer: kl_penalty is a part of the rewards"),
     ],
 )
 def test_a_setting_that_is_none_is_refused_with_the_nearest(option: str, message: str) -> None:

@@ -1,11 +1,12 @@
 """A step is committed, published and reported in this order, or not at all."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from infra.deadline import Stopping
@@ -19,7 +20,8 @@ from tests.builders.trainer.groups import NOW, RULES, group
 from tests.builders.trainer.stub_backend import StubBackend
 from trainer.backends.backend import StepInput, UpdateFailed
 from trainer.data.batch import Batch, prepare
-from trainer.data.packing import Layout
+from trainer.data.credit.columns import Annotated, Column
+from trainer.data.packing import MicroBatch
 from trainer.metrics.names import known
 from trainer.policy import PolicySection
 from trainer.settings import TrainerSection, TrainerSettings
@@ -35,6 +37,7 @@ class Log:
         self.records: list[Record] = []
         self.acknowledges = True
         self.failure: UpdateFailed | None = None
+        self.column = 0.0
 
     def send(self, topic: str, record: Record, **_: object) -> None:
         self.done.append(type(record).__name__)
@@ -53,6 +56,10 @@ class Backend(StubBackend):
     def __init__(self, log: Log) -> None:
         super().__init__()
         self._log = log
+
+    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+        numbers = self._log.column
+        return {name: [np.full(len(of), numbers, np.float32) for of in batches] for name in columns}
 
     def train(self, step: StepInput) -> Mapping[str, float]:
         if self._log.failure is not None:
@@ -93,11 +100,11 @@ def make(tmp_path: Path) -> Callable[[], Made]:
     return partial(made_runner, tmp_path, model)
 
 
-def made_runner(data: Path, model: Path, layout: Layout = "padded") -> Made:
+def made_runner(data: Path, model: Path, **trainer: Any) -> Made:
     settings = TrainerSettings(
         data_dir=data,
         policy=PolicySection(model=model, renderer=RendererSettings("qwen3")),
-        trainer=TrainerSection(layout=layout),
+        trainer=TrainerSection(**trainer),
     )
     log = Log()
     publication = Publication(settings)
@@ -112,7 +119,7 @@ def test_the_metrics_of_a_step_say_what_trees_spare(tmp_path: Path) -> None:
     model = tmp_path / "model"
     model.mkdir()
     (model / "tokenizer.json").write_text("{}")
-    runner, _ = made_runner(tmp_path, model, "tree")
+    runner, _ = made_runner(tmp_path, model, layout="tree")
     assert runner.run(order()).metrics["tokens_saved"] == pytest.approx(0.75)
 
 
@@ -148,6 +155,19 @@ def test_a_step_that_cannot_be_trained_is_not_committed_and_says_which_it_is(
     assert found.value.process_status(ready=True) is ExitStatus.LASTING
     assert log.done == []
     assert not list((tmp_path / "trained").glob("*"))
+
+
+def test_an_estimator_of_a_batch_that_fails_ends_the_step_and_is_named(tmp_path: Path) -> None:
+    """There is no group to drop: it sees all of them, with the values of a critic here."""
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "tokenizer.json").write_text("{}")
+    runner, log = made_runner(tmp_path, model, advantage="gae")
+    log.column = float("nan")
+    with pytest.raises(StepFailed, match=r"estimator gae failed: .* nan for session 0") as found:
+        runner.run(order())
+    assert found.value.process_status(ready=True) is ExitStatus.LASTING
+    assert log.done == []
 
 
 def test_a_step_tells_the_seconds_of_its_phases_and_the_copy_before_it(

@@ -38,6 +38,22 @@ def declared(*names: str) -> list[Any]:
     return [{"functionDeclarations": [{"name": name} for name in names]}]
 
 
+def test_an_object_stands_for_a_list_of_it() -> None:
+    """Many agents send what is one as one; the vendor takes it."""
+    one = {
+        "contents": {"parts": {"text": "hi"}},
+        "systemInstruction": {"parts": {"text": "short"}},
+        "tools": {"functionDeclarations": {"name": "f"}},
+    }
+    several = {
+        "contents": [USER],
+        "systemInstruction": {"parts": [{"text": "short"}]},
+        "tools": declared("f"),
+    }
+    of_one, of_several = (parse(orjson.dumps(body), 4, "m", "whole") for body in (one, several))
+    assert (of_one.messages, of_one.tools) == (of_several.messages, of_several.tools)
+
+
 def test_sampling_parameters_are_read() -> None:
     read = configured(
         temperature=0.5,
@@ -173,7 +189,8 @@ def test_functions_are_declared_with_either_kind_of_schema() -> None:
             [{"functionDeclarations": [{"name": "f", "behavior": "NON_BLOCKING"}]}],
             "tools[0].functionDeclarations[0].behavior",
         ),
-        ({}, "tools"),
+        ("f", "tools"),
+        ({"functionDeclarations": {}}, "tools[0].functionDeclarations[0].name"),
     ],
 )
 def test_tools_that_only_the_vendor_has_are_refused(tools: Any, param: str) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from tests.builders.trainer.chains import some_chains
 from trainer.data.chains import Chain
-from trainer.data.units.aggregations import AGGREGATIONS, chain_weights
+from trainer.data.methods import ResultMalformed
+from trainer.data.units.aggregations import AGGREGATIONS, chain_weights, checked_weights
 from trainer.loss import AggregationName, LossSection
 
 SESSIONS = "aabacc"
@@ -46,3 +47,14 @@ def test_the_sum_by_weights_is_the_aggregated_loss(name: AggregationName) -> Non
 def test_a_step_without_a_token_has_no_weights(name: AggregationName) -> None:
     length = 9 if name == "constant" else None
     assert chain_weights([], LossSection(aggregation=name, constant_length=length)).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [([0.5], r"weights of shape \[1\], not of 2 chains"), ([0.5, np.nan], "is not finite")],
+)
+def test_weights_that_no_step_can_be_trained_with_are_refused(
+    found: list[float], told: str
+) -> None:
+    with pytest.raises(ResultMalformed, match=told):
+        checked_weights(np.array(found), 2)
