@@ -82,6 +82,13 @@ def test_further_ranks_may_be_on_other_machines_of_a_cluster() -> None:
     assert len(faults(3, trainer=ranks(2), kafka=KAFKA)) == 1
 
 
+def test_a_file_that_names_several_nodes_has_all_ranks() -> None:
+    workers = [{"id": of, "tags": ["rollout", "train"], "node": of} for of in ("a", "b")]
+    config = parse({"workers": workers, "trainer": ranks(3), "kafka": KAFKA})
+    [line] = [fault.line(as_written) for fault in gang_faults(config)]
+    assert line.startswith("trainer.ranks: the gang is a, b: 2 devices, trainer.ranks is 3: set ")
+
+
 def test_two_workers_of_one_rank_are_a_fault() -> None:
     own = {"SEAMLESSFLOW_TRAINER__RANK": "0"}
     workers = [{"id": of, "tags": ["rollout", "train"], "environment": own} for of in ("a", "b")]
