@@ -14,7 +14,12 @@ from infra.network.ports import is_free
 from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
 from seamlessflow.checks.gang import gang_faults
-from seamlessflow.checks.models import apart_on_vllm, side_model_faults, torch_engine_faults
+from seamlessflow.checks.models import (
+    apart_on_vllm,
+    side_model_faults,
+    torch_engine_faults,
+    trained_model_faults,
+)
 from seamlessflow.checks.processes import faults_of_processes
 from seamlessflow.checks.tasks import evaluation_faults, pacing_faults, task_faults
 from seamlessflow.checks.truncation import truncation_faults
@@ -47,6 +52,7 @@ def before_node(config: RunConfig, name: str) -> Iterator[Fault]:
         return
     for own in each_policy(config):
         yield from gang_faults(own)
+        yield from trained_model_faults(own)
     yield from packages.training_faults(config)
     yield from faults_of_processes(config, True)
     yield from _machine_faults(config, here.workers)
@@ -77,6 +83,7 @@ def _policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
         yield Fault(("workers",), f"no worker{of} can train: none has the tag train")
     yield from gang_faults(config)
     yield from side_model_faults(config)
+    yield from trained_model_faults(config)
     if run.policy == run.all_policies[0]:
         return
     shared = any(worker.shared for worker in whole.workers)
@@ -156,6 +163,7 @@ def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
         yield Fault(("workers",), "no worker can train: none has the tag train")
     yield from gang_faults(config)
     yield from side_model_faults(config)
+    yield from trained_model_faults(config)
     yield from devices.modelled_faults(config)
     yield from devices.divided_faults(config)
     yield from packages.training_faults(config)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from infra.faults import Fault
     from seamlessflow.config import RunConfig
@@ -40,7 +40,6 @@ def kubernetes(
     """Write Kubernetes manifests of a run, one file a component; see runbooks/kubernetes.md."""
     import os
 
-    from infra.disk.whole_file import whole_file
     from infra.settings import from_environment
     from seamlessflow.config import RunConfig
     from seamlessflow.config_file import load
@@ -48,11 +47,7 @@ def kubernetes(
     from seamlessflow.kubernetes.manifests import as_yaml, manifests
     from seamlessflow.kubernetes.objects import ClusterNames
 
-    for option, text in (("--secret", secret), ("--claim", claim), ("--strimzi", strimzi)):
-        if text and not _NAME.fullmatch(text):
-            raise typer.BadParameter(f"{text!r} is no name of an object", param_hint=option)
-    if not _IMAGE.fullmatch(image):
-        raise typer.BadParameter(f"{image!r} is no name of an image", param_hint="--image")
+    _check_names(image, {"--secret": secret, "--claim": claim, "--strimzi": strimzi})
     if found := from_environment(RunConfig, os.environ)[0]:
         names = ", ".join(sorted(found))
         text = f"variables of this shell set {names}: unset them, only the file is rendered"
@@ -73,11 +68,25 @@ def kubernetes(
     if left := sorted(earlier - set(files)):
         text = f"{left[0]} is not of this run: remove it, or it would be applied too"
         raise typer.BadParameter(text, param_hint="--out")
+    _write({path: as_yaml(objects) for path, objects in files.items()}, out)
+
+
+def _check_names(image: str, names: Mapping[str, str]) -> None:
+    for option, name in names.items():
+        if name and not _NAME.fullmatch(name):
+            raise typer.BadParameter(f"{name!r} is no name of an object", param_hint=option)
+    if not _IMAGE.fullmatch(image):
+        raise typer.BadParameter(f"{image!r} is no name of an image", param_hint="--image")
+
+
+def _write(files: Mapping[Path, str], out: Path) -> None:
+    from infra.disk.whole_file import whole_file
+
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for path, objects in files.items():
+        for path, text in files.items():
             with whole_file(path) as file:
-                file.write(as_yaml(objects).encode())
+                file.write(text.encode())
             typer.echo(path)
     except OSError as error:
         text = f"nothing can be written to {out}: {error.strerror or error}"

@@ -1,11 +1,10 @@
-"""What `seamlessflow render kubernetes` refuses, before it writes a file."""
+"""Refusals of `seamlessflow render kubernetes`, before it writes a file."""
 
 import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from infra.errors import SeamlessFlowError
 from seamlessflow.__main__ import app
