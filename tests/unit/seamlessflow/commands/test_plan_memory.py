@@ -84,6 +84,8 @@ def test_a_mixture_of_experts_has_no_activations(tmp_path: Path) -> None:
     done = plan("--model", model_headers(tmp_path, num_experts=128), "--devices", "8xB200")
     assert "activations are unknown and not in the sum: num_experts in its config" in done.stdout
     assert "keys and values of a token are unknown" in done.stdout
+    [training] = [line for line in done.stdout.splitlines() if "fits but for" in line]
+    assert "in all of" in training, "the engine's line says that it fits"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,8 @@ def test_a_mixture_of_experts_has_no_activations(tmp_path: Path) -> None:
         (["--devices", "8xH1000"], "no device 'H1000' is known"),
         (["--devices", "eight"], "give a number, as 8, 8xH100"),
         (["--devices", "8"], "needs --memory"),
-        (["--devices", "8", "--memory", "much"], "'much' is no size"),
+        (["--devices", "8", "--memory", "much"], "--memory 'much' is no size"),
+        (["--devices", "8xH100", "--host-memory", "2"], "--host-memory '2' is no size"),
         (["--devices", "8xH100", "--train-devices", "9"], "8 devices cannot be so: 9 train"),
         (["--devices", "8xH100", "--engine-devices", "3"], "engines have 3 each"),
         (["--devices", "8xH100", "--set", "trainer.dtype"], "give NAME=VALUE"),
