@@ -20,6 +20,7 @@ from trainer.loss import (
     LossSection,
     SurrogateName,
 )
+from trainer.policy import AdapterSection
 from trainer.reuse import ChoiceName, ReuseSection
 from trainer.settings import FilterName, TrainerSection
 
@@ -55,3 +56,11 @@ def test_several_updates_need_a_loss_that_sees_the_weights_move(several: dict[st
         TrainerSection(loss=bare, reuse=ReuseSection(groups=1))
     corrected = LossSection(surrogate="policy_gradient", correction="icepop")
     assert TrainerSection.model_validate({"loss": corrected, **several}).updates == 2
+
+
+@pytest.mark.parametrize("forgotten", [{"alpha": 16}, {"targets": ("q_proj",)}])
+def test_an_adapter_whose_rank_is_forgotten_is_refused(forgotten: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="alpha and targets are of an adapter: set its rank"):
+        TrainerSection(adapter=AdapterSection.model_validate(forgotten))
+    none = AdapterSection.model_validate({**forgotten, "rank": 0})
+    assert not none.used, "a policy may differ from the first in this alone"
