@@ -165,6 +165,14 @@ def test_a_model_without_a_tokenizer_is_a_typed_error(settings: TrainerSettings)
         Publication(settings).prepare()
 
 
+def test_a_run_does_not_go_on_with_a_model_of_other_tokens(settings: TrainerSettings) -> None:
+    Publication(settings).prepare()
+    Publication(settings).prepare()
+    (settings.policy.model / "tokenizer.json").write_text('{"other": 1}')
+    with pytest.raises(ModelUnusable, match="is not that of this run"):
+        Publication(settings).prepare()
+
+
 def test_a_renderer_is_a_section_or_its_json_text(monkeypatch: pytest.MonkeyPatch) -> None:
     section = {"name": "qwen3", "thinking_retention": "all", "options": {"enable_thinking": False}}
     wanted = RendererSettings("qwen3", "all", {"enable_thinking": False})
