@@ -109,6 +109,7 @@ def _configured(
     settings: Sequence[str],
 ) -> "RunConfig":
     """Return the run of a file, or one on so many devices, with further settings."""
+    from seamlessflow.checks.models import trained_model_faults
     from seamlessflow.config_file import parse, sections_of
 
     if config is not None and any(split):
@@ -119,7 +120,7 @@ def _configured(
     changes = [(("policy", "model"), str(model))] if model is not None else []
     for path, value in [*changes, *map(_setting, settings)]:
         values = _with(values, path, value)
-    return parse(values, config)
+    return parse(values, config, trained_model_faults)
 
 
 def _values(count: int, alone: int | None, engine: int | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from seamlessflow.__main__ import app
 from seamlessflow.commands.scheduling.planned_memory import bytes_of
+from seamlessflow.config_file import ConfigRejected
 from tests.builders.run_files import model_headers
 
 RECOMPUTED = ["--set", "trainer.gradient_checkpointing=true"]
@@ -105,6 +106,13 @@ def test_a_wrong_option_is_named(options: list[str], text: str, model: Path) -> 
     done = plan("--model", model, *options)
     assert done.exit_code == 2
     assert text in " ".join(done.output.replace("│", " ").split())
+
+
+def test_a_division_that_the_trainer_would_refuse_is_not_planned(model: Path) -> None:
+    apart = ["--set", "trainer.backend=megatron", "--set", "trainer.megatron.tensor_parallel=16"]
+    done = plan("--model", model, "--devices", "16xH100", *apart)
+    assert isinstance(done.exception, ConfigRejected)
+    assert "16 does not divide the num_key_value_heads" in str(done.exception)
 
 
 def test_options_of_memory_need_a_model() -> None:
