@@ -218,10 +218,24 @@ def _machine_faults(config: RunConfig, here: Sequence[WorkerSection]) -> Iterato
 
 
 def _writable(config: RunConfig) -> Iterator[Fault]:
-    out = config.out.absolute()
-    there = next(path for path in (out, *out.parents) if path.exists())
+    """Yield a fault for each directory that this machine writes to and cannot.
+
+    Those of the trainer are looked at if it is on this machine for sure.
+    """
+    yield from _unwritable(("out",), config.out)
+    if config.weights.cache_dir is not None:
+        yield from _unwritable(("weights", "cache_dir"), config.weights.cache_dir)
+    if len(config.nodes) < 2:
+        for name in ("weights_dir", "checkpoints_dir", "trained_dir"):
+            if (directory := getattr(config.trainer, name)) is not None:
+                yield from _unwritable(("trainer", name), directory)
+
+
+def _unwritable(setting: SettingPath, directory: Path) -> Iterator[Fault]:
+    path = directory.absolute()
+    there = next(one for one in (path, *path.parents) if one.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
-        yield Fault(("out",), f"nothing can be written to {there}")
+        yield Fault(setting, f"nothing can be written to {there}")
 
 
 def _model(setting: SettingPath, directory: Path, config: RunConfig) -> Iterator[Fault]:
