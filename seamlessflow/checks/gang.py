@@ -22,7 +22,11 @@ def gang_faults(config: RunConfig) -> Iterator[Fault]:
     elsewhere = config.kafka is not None and devices < ranks and len(config.nodes) < 2
     if devices and devices != ranks and not elsewhere:
         names = [worker.id for worker in trains(config)]
-        yield Fault(("trainer", "ranks"), str(GangMismatch(names, devices, ranks)))
+        if config.trainer.backend == "torch":
+            text = f"torch trains on one device, and {', '.join(names)} have {devices}: set fsdp2"
+            yield Fault(("trainer", "backend"), f"{text}, and trainer.ranks {devices}")
+        else:
+            yield Fault(("trainer", "ranks"), str(GangMismatch(names, devices, ranks)))
     elif size is not None and size != ranks:
         yield Fault(("scheduler", "gang_size"), f"is {size}, but trainer.ranks is {ranks}")
     elif size is None:

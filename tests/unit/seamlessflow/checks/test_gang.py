@@ -39,6 +39,12 @@ def test_a_gang_of_another_size_than_the_ranks_is_a_fault(trainers: int, number:
     assert line.startswith(f"trainer.ranks: {gang}")
 
 
+def test_a_back_end_of_one_device_is_named_where_several_train() -> None:
+    [line] = faults(2)
+    text = "torch trains on one device, and t0, t1 have 2: set fsdp2, and trainer.ranks 2"
+    assert line == f"trainer.backend: {text}"
+
+
 def test_each_device_of_a_worker_is_a_rank() -> None:
     workers = [
         {"id": "a", "tags": ["train"], "devices": [0, 1]},
