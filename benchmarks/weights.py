@@ -42,6 +42,7 @@ from producers.rollout.torch_engine.checkpoint import read_weights
 from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 
 _DEADLINE_S = 600.0
+_MOST_MB = 4_000
 
 
 @dataclass(frozen=True)
@@ -59,20 +60,17 @@ class Took:
 def main(argv: Sequence[str]) -> None:
     """Print one line of JSON."""
     parser = argparse.ArgumentParser(prog="benchmarks weights", description=__doc__)
-    parser.add_argument("--mb", default="10,100,1000", help="sizes, up to 4000")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--disk", type=Path, help="a directory on a disk; none: that of TMPDIR")
-    parser.add_argument("--fast", type=Path, default=Path("/dev/shm"), help="one on tmpfs")
+    parser.add_argument("--mb", type=sizes_mb, default="10,100,1000", help="sizes, up to 4000")
+    parser.add_argument("--repeats", type=int, choices=range(1, 100), default=3, metavar="N")
+    parser.add_argument("--disk", type=there, help="a directory on a disk; none: that of TMPDIR")
+    parser.add_argument("--fast", type=there, default="/dev/shm", help="one on tmpfs")
     parser.add_argument("--float32", action="store_true", help="instead of bfloat16")
     parser.add_argument("--pause-mb", type=int, default=40, help="0: not measured")
     parser.add_argument("--delta-mb", type=int, default=200, help="0: not measured")
     parser.add_argument("--changed", type=float, default=0.02, help="share of the elements")
     asked = parser.parse_args(argv)
-    sizes = [int(size) for size in asked.mb.split(",")]
-    if max(sizes) > 4_000:
-        parser.error("--mb: at most 4000")
     found: dict[str, object] = {}
-    for size in sizes:
+    for size in asked.mb:
         for place, parent in (("disk", asked.disk), ("tmpfs", asked.fast)):
             with tempfile.TemporaryDirectory(dir=parent) as scratch:
                 found[f"{place}_{size}_mb"] = compare(Path(scratch), size, asked, place == "disk")
@@ -83,6 +81,21 @@ def main(argv: Sequence[str]) -> None:
         with tempfile.TemporaryDirectory(dir=asked.fast) as scratch:
             found["delta"] = delta(Path(scratch), asked.delta_mb, asked)
     print(json.dumps({"benchmark": "weights", **found}))
+
+
+def sizes_mb(text: str) -> list[int]:
+    """Return sizes in MB. Raises `ValueError`, which argparse reports."""
+    sizes = [int(size) for size in text.split(",")]
+    if not all(1 <= size <= _MOST_MB for size in sizes):
+        raise argparse.ArgumentTypeError(f"{text!r}: sizes of 1 to {_MOST_MB}")
+    return sizes
+
+
+def there(text: str) -> Path:
+    """Return a directory that exists, for argparse."""
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"there is no directory {text}")
+    return Path(text)
 
 
 def compare(root: Path, size_mb: int, asked: argparse.Namespace, sync: bool) -> dict[str, object]:

@@ -5,9 +5,9 @@ Importable without torch.
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from infra.rendering.settings import FROM_MODEL, RendererSettings
 from infra.settings import Section
@@ -115,6 +115,13 @@ class AdapterSection(Section):
         if wrong := next((name for name in targets if "." in name or not name), None):
             raise ValueError(f"{wrong!r} is not the last name of a layer, such as q_proj")
         return targets
+
+    @model_validator(mode="after")
+    def _rank_is_told(self) -> Self:
+        """Refuse a forgotten rank; one of 0 is a policy that differs from the first."""
+        if (self.alpha is not None or self.targets) and "rank" not in self.model_fields_set:
+            raise ValueError("alpha and targets are of an adapter: set its rank, or 0 for none")
+        return self
 
 
 class AdapterSettings(Section):

@@ -14,7 +14,12 @@ from infra.network.ports import is_free
 from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
 from seamlessflow.checks.gang import gang_faults
-from seamlessflow.checks.models import apart_on_vllm, side_model_faults, torch_engine_faults
+from seamlessflow.checks.models import (
+    apart_on_vllm,
+    side_model_faults,
+    torch_engine_faults,
+    trained_model_faults,
+)
 from seamlessflow.checks.processes import faults_of_processes
 from seamlessflow.checks.tasks import (
     evaluation_faults,
@@ -52,6 +57,7 @@ def before_node(config: RunConfig, name: str) -> Iterator[Fault]:
         return
     for own in each_policy(config):
         yield from gang_faults(own)
+        yield from trained_model_faults(own)
     yield from packages.training_faults(config)
     yield from faults_of_processes(config, True)
     yield from _machine_faults(config, here.workers)
@@ -83,6 +89,7 @@ def _policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
         yield Fault(("workers",), f"no worker{of} can train: none has the tag train")
     yield from gang_faults(config)
     yield from side_model_faults(config)
+    yield from trained_model_faults(config)
     if run.policy == run.all_policies[0]:
         return
     shared = any(worker.shared for worker in whole.workers)
@@ -162,6 +169,7 @@ def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
         yield Fault(("workers",), "no worker can train: none has the tag train")
     yield from gang_faults(config)
     yield from side_model_faults(config)
+    yield from trained_model_faults(config)
     yield from devices.modelled_faults(config)
     yield from devices.divided_faults(config)
     yield from packages.training_faults(config)
@@ -216,10 +224,24 @@ def _machine_faults(config: RunConfig, here: Sequence[WorkerSection]) -> Iterato
 
 
 def _writable(config: RunConfig) -> Iterator[Fault]:
-    out = config.out.absolute()
-    there = next(path for path in (out, *out.parents) if path.exists())
+    """Yield a fault for each directory that this machine writes to and cannot.
+
+    Those of the trainer are looked at if it is on this machine for sure.
+    """
+    yield from _unwritable(("out",), config.out)
+    if config.weights.cache_dir is not None:
+        yield from _unwritable(("weights", "cache_dir"), config.weights.cache_dir)
+    if len(config.nodes) < 2:
+        for name in ("weights_dir", "checkpoints_dir", "trained_dir"):
+            if (directory := getattr(config.trainer, name)) is not None:
+                yield from _unwritable(("trainer", name), directory)
+
+
+def _unwritable(setting: SettingPath, directory: Path) -> Iterator[Fault]:
+    path = directory.absolute()
+    there = next(one for one in (path, *path.parents) if one.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
-        yield Fault(("out",), f"nothing can be written to {there}")
+        yield Fault(setting, f"nothing can be written to {there}")
 
 
 def _model(setting: SettingPath, directory: Path, config: RunConfig) -> Iterator[Fault]:

@@ -17,11 +17,16 @@ def gang_faults(config: RunConfig) -> Iterator[Fault]:
     """Yield what keeps the workers that train from training together."""
     ranks, size = config.trainer.ranks, config.scheduler.gang_size
     devices = devices_that_train(config)
-    # On a cluster of its own the run may have further workers on other machines.
-    elsewhere = config.kafka is not None and devices < ranks
+    # With a Kafka of its own the run may have further workers on other machines, each with a file
+    # of its own; a file that names several nodes has all of them.
+    elsewhere = config.kafka is not None and devices < ranks and len(config.nodes) < 2
     if devices and devices != ranks and not elsewhere:
         names = [worker.id for worker in trains(config)]
-        yield Fault(("trainer", "ranks"), str(GangMismatch(names, devices, ranks)))
+        if config.trainer.backend == "torch":
+            text = f"torch trains on one device, and {', '.join(names)} have {devices}: set fsdp2"
+            yield Fault(("trainer", "backend"), f"{text}, and trainer.ranks {devices}")
+        else:
+            yield Fault(("trainer", "ranks"), str(GangMismatch(names, devices, ranks)))
     elif size is not None and size != ranks:
         yield Fault(("scheduler", "gang_size"), f"is {size}, but trainer.ranks is {ranks}")
     elif size is None:

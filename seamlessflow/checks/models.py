@@ -1,16 +1,18 @@
 """Checks of model directories: the policy's, of which the torch engine refuses some when it is
-built, by `config.json`; and those beside it, of reference, teacher and critic. Imports no torch.
+built, by `config.json`, and the trainer some divisions and adapters; and those beside it, of
+reference, teacher and critic. Imports no torch.
 """
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra.faults import Fault, SettingPath
+from infra.faults import Fault, SettingPath, suggestion
 from producers.rollout.torch_engine.limits import unsupported
 from producers.rollout.vllm_engine.launch import most_rank
 from seamlessflow.config import RunConfig
 from seamlessflow.inspection.model_directory import incomplete
+from seamlessflow.memory.model_shape import ModelShape, ShapeUnknown, read_shape
 from trainer.settings import TrainerSection
 
 _TOKENIZER = "tokenizer.json"
@@ -45,6 +47,42 @@ def apart_on_vllm(policy: RunConfig, first: RunConfig) -> str:
             f"workers with vllm share adapters of like ranks: {one.rank} and {other.rank} are not"
         )
     return ""
+
+
+def trained_model_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield what of the policy's model the trainer would refuse once it has loaded it.
+
+    Nothing for a model of which files and sizes are not the usual ones: the trainer decides.
+    """
+    try:
+        shape = read_shape(config.policy.model)
+    except ShapeUnknown:
+        return
+    if shape.layer is not None and config.trainer.backend != "clock":
+        first = config.run.policies[:1] in ((), (config.run.policy,))
+        above: SettingPath = () if first else ("policies", config.run.policy)
+        for setting, text in _unlike(config.trainer, shape):
+            yield Fault((*above, "trainer", *setting), text)
+
+
+def _unlike(trainer: TrainerSection, shape: ModelShape) -> Iterator[tuple[SettingPath, str]]:
+    """Yield settings of the trainer that do not fit the layers of a dense model, and why."""
+    ranks, layer = trainer.megatron.tensor_parallel, shape.layer
+    if trainer.backend == "megatron" and layer is not None:
+        parts = {
+            "num_attention_heads": layer.heads,
+            "num_key_value_heads": layer.kv_heads,
+            "intermediate_size": layer.intermediate,
+        }
+        for name, number in parts.items():
+            if number % ranks:
+                text = f"{ranks} does not divide the {name} of policy.model, {number}"
+                yield ("megatron", "tensor_parallel"), text
+    for target in trainer.adapter.targets if trainer.adapter.used else ():
+        if target not in shape.widths:
+            near = suggestion(target, shape.widths)
+            text = f"policy.model has no layers {target}, but {', '.join(sorted(shape.widths))}"
+            yield ("adapter", "targets"), f"{text}{near}"
 
 
 def side_model_faults(config: RunConfig) -> Iterator[Fault]:

@@ -1,4 +1,6 @@
-"""Check of packages: those that settings need are installed. Imports none of them."""
+"""Check of packages: those that settings need are installed. Imports none of them, but that of a
+storage of weights.
+"""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -6,6 +8,7 @@ from itertools import islice
 
 from infra.errors import SeamlessFlowError
 from infra.faults import Fault, SettingPath
+from infra.weights.remote.storage import unusable
 from seamlessflow.config import RunConfig
 from trainer.sinks import mlflow_package
 
@@ -42,6 +45,8 @@ def training_faults(config: RunConfig) -> Iterator[Fault]:
         yield from _lacking_for_mlflow(trainer.mlflow_uri)
     if trainer.flash and trainer.backend != "clock":
         yield from _lacking(("trainer", "attention"), "flash_attn")
+    if (url := config.weights.url) is not None and (reason := unusable(url)):
+        yield Fault(("weights", "url"), reason)
     sends = config.weights.from_trainer != "never"
     yield from _of_extra("train", _TRAIN if sends or computes(config) else _LINK)
     if trainer.adapter.used and trainer.backend != "clock":

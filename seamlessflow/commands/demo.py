@@ -39,6 +39,9 @@ def demo(
     from seamlessflow.demo.prepare_process import prepare_process
     from seamlessflow.runs.earlier_runs import set_aside
 
+    if tensor_parallel > 1 and backend != "megatron":
+        text = f"only megatron divides layers, not {backend}"
+        raise typer.BadParameter(text, param_hint="--tensor-parallel")
     trainer = {**divided(backend, ranks, tensor_parallel), **adapted(adapter)}
     config = demo_config(out, steps, seed, engine, trainer)
     # Not earlier: a missing package is a fault that the check names.

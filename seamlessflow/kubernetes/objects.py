@@ -91,6 +91,8 @@ def pod(component: str, names: ClusterNames, inside: Manifest, node: str = "", *
                 "runAsUser": _USER,
                 "runAsGroup": _USER,
                 "fsGroup": _USER,
+                # Else the owner of every file of the volume is set anew at each start of a pod.
+                "fsGroupChangePolicy": "OnRootMismatch",
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             **parts,

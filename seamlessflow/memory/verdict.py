@@ -38,6 +38,8 @@ class MemoryVerdict:
     """Bytes that there are; None if that is unknown."""
     levers: tuple[Lever, ...] = ()
     """Changes that would make it less, the least one last."""
+    partial: bool = False
+    """True if a part is unknown and not among `parts`."""
 
     @property
     def needed(self) -> float:
@@ -47,7 +49,9 @@ class MemoryVerdict:
     @property
     def fits(self) -> bool | None:
         """True or False; None if it is unknown."""
-        return None if self.there is None else self.needed <= self.there
+        if self.there is None or (self.partial and self.needed <= self.there):
+            return None
+        return self.needed <= self.there
 
 
 def gibibytes(size: float) -> str:
@@ -92,10 +96,10 @@ def _training(
     if model.unknown:
         notes.append(f"activations are unknown and not in the sum: {model.unknown}")
     parts = rank.device_parts
-    if there is not None and total(parts) <= there:
-        return MemoryVerdict(_place(worker, "training"), parts, tuple(notes), there)
-    found = tuple(levers(config, shapes, worker))
-    return MemoryVerdict(_place(worker, "training"), parts, tuple(notes), there, found)
+    fits = there is not None and total(parts) <= there
+    found = () if fits else tuple(levers(config, shapes, worker))
+    place, partial = _place(worker, "training"), bool(model.unknown)
+    return MemoryVerdict(place, parts, tuple(notes), there, found, partial)
 
 
 def _engine(worker: WorkerMemory, engine: EngineMemory, machine: Capacity) -> MemoryVerdict:

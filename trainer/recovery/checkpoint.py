@@ -96,7 +96,8 @@ def newest(root: Path, policy: str, log: str) -> Checkpoint:
     `log` is the cluster and topic prefix of this run. Raises `CheckpointForeign`, and `PathOutside`
     for a checkpoint with files of other directories.
     """
-    for directory in _directories(root):
+    directories = _directories(root)
+    for directory in directories:
         try:
             found = _read(directory)
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -105,6 +106,9 @@ def newest(root: Path, policy: str, log: str) -> Checkpoint:
         if found.log != log:
             raise CheckpointForeign(str(directory), found.log, log)
         return found
+    if directories:
+        text = "no checkpoint in %s is complete: all recorded steps are executed again, from the"
+        _log.warning(f"{text} initial model", root)
     return initial(policy, log)
 
 

@@ -72,15 +72,27 @@ class Publication:
         Renderer.load(self._rendered, self._renderer)
 
     def prepare(self) -> None:
-        """Copy all files of the initial model but its weights, once. Raise `ModelUnusable`."""
+        """Copy all files of the initial model but its weights, once. Raise `ModelUnusable`, also
+        for a run that goes on with a model of other tokens.
+        """
         model = self._settings.policy.model
         if self._tokenizer.is_dir():
+            self._check_tokens(model / "tokenizer.json")
             return
         if not (model / "tokenizer.json").is_file():
             raise ModelUnusable(str(model), "has no tokenizer.json")
         with whole_directory(self._tokenizer) as draft:
             for path in companions(model):
                 shutil.copyfile(path, draft / path.name)
+
+    def _check_tokens(self, named: Path) -> None:
+        own = self._tokenizer / named.name
+        if named.is_file() and own.is_file() and named.read_bytes() != own.read_bytes():
+            text = (
+                f"its {named.name} is not that of this run, {own}, whose tokens would mean others"
+            )
+            remedy = "name the model that the run began with, or begin another run (out)"
+            raise ModelUnusable(str(named.parent), f"{text}: {remedy}")
 
     def write(self, backend: Backend, version: int, step: int, lineage: str) -> Published:
         """Write the back end's weights, made by `step` optimizer steps, as `version`.

@@ -41,6 +41,15 @@ class StorageUnavailable(SeamlessFlowError):
         super().__init__(f"the storage of weights {url} does not answer: {reason}")
 
 
+def unusable(url: str) -> str:
+    """Return why the storage of a URL cannot be asked, without asking it; empty if it can be."""
+    try:
+        fsspec.get_filesystem_class(fsspec.utils.get_protocol(url))
+    except (ValueError, ImportError) as error:
+        return str(error)
+    return ""
+
+
 class WeightsStorage:
     """Directories with a manifest below one URL. Safe to call from any thread."""
 

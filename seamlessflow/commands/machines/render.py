@@ -1,9 +1,22 @@
 """The command `seamlessflow render kubernetes`: manifests of a run."""
 
+from __future__ import annotations
+
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from infra.faults import Fault
+    from seamlessflow.config import RunConfig
+
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+"""Names of objects of Kubernetes (RFC 1123)."""
+_IMAGE = re.compile(r"[\w.:/@-]+", re.ASCII)
 
 app = typer.Typer(help="Files with which other systems start a run.", no_args_is_help=True)
 
@@ -27,22 +40,21 @@ def kubernetes(
     """Write Kubernetes manifests of a run, one file a component; see runbooks/kubernetes.md."""
     import os
 
-    from infra.disk.whole_file import whole_file
     from infra.settings import from_environment
     from seamlessflow.config import RunConfig
     from seamlessflow.config_file import load
-    from seamlessflow.kubernetes.faults import cluster_faults
     from seamlessflow.kubernetes.kafka import bootstrap_address, cluster
     from seamlessflow.kubernetes.manifests import as_yaml, manifests
     from seamlessflow.kubernetes.objects import ClusterNames
 
+    _check_names(image, {"--secret": secret, "--claim": claim, "--strimzi": strimzi})
     if found := from_environment(RunConfig, os.environ)[0]:
         names = ", ".join(sorted(found))
         text = f"variables of this shell set {names}: unset them, only the file is rendered"
         raise typer.BadParameter(text, param_hint="--config")
     if config.suffix not in (".yaml", ".yml"):
         raise typer.BadParameter(f"{config} is no YAML file", param_hint="--config")
-    loaded = load(config, cluster_faults)
+    loaded = load(config, _faults)
     if (kafka := loaded.kafka) is None:  # refused above
         return
     if strimzi and kafka.bootstrap_servers != (address := bootstrap_address(strimzi)):
@@ -56,8 +68,39 @@ def kubernetes(
     if left := sorted(earlier - set(files)):
         text = f"{left[0]} is not of this run: remove it, or it would be applied too"
         raise typer.BadParameter(text, param_hint="--out")
-    out.mkdir(parents=True, exist_ok=True)
-    for path, objects in files.items():
-        with whole_file(path) as file:
-            file.write(as_yaml(objects).encode())
-        typer.echo(path)
+    _write({path: as_yaml(objects) for path, objects in files.items()}, out)
+
+
+def _check_names(image: str, names: Mapping[str, str]) -> None:
+    for option, name in names.items():
+        if name and not _NAME.fullmatch(name):
+            raise typer.BadParameter(f"{name!r} is no name of an object", param_hint=option)
+    if not _IMAGE.fullmatch(image):
+        raise typer.BadParameter(f"{image!r} is no name of an image", param_hint="--image")
+
+
+def _write(files: Mapping[Path, str], out: Path) -> None:
+    from infra.disk.whole_file import whole_file
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for path, text in files.items():
+            with whole_file(path) as file:
+                file.write(text.encode())
+            typer.echo(path)
+    except OSError as error:
+        text = f"nothing can be written to {out}: {error.strerror or error}"
+        raise typer.BadParameter(text, param_hint="--out") from error
+
+
+def _faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield what no cluster can run, and what each node would refuse: numbers of devices."""
+    from seamlessflow.checks.devices import divided_faults
+    from seamlessflow.checks.gang import gang_faults
+    from seamlessflow.each_policy import each_policy
+    from seamlessflow.kubernetes.faults import cluster_faults
+
+    yield from cluster_faults(config)
+    for own in each_policy(config):
+        yield from gang_faults(own)
+    yield from divided_faults(config)

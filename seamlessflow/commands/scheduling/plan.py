@@ -54,7 +54,10 @@ _Lag = Annotated[
     int | None, typer.Option(min=0, max=1_000, help="As run.lag.  [default: that of the run]")
 ]
 _AsJson = Annotated[bool, typer.Option("--json", help="Plan memory: print it as JSON.")]
-_OF_MEMORY = "--host-memory, --engine-devices, --set and --json plan memory: give --model"
+_OF_MEMORY = (
+    "--memory, --host-memory, --engine-devices, --set and --json plan memory: give --model, or "
+    "--config with --memory or --devices"
+)
 _SOURCES = "give one of: --rollout-s with --train-s and --devices; --config; --out; --kafka"
 
 

@@ -53,11 +53,13 @@ def plan_memory(
         raise typer.Exit(1)
 
 
-def bytes_of(text: str) -> float:
-    """Return the bytes of a size such as 80GB or 79.6GiB. Raises `typer.BadParameter`."""
+def bytes_of(text: str, option: str = "") -> float:
+    """Return the bytes of a size such as 80GB or 79.6GiB. Raises `typer.BadParameter`, which names
+    the option.
+    """
     found = _SIZE.fullmatch(text)
     if found is None:
-        raise typer.BadParameter(f"{text!r} is no size, such as 80GB or 79.6GiB")
+        raise typer.BadParameter(f"{option}{text!r} is no size, such as 80GB or 79.6GiB")
     base = 1024 if found["binary"] else 1000
     return float(found["number"]) * float(base ** (1 + "KMGT".index(found["power"])))
 
@@ -84,7 +86,8 @@ def _machine(
 ) -> "Capacity":
     from seamlessflow.memory.machine import Capacity, this_machine
 
-    of_device, of_host = (None if text is None else bytes_of(text) for text in sizes)
+    named = zip(("--memory ", "--host-memory "), sizes, strict=True)
+    of_device, of_host = (None if text is None else bytes_of(text, name) for name, text in named)
     if devices is None:
         here = this_machine()
         gpus = here.gpus if of_device is None else None
@@ -106,6 +109,7 @@ def _configured(
     settings: Sequence[str],
 ) -> "RunConfig":
     """Return the run of a file, or one on so many devices, with further settings."""
+    from seamlessflow.checks.models import trained_model_faults
     from seamlessflow.config_file import parse, sections_of
 
     if config is not None and any(split):
@@ -116,7 +120,7 @@ def _configured(
     changes = [(("policy", "model"), str(model))] if model is not None else []
     for path, value in [*changes, *map(_setting, settings)]:
         values = _with(values, path, value)
-    return parse(values, config)
+    return parse(values, config, trained_model_faults)
 
 
 def _values(count: int, alone: int | None, engine: int | None) -> dict[str, Any]:
@@ -189,7 +193,8 @@ def _print(one: "MemoryVerdict") -> None:
     typer.echo(f"\n{one.place}")
     for part in one.parts:
         typer.echo(f"{gibibytes(part.bytes):>12}  {part.name}")
-    told = {True: "fits", False: "DOES NOT FIT", None: "what there is, is unknown"}[one.fits]
+    unknown = "what there is, is unknown" if one.there is None else "fits but for what is unknown"
+    told = {True: "fits", False: "DOES NOT FIT", None: unknown}[one.fits]
     there = "" if one.there is None else f" of {gibibytes(one.there)}"
     typer.echo(f"{gibibytes(one.needed):>12}  in all{there}: {told}")
     for note in one.notes:

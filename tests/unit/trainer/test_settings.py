@@ -20,6 +20,7 @@ from trainer.loss import (
     LossSection,
     SurrogateName,
 )
+from trainer.policy import AdapterSection
 from trainer.reuse import ChoiceName, ReuseSection
 from trainer.settings import FilterName, TrainerSection
 
@@ -80,3 +81,11 @@ def test_imitation_is_refused_beside_what_makes_advantages_alone(
         TrainerSection.model_validate(cloning | given)
     critic = {"advantage": "gae", "kl_penalty": 0.1}
     assert TrainerSection.model_validate(cloning | critic).critic_used
+
+
+@pytest.mark.parametrize("forgotten", [{"alpha": 16}, {"targets": ("q_proj",)}])
+def test_an_adapter_whose_rank_is_forgotten_is_refused(forgotten: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="alpha and targets are of an adapter: set its rank"):
+        TrainerSection(adapter=AdapterSection.model_validate(forgotten))
+    none = AdapterSection.model_validate({**forgotten, "rank": 0})
+    assert not none.used, "a policy may differ from the first in this alone"

@@ -176,6 +176,17 @@ def test_a_directory_that_cannot_be_written_is_named(values: Mapping[str, Any]) 
     )
 
 
+@pytest.mark.parametrize("setting", ["out", "weights.cache_dir", "trainer.weights_dir"])
+def test_every_directory_of_the_run_must_be_one(
+    setting: str, values: Mapping[str, Any], tmp_path: Path
+) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    section, _, name = setting.partition(".")
+    named = {name: taken / "run"} if name else taken / "run"
+    assert faults({**values, section: named}) == (f"{setting}: nothing can be written to {taken}",)
+
+
 def test_a_training_needs_a_worker_that_trains(values: Mapping[str, Any]) -> None:
     workers = [{"id": "a", "tags": ["rollout"]}]
     assert faults({**values, "workers": workers}) == (

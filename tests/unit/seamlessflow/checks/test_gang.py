@@ -39,6 +39,12 @@ def test_a_gang_of_another_size_than_the_ranks_is_a_fault(trainers: int, number:
     assert line.startswith(f"trainer.ranks: {gang}")
 
 
+def test_a_back_end_of_one_device_is_named_where_several_train() -> None:
+    [line] = faults(2)
+    text = "torch trains on one device, and t0, t1 have 2: set fsdp2, and trainer.ranks 2"
+    assert line == f"trainer.backend: {text}"
+
+
 def test_each_device_of_a_worker_is_a_rank() -> None:
     workers = [
         {"id": "a", "tags": ["train"], "devices": [0, 1]},
@@ -80,6 +86,13 @@ def test_a_strategy_with_gangs_of_several_sizes_needs_the_one_that_trains(policy
 def test_further_ranks_may_be_on_other_machines_of_a_cluster() -> None:
     assert faults(2, trainer=ranks(4), kafka=KAFKA) == []
     assert len(faults(3, trainer=ranks(2), kafka=KAFKA)) == 1
+
+
+def test_a_file_that_names_several_nodes_has_all_ranks() -> None:
+    workers = [{"id": of, "tags": ["rollout", "train"], "node": of} for of in ("a", "b")]
+    config = parse({"workers": workers, "trainer": ranks(3), "kafka": KAFKA})
+    [line] = [fault.line(as_written) for fault in gang_faults(config)]
+    assert line.startswith("trainer.ranks: the gang is a, b: 2 devices, trainer.ranks is 3: set ")
 
 
 def test_two_workers_of_one_rank_are_a_fault() -> None:

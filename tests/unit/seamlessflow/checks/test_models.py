@@ -8,7 +8,7 @@ import pytest
 
 from seamlessflow.checks.check import before_recorded_training, before_training
 from seamlessflow.config_file import Check
-from tests.builders.run_files import changed, faults, model_directory, run_values
+from tests.builders.run_files import changed, faults, model_directory, model_headers, run_values
 
 USES: Mapping[str, Mapping[str, Any]] = {
     "trainer.teacher": {"advantage": "distill"},
@@ -66,3 +66,33 @@ def test_a_model_with_the_policys_tokenizer_may_start(setting: str, tmp_path: Pa
 @pytest.mark.parametrize("setting", ["trainer.reference", "trainer.critic.model"])
 def test_a_directory_that_nothing_uses_is_not_looked_at(setting: str, tmp_path: Path) -> None:
     assert found(tmp_path, setting, tmp_path / "nowhere") == ()
+
+
+def trained(folder: Path, config: Mapping[str, Any], **trainer: Any) -> Sequence[str]:
+    """Return the faults of training a model of the form of Qwen3-8B with other numbers of it."""
+    values = changed(run_values(folder), "trainer", **trainer)
+    model_headers(folder / "model", **config)
+    return [line for line in faults(values, before_training) if line.startswith("trainer.")]
+
+
+def test_layers_that_the_ranks_do_not_divide_are_named_before_the_start(tmp_path: Path) -> None:
+    megatron = {"backend": "megatron", "ranks": 16, "megatron": {"tensor_parallel": 16}}
+    workers = [{"id": "w", "tags": ["rollout", "train"], "devices": list(range(16))}]
+    values = {**changed(run_values(tmp_path), "trainer", **megatron), "workers": workers}
+    model_headers(tmp_path / "model", num_hidden_layers=1, hidden_size=64, vocab_size=64)
+    text = "16 does not divide the num_key_value_heads of policy.model, 8"
+    assert f"trainer.megatron.tensor_parallel: {text}" in faults(values, before_training)
+
+
+def test_layers_that_an_adapter_does_not_find_are_named_before_the_start(tmp_path: Path) -> None:
+    small = {"num_hidden_layers": 1, "hidden_size": 64, "vocab_size": 64}
+    [line] = trained(tmp_path, small, adapter={"rank": 4, "targets": ["q_proj", "q_prj"]})
+    assert line == (
+        "trainer.adapter.targets: policy.model has no layers q_prj, but down_proj, gate_proj, "
+        "k_proj, o_proj, q_proj, up_proj, v_proj; did you mean q_proj?"
+    )
+
+
+def test_layers_of_a_model_of_another_form_are_left_to_the_trainer(tmp_path: Path) -> None:
+    mixture = {"num_hidden_layers": 1, "hidden_size": 64, "vocab_size": 64, "num_experts": 8}
+    assert trained(tmp_path, mixture, adapter={"rank": 4, "targets": ["q_prj"]}) == []

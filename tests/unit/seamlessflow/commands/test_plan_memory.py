@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from seamlessflow.__main__ import app
 from seamlessflow.commands.scheduling.planned_memory import bytes_of
+from seamlessflow.config_file import ConfigRejected
 from tests.builders.run_files import model_headers
 
 RECOMPUTED = ["--set", "trainer.gradient_checkpointing=true"]
@@ -84,6 +85,8 @@ def test_a_mixture_of_experts_has_no_activations(tmp_path: Path) -> None:
     done = plan("--model", model_headers(tmp_path, num_experts=128), "--devices", "8xB200")
     assert "activations are unknown and not in the sum: num_experts in its config" in done.stdout
     assert "keys and values of a token are unknown" in done.stdout
+    [training] = [line for line in done.stdout.splitlines() if "fits but for" in line]
+    assert "in all of" in training, "the engine's line says that it fits"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +95,8 @@ def test_a_mixture_of_experts_has_no_activations(tmp_path: Path) -> None:
         (["--devices", "8xH1000"], "no device 'H1000' is known"),
         (["--devices", "eight"], "give a number, as 8, 8xH100"),
         (["--devices", "8"], "needs --memory"),
-        (["--devices", "8", "--memory", "much"], "'much' is no size"),
+        (["--devices", "8", "--memory", "much"], "--memory 'much' is no size"),
+        (["--devices", "8xH100", "--host-memory", "2"], "--host-memory '2' is no size"),
         (["--devices", "8xH100", "--train-devices", "9"], "8 devices cannot be so: 9 train"),
         (["--devices", "8xH100", "--engine-devices", "3"], "engines have 3 each"),
         (["--devices", "8xH100", "--set", "trainer.dtype"], "give NAME=VALUE"),
@@ -102,6 +106,13 @@ def test_a_wrong_option_is_named(options: list[str], text: str, model: Path) -> 
     done = plan("--model", model, *options)
     assert done.exit_code == 2
     assert text in " ".join(done.output.replace("│", " ").split())
+
+
+def test_a_division_that_the_trainer_would_refuse_is_not_planned(model: Path) -> None:
+    apart = ["--set", "trainer.backend=megatron", "--set", "trainer.megatron.tensor_parallel=16"]
+    done = plan("--model", model, "--devices", "16xH100", *apart)
+    assert isinstance(done.exception, ConfigRejected)
+    assert "16 does not divide the num_key_value_heads" in str(done.exception)
 
 
 def test_options_of_memory_need_a_model() -> None:

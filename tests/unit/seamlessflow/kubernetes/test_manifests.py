@@ -206,7 +206,9 @@ def test_a_pod_has_the_devices_of_its_node_once() -> None:
 def test_a_pod_is_not_root() -> None:
     for one in objects():
         if "template" in one.get("spec", {}):
-            assert one["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
+            context = one["spec"]["template"]["spec"]["securityContext"]
+            assert context["runAsNonRoot"] is True
+            assert context["fsGroupChangePolicy"] == "OnRootMismatch", "a volume may be large"
 
 
 def test_selectors_find_the_pods_of_their_component() -> None:

@@ -74,6 +74,15 @@ def test_a_checkpoint_with_a_file_cut_short_is_passed_over_with_a_warning(
     assert "checkpoint-00000004 is not complete, trying an older one" in caplog.text
 
 
+def test_a_run_of_which_no_checkpoint_is_complete_says_where_it_begins(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (write(tmp_path, 2) / STATE).unlink()
+    (write(tmp_path, 4) / STATE).unlink()
+    assert newest(tmp_path).directory is None
+    assert f"no checkpoint in {tmp_path} is complete: all recorded steps are exec" in caplog.text
+
+
 def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     (tmp_path / ".checkpoint-00000001.dead").mkdir()
     for version in (2, 4, 6):
@@ -153,6 +162,14 @@ def test_all_versions_announce_one_tokenizer_and_the_model_s_own_distribution(
 def test_a_model_without_a_tokenizer_is_a_typed_error(settings: TrainerSettings) -> None:
     (settings.policy.model / "tokenizer.json").unlink()
     with pytest.raises(ModelUnusable):
+        Publication(settings).prepare()
+
+
+def test_a_run_does_not_go_on_with_a_model_of_other_tokens(settings: TrainerSettings) -> None:
+    Publication(settings).prepare()
+    Publication(settings).prepare()
+    (settings.policy.model / "tokenizer.json").write_text('{"other": 1}')
+    with pytest.raises(ModelUnusable, match="is not that of this run"):
         Publication(settings).prepare()
 
 

@@ -1,0 +1,17 @@
+"""Options of the command `seamlessflow demo`."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from seamlessflow.__main__ import app
+
+
+@pytest.mark.parametrize("backend", ["torch", "fsdp2"])
+def test_layers_are_divided_by_megatron_alone(backend: str, tmp_path: Path) -> None:
+    own = ["--backend", backend, "--ranks", "2", "--tensor-parallel", "2"]
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out"), *own])
+    assert done.exit_code == 2
+    assert "only megatron divides layers" in done.output
+    assert not (tmp_path / "out").exists()
