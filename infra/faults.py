@@ -17,6 +17,8 @@ SettingPath = tuple[int | str, ...]
 _CREDENTIALS = ("secret", "key", "password", "options")
 """Values of settings with one of these words in their names are never shown."""
 
+_PASSWORD = re.compile(r"://[^/@]*:[^/]*@")
+"""A password in a URL, which is not shown either."""
 _LIKE = 0.6
 _FEW = 8
 """Names of a section that are all told where none is like the wrong one."""
@@ -90,7 +92,7 @@ def _fault(item: Mapping[str, Any], settings: type[BaseModel]) -> Fault:
 
 def _given(path: SettingPath, given: object) -> str:
     """Return the value that was set, if it is a single value and no credential."""
-    hidden = any(name in str(path).lower() for name in _CREDENTIALS)
+    hidden = any(name in str(path).lower() for name in _CREDENTIALS) or _PASSWORD.search(str(given))
     return "" if hidden or not isinstance(given, str | int | float) else f" (got {given!r})"
 
 

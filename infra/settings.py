@@ -25,6 +25,7 @@ from pydantic_settings import (
 from infra.errors import ExitStatus
 from infra.faults import faults
 from infra.help import describe
+from infra.network.addresses import StorageUrl
 from infra.variables import ENV_PREFIX as ENV_PREFIX
 from infra.variables import misspelt, variable
 from schemas.releases import release_named
@@ -70,7 +71,7 @@ class KafkaSettings(Section):
         description="Release whose schemas records are written in, so that processes of it can "
         "read them during a rolling upgrade (seamlessflow schemas releases); none: this one",
     )
-    blobs: str | None = Field(
+    blobs: StorageUrl | None = Field(
         None,
         description="URL of the object storage for records that are too large for their topic, the "
         "same for all processes, such as file:///mnt/blobs, or s3://bucket/path with the package "

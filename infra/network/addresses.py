@@ -1,6 +1,23 @@
-"""Addresses of other processes, host:port, and connections to them."""
+"""Addresses of other processes, host:port, connections to them, and URLs of storages."""
 
 import socket
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator
+
+
+def _without_password(url: str) -> str:
+    if urlsplit(url).password is not None:
+        raise ValueError(
+            "no password may be in it, since settings are written to logs and manifests: set the "
+            "storage's own variables or files, such as AWS_SECRET_ACCESS_KEY"
+        )
+    return url
+
+
+StorageUrl = Annotated[str, AfterValidator(_without_password)]
+"""URL of a storage that fsspec knows, as a setting; refused with a password in it."""
 
 
 def host_and_port(address: str) -> tuple[str, int]:

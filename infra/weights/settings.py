@@ -5,13 +5,14 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from infra.network.addresses import StorageUrl
 from infra.settings import Section
 
 
 class WeightsSection(Section):
     """The way of published weights to hosts that do not share the trainer's directory."""
 
-    url: str | None = Field(
+    url: StorageUrl | None = Field(
         None,
         description="URL of a storage for published weights, from which workers take them whose "
         "host does not see trainer.weights_dir, such as s3://bucket/run with the package s3fs, or "

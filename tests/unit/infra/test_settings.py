@@ -231,6 +231,7 @@ def test_no_secret_of_any_process_is_in_its_settings_as_text(
     [
         ("KAFKA__OPTIONS", '{"sasl.password": ["hidden"]}'),
         ("KAFKA__SASL_PASSWD", "hidden"),
+        ("KAFKA__BLOBS", "s3://me:hidden@bucket/path"),
         ("GATEWAY__API_KEYS", '["hidden"]'),
         ("GATEWAY__SECRET", "hidden"),
         ("GATEWAY", '{"host": ["hidden"]}'),
@@ -245,6 +246,18 @@ def test_credentials_do_not_show_where_a_setting_is_wrong(
 
     assert f"SEAMLESSFLOW_{name}" in str(lines)
     assert "hidden" not in str(lines)
+
+
+@pytest.mark.parametrize("name", ["WEIGHTS__URL", "TRAINER__MLFLOW_URI"])
+def test_a_url_with_a_password_is_refused_without_showing_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.setenv(f"SEAMLESSFLOW_{name}", "https://me:hidden@host/run")
+
+    lines = str(refused(TrainerSettings, capsys))
+
+    assert f"SEAMLESSFLOW_{name}: no password may be in it" in lines
+    assert "hidden" not in lines
 
 
 def test_a_broken_rule_about_several_settings_repeats_none_of_them(
