@@ -7,7 +7,8 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,19 +87,27 @@ def read_shape(directory: Path) -> ModelShape:
     """Return the shape of the model in a directory. Raises `ShapeUnknown`."""
     path = directory / "config.json"
     try:
-        found = json.loads(path.read_bytes())
-        config = {**found, **found.get("text_config", {})}
-        tensors = _tensors(directory)
+        with _told(directory, path.name):
+            found = json.loads(path.read_bytes())
+            config = {**found, **found.get("text_config", {})}
+        with _told(directory, "the safetensors files"):
+            tensors = _tensors(directory)
     except OSError as error:
         named = error.filename or path
         raise ShapeUnknown(directory, f"{named}: {error.strerror or error}") from error
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise ShapeUnknown(directory, f"its files cannot be read: {error}") from error
     if config.get("tie_word_embeddings", found.get("tie_word_embeddings")):
         tensors = {name: shape for name, shape in tensors.items() if name != _OUTPUT}
     if not tensors:
         raise ShapeUnknown(directory, "its safetensors files name no tensor")
     return _shape(config, tensors)
+
+
+@contextmanager
+def _told(directory: Path, files: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ShapeUnknown(directory, f"{files} cannot be read: {error}") from error
 
 
 def _shape(config: Mapping[str, Any], tensors: Mapping[str, list[int]]) -> ModelShape:
