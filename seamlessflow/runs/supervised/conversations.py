@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
 from infra.errors import SeamlessFlowError
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererError
+from producers.gateway.dialects.openai_chat.messages import canonical_messages, canonical_tools
+from producers.gateway.errors import ApiError
 from schemas.tokens import TOKEN_BYTES
 from trainer.data.chains import NOWHERE, Chain, Tokens
 
+Message = Mapping[str, Any]
 _SHOWN = 10
 
 
@@ -59,7 +63,9 @@ def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tup
         try:
             row = json.loads(line.decode("utf-8-sig"))  # some editors begin a file with a mark
             found.append(_chains(f"{path.name}:{number}", row, renderer, longest))
-        except (ValueError, RendererError) as error:
+        except ApiError as error:
+            faults.append(f"{path}:{number}: {error.message}")
+        except (ValueError, RecursionError, RendererError) as error:
             faults.append(f"{path}:{number}: {error}")
     if not found and not faults:
         faults.append("it has no conversation")
@@ -69,10 +75,9 @@ def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tup
 
 
 def _chains(name: str, row: object, renderer: Renderer, longest: int) -> tuple[Chain, ...]:
-    messages, tools = _parts(row)
+    messages, tools, turns = _parts(row)
     branches: list[_Branch] = []
     prompt, answer = b"", b""
-    turns = [place for place, one in enumerate(messages) if _learned(place, one)]
     if not turns:
         raise ValueError("no message is an answer (role assistant) to learn")
     if turns[0] == 0:
@@ -96,17 +101,20 @@ def _chains(name: str, row: object, renderer: Renderer, longest: int) -> tuple[C
     return tuple(Chain(name, names, _tokens(branch)) for branch in branches)
 
 
-def _parts(row: object) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]] | None]:
+def _parts(row: object) -> tuple[list[Message], list[Message] | None, list[int]]:
+    """Return messages and tools as the gateway reads those of a call, and the places of the
+    answers to learn.
+    """
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")
-    messages, tools = row.get("messages"), row.get("tools")
-    for name, value in (("messages", messages), ("tools", tools or [])):
-        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-            raise ValueError(f"{name} is no list of objects")
-    return messages or [], tools or None
+    given = row.get("messages")
+    messages = list(map(orjson.loads, canonical_messages(given)))
+    tools, _ = canonical_tools(row.get("tools"))
+    turns = [place for place, one in enumerate(given or ()) if _learned(place, one)]
+    return messages, orjson.loads(tools) if tools else None, turns
 
 
-def _learned(place: int, message: Mapping[str, Any]) -> bool:
+def _learned(place: int, message: Message) -> bool:
     weight = 1 if message.get("weight") is None else message["weight"]
     if weight not in (0, 1):
         raise ValueError(f"message {place} has the weight {weight!r:.80}, which is neither 0 nor 1")

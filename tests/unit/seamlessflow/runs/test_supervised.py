@@ -20,6 +20,13 @@ from seamlessflow.runs.supervised.training import SupervisedForeign, fine_tune
 
 ASKED: dict[str, Any] = {"role": "user", "content": "key 7"}
 SAID: dict[str, Any] = {"role": "assistant", "content": "code 3"}
+RULES: dict[str, Any] = {"role": "system", "content": "look it up"}
+CALL: dict[str, Any] = {"id": "a", "function": {"name": "look", "arguments": '{"key": 7}'}}
+CALLED: dict[str, Any] = {"role": "assistant", "tool_calls": [CALL]}
+NO_TEXT: dict[str, Any] = {
+    "role": "assistant",
+    "tool_calls": [{**CALL, "function": {"name": "look", "arguments": {"key": 7}}}],
+}
 
 
 def written(directory: Path, *rows: object) -> Path:
@@ -76,13 +83,19 @@ def test_an_answer_that_the_template_changes_later_ends_its_chain(
     [
         ("{", "Expecting property name"),
         ([], "not a JSON object"),
-        ({"messages": "hi"}, "messages is no list of objects"),
-        ({"messages": [ASKED], "tools": [1]}, "tools is no list of objects"),
+        ({"messages": "hi"}, "messages must be a list of at least one message"),
+        ({"messages": [ASKED], "tools": [1]}, "tools[0] must be of type function"),
         ({"messages": [ASKED]}, "no message is an answer"),
         ({"messages": [SAID]}, "message 0 is an answer, to nothing"),
-        ({"messages": [{"role": "critic", "content": ""}, SAID]}, "message 0 has role 'critic'"),
+        (
+            {"messages": [{"role": "critic", "content": ""}, SAID]},
+            "messages[0].role must be one of",
+        ),
         ({"messages": [ASKED, {**SAID, "content": "code 3 " * 99}]}, "more than policy.max_con"),
         ({"messages": [ASKED, {**SAID, "weight": 0.5}]}, "message 1 has the weight 0.5, which is"),
+        ({"messages": [ASKED, CALLED, {"role": "tool", "content": "3"}, SAID]}, "must name a tool"),
+        ({"messages": [ASKED, NO_TEXT, SAID]}, "a function with name and arguments as text"),
+        ("[" * 99_999, "recursion"),
         (b'{"messages": "\xe9"}', "'utf-8' codec can't decode byte 0xe9"),
     ],
 )
@@ -94,6 +107,21 @@ def test_a_bad_line_is_refused_with_its_number(
         read_conversations(path, renderer, 64)
     (fault,) = refused.value.faults
     assert fault.startswith(f"{path}:3: ") and reason in fault
+
+
+def test_messages_and_tools_are_those_that_an_agent_would_send(
+    renderer: Renderer, tmp_path: Path
+) -> None:
+    answer = {"role": "tool", "content": "3", "tool_call_id": "a"}
+    tool: dict[str, Any] = {"type": "function", "function": {"name": "look", "parameters": {}}}
+    plain = {"messages": [RULES, ASKED, CALLED, answer, SAID], "tools": [tool]}
+    parts = {"content": [{"type": "text", "text": "key "}, {"type": "text", "text": "7"}]}
+    rich = [{**RULES, "role": "developer"}, ASKED | parts, CALLED | {"refusal": None}, answer, SAID]
+    more = {**tool, "function": {**tool["function"], "strict": None}}
+    path = written(tmp_path, plain, {"messages": rich, "tools": [more], "source": "elsewhere"})
+    ((one,), (other,)) = read_conversations(path, renderer, 512)
+    assert one.tokens.ids_T.tolist() == other.tokens.ids_T.tolist()
+    assert one.tokens.trained_T.tolist() == other.tokens.trained_T.tolist()
 
 
 def test_a_file_may_begin_with_a_mark_of_its_encoding(renderer: Renderer, tmp_path: Path) -> None:
