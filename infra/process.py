@@ -32,6 +32,8 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _GC_THRESHOLDS = (50_000, 20, 100)
 _log = logging.getLogger(__name__)
 _ready = threading.Event()
+_asked: list[int] = []
+"""Signals that asked this process to end. No event: its lock may be held when a signal comes."""
 
 AsyncMain = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 SyncMain = Callable[[threading.Event], None]
@@ -96,6 +98,7 @@ def _set_up_logging() -> None:
 def _explained() -> Iterator[None]:
     """Exit with the status of an error, and with its traceback only where that helps."""
     _ready.clear()
+    _asked.clear()
     try:
         yield
     except SeamlessFlowError as error:
@@ -120,11 +123,10 @@ def _print(line: str) -> None:
 @contextmanager
 def _handled(ask_to_end: Callable[[], object]) -> Iterator[None]:
     """Call `ask_to_end` at the first signal; restore the handlers at the end."""
-    asked: list[int] = []
 
     def handle(number: int) -> None:
         signal.signal(number, signal.SIG_DFL)  # the same signal again ends the process at once
-        asked.append(number)
+        _asked.append(number)
 
     def answer(number: int) -> None:
         _log.info("%s: ending", signal.Signals(number).name)
@@ -134,7 +136,7 @@ def _handled(ask_to_end: Callable[[], object]) -> Iterator[None]:
         try:
             yield
         except KafkaUnavailable as error:
-            if not asked:
+            if not _asked:
                 raise
             missing = "acknowledged all records" if _ready.is_set() else "answered"
             _log.error("ended before Kafka %s: %s", missing, error)
@@ -164,15 +166,24 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 
 @contextmanager
 def _thread_failures() -> Iterator[None]:
-    """End the process in order after a thread's error, then raise that error."""
+    """End the process in order after a thread's error, then raise that error.
+
+    If it is about to end already, Kafka being away is no error of a thread: what was not sent is
+    told by who waits for it.
+    """
     failures: list[BaseException] = []
 
     def failed(arguments: threading.ExceptHookArgs) -> None:
         name = arguments.thread.name if arguments.thread else "a thread"
-        _log.error("%s failed", name, exc_info=arguments.exc_value)
-        if arguments.exc_value is not None:
-            failures.append(arguments.exc_value)
-        os.kill(os.getpid(), signal.SIGTERM)
+        error = arguments.exc_value
+        if _asked and isinstance(error, KafkaUnavailable):
+            _log.error("%s: %s", name, error)
+            return
+        _log.error("%s failed", name, exc_info=error)
+        if error is not None:
+            failures.append(error)
+        if not _asked:  # the same signal again would end it at once
+            os.kill(os.getpid(), signal.SIGTERM)
 
     before, threading.excepthook = threading.excepthook, failed
     try:

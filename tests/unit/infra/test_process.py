@@ -202,6 +202,30 @@ def test_kafka_that_is_away_is_a_passing_fault_from_the_first_moment() -> None:
     assert process.returncode == ExitStatus.PASSING
 
 
+def in_a_thread(raised: str) -> str:
+    """Return a body whose thread raises an error once the process is asked to end."""
+    begin = "import threading; from infra.errors import KafkaUnavailable; stop.wait()"
+    thread = f"threading.Thread(target=lambda: (_ for _ in ()).throw({raised}))"
+    return f"{begin}; one = {thread}; one.start(); one.join()"
+
+
+def test_a_thread_without_kafka_does_not_change_the_end_of_a_process_that_is_asked_to() -> None:
+    away = "KafkaUnavailable('a:1', 10)"
+    process = started(SYNC.format(body=f"{in_a_thread(away)}; raise {away}"))
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == ExitStatus.PASSING
+    assert "ended before Kafka answered" in err and "Traceback" not in err
+
+
+def test_the_error_of_a_thread_while_the_process_ends_is_its_status() -> None:
+    process = started(SYNC.format(body=f"{in_a_thread('ZeroDivisionError()')}; print('ended')"))
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (1, "ended\n")
+    assert "ZeroDivisionError" in err
+
+
 def test_the_error_of_a_thread_ends_the_process_with_status_1() -> None:
     body = "import threading; threading.Thread(target=lambda: 1 / 0).start(); stop.wait()"
     process = started(SYNC.format(body=body))
