@@ -6,6 +6,7 @@ its own settings over them, and directories of its own; evaluations are the firs
 
 from typing import Any, TypeVar
 
+from infra.faults import SettingPath
 from infra.settings import Section
 from seamlessflow.config import RunConfig
 
@@ -18,6 +19,12 @@ def each_policy(config: RunConfig) -> list[RunConfig]:
         return [config]
     names = (config.run.policy, *config.policies)
     return [_of_policy(config, name, names) for name in names]
+
+
+def sections_path(own: RunConfig) -> SettingPath:
+    """Return where the file has the sections of a policy's configuration; empty for the first."""
+    run = own.run
+    return () if run.policy == run.all_policies[0] else ("policies", run.policy)
 
 
 def left_out(config: RunConfig) -> str:

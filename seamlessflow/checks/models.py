@@ -11,6 +11,7 @@ from infra.faults import Fault, SettingPath, suggestion
 from producers.rollout.torch_engine.limits import unsupported
 from producers.rollout.vllm_engine.launch import most_rank
 from seamlessflow.config import RunConfig
+from seamlessflow.each_policy import sections_path
 from seamlessflow.inspection.model_directory import incomplete
 from seamlessflow.memory.model_shape import ModelShape, ShapeUnknown, read_shape
 from trainer.settings import TrainerSection
@@ -59,10 +60,8 @@ def trained_model_faults(config: RunConfig) -> Iterator[Fault]:
     except ShapeUnknown:
         return
     if shape.layer is not None and config.trainer.backend != "clock":
-        first = config.run.policies[:1] in ((), (config.run.policy,))
-        above: SettingPath = () if first else ("policies", config.run.policy)
         for setting, text in _unlike(config.trainer, shape):
-            yield Fault((*above, "trainer", *setting), text)
+            yield Fault((*sections_path(config), "trainer", *setting), text)
 
 
 def _unlike(trainer: TrainerSection, shape: ModelShape) -> Iterator[tuple[SettingPath, str]]:
@@ -90,8 +89,7 @@ def side_model_faults(config: RunConfig) -> Iterator[Fault]:
 
     One that no other setting uses is not looked at.
     """
-    first = config.run.policies[:1] in ((), (config.run.policy,))
-    above: SettingPath = () if first else ("policies", config.run.policy)
+    above = sections_path(config)
     for setting, directory in _named(config.trainer):
         if reason := incomplete(directory, with_weights=config.trainer.backend != "clock"):
             yield Fault((*above, *setting), reason)

@@ -4,7 +4,6 @@ storage of weights.
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from itertools import islice
 
 from infra.errors import SeamlessFlowError
 from infra.faults import Fault, SettingPath
@@ -78,9 +77,9 @@ def _vllm(config: RunConfig) -> Iterator[Fault]:
         yield Fault(("rollout", "vllm", "python"), reason)
 
 
-def _lacking(setting: SettingPath, package: str, module: str = "") -> Iterator[Fault]:
-    """Yield a fault if the package of a setting lacks; its module has its name if none is given."""
-    if find_spec(module or package) is None:
+def _lacking(setting: SettingPath, package: str, *modules: str) -> Iterator[Fault]:
+    """Yield a fault if a module of the package is not there, by default that of its name."""
+    if any(find_spec(one) is None for one in modules or (package,)):
         yield Fault(setting, f"{package} is not installed: pip install {package}")
 
 
@@ -88,8 +87,7 @@ def _lacking_for_mlflow(uri: str) -> Iterator[Fault]:
     package = mlflow_package(uri)
     # mlflow-skinny is the module mlflow too, without what a store in a database needs.
     modules = ("mlflow", "sqlalchemy") if package == "mlflow" else ("mlflow",)
-    found = (of for one in modules for of in _lacking(("trainer", "mlflow_uri"), package, one))
-    yield from islice(found, 1)
+    yield from _lacking(("trainer", "mlflow_uri"), package, *modules)
 
 
 def _of_extra(extra: str, packages: tuple[str, ...]) -> Iterator[Fault]:

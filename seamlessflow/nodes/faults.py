@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from infra.faults import Fault, suggestion
 from infra.network.ports import is_loopback
 from seamlessflow.config import RunConfig
-from seamlessflow.each_policy import each_policy
+from seamlessflow.each_policy import each_policy, sections_path
 from seamlessflow.processes.ranks import trains
 
 _HOST_NAME = "SLURMD_NODENAME"
@@ -62,11 +62,9 @@ def _gang_faults(own: RunConfig, config: RunConfig) -> Iterator[Fault]:
     nodes = {worker.node or config.head for worker in trains(own)}
     if len(nodes) < 2:
         return
-    first = own.run.policy == config.run.policy
-    above = () if first else ("policies", own.run.policy)
     if _is_this_host(host := own.trainer.host):
         text = f"{host} is this host for each node: name the address of the node of rank 0"
-        yield Fault((*above, "trainer", "host"), text)
+        yield Fault((*sections_path(own), "trainer", "host"), text)
 
 
 def _loopback(path: tuple[str, ...], addresses: str) -> Iterator[Fault]:
