@@ -51,7 +51,7 @@ class WeightsService:
         self._thread.start()
 
     def close(self) -> None:
-        """WeightsAnswer no more. A transfer under way goes on until the process ends."""
+        """Answer no more. A transfer under way goes on until the process ends."""
         self._ending.set()
         self._listener.close()
 
