@@ -4,6 +4,7 @@ Decides which sampled tokens may be trained, and counts every other one by its r
 """
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 from consumers.trajectories.sessions.assembly.copied_node import copied_node
 from consumers.trajectories.sessions.assembly.tokenless import end_of, fitting, without_tokens
@@ -45,23 +46,12 @@ def trajectory(
 
 
 def _whole(session: Session, partition: int) -> Trajectory:
-    opened, (closed, finalized_at_ms) = session.opened, end_of(session)
+    closed, _ = end_of(session)
     nodes, reasons = session.tree.nodes, masked_reasons(session)
     starts, versions = _starts(nodes), _trained_versions(nodes, reasons)
     masks = [_mask(node, reasons.get(node.node_id, "prompt")) for node in nodes]
-    return Trajectory(
-        session_id=opened.session_id,
-        policy=opened.policy,
-        purpose=opened.purpose,
-        split=opened.split,
-        task_id=opened.task_id,
-        group_id=opened.group_id or opened.session_id,
-        sample=opened.sample,
-        attempt=opened.attempt,
-        group_size=opened.group_size,
-        min_group_size=opened.min_group_size,
-        pinned_version=opened.pinned_version,
-        metadata=opened.metadata,
+    return replace(
+        without_tokens(session, partition, closed.reason),
         tokens=b"".join(node.ids for node in nodes),
         # Tokens of prompts have no log-prob; zeros keep the arrays aligned.
         logprobs=b"".join(node.logprobs or bytes(len(node.ids)) for node in nodes),
@@ -70,10 +60,8 @@ def _whole(session: Session, partition: int) -> Trajectory:
         nodes=_nodes(session, starts, reasons),
         rewards=tuple(session.rewards.values()),
         status=_status(session, closed.status),
-        reason=closed.reason,
         cause=closed.cause,
         limit=closed.limit,
-        creation_version=opened.creation_version,
         version_min=min(versions, default=None),
         version_max=max(versions, default=None),
         turns=len(session.sampled_turns),
@@ -81,15 +69,6 @@ def _whole(session: Session, partition: int) -> Trajectory:
         match_rules=Counter(turn.started.match_rule for turn in session.sampled_turns),
         masked_tokens=_masked_tokens(nodes, masks, reasons),
         ignored_events=session.ignored,
-        tokenizer_hash=opened.tokenizer_hash,
-        partition=partition,
-        first_offset=session.first_offset,
-        last_offset=session.last_offset,
-        opened_at_ms=opened.at_ms,
-        closed_at_ms=closed.at_ms,
-        finalized_at_ms=finalized_at_ms,
-        fold_version=opened.fold_version,
-        fork=None if opened.fork is None else opened.fork.origin,
     )
 
 
