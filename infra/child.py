@@ -94,12 +94,12 @@ class ChildProcess:
         if not self.wait(timeout_s):
             self.kill()
 
-    def tail(self) -> str:
+    def tail(self, lines: int = _TAIL_LINES) -> str:
         """Return the last lines that it logged since it was started."""
         with self.log_file.open("rb") as log:
             length = log.seek(0, 2)
             log.seek(max(self._log_start, length - _TAIL_BYTES))
-            return "\n".join(log.read().decode(errors="replace").splitlines()[-_TAIL_LINES:])
+            return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
 
     def _keep(
         self,

@@ -4,7 +4,8 @@
 
 Prints one line of JSON a part, with its figures and the device, and writes each to DIR. A part that
 lacks something, such as vLLM, says so and is skipped. Ends with status 1 if a part failed, 2 for a
-part that does not exist, 3 without a GPU. `--device cpu --small` runs the same code on a CPU.
+part that does not exist or a DIR that cannot be written, 3 without a GPU. `--device cpu --small`
+runs the same code on a CPU.
 """
 
 import argparse
@@ -15,9 +16,11 @@ import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from benchmarks.gpu.part import PARTS
 
+WRONG = 2
 NO_GPU = 3
 LIMIT_S = 900
 _SHOWN = 20
@@ -35,7 +38,11 @@ def main() -> int:
     asked = parser.parse_args()
     if unknown := set(asked.parts) - set(PARTS):
         print(f"no part {', '.join(sorted(unknown))}, but {', '.join(PARTS)}", file=sys.stderr)
-        return 2
+        return WRONG
+    # First: on a machine that is paid by the minute the parts would be run for nothing.
+    if asked.out is not None and (reason := _unwritable(asked.out)):
+        print(f"nothing can be written to {asked.out}: {reason}; nothing was run", file=sys.stderr)
+        return WRONG
     if reason := _missing(asked.device):
         print(f"{reason}: nothing was run", file=sys.stderr)
         return NO_GPU
@@ -45,9 +52,18 @@ def main() -> int:
         results.append(_run(part, asked))
         print(json.dumps(results[-1]), flush=True)
         if asked.out is not None:
-            asked.out.mkdir(parents=True, exist_ok=True)
             (asked.out / f"{part}.json").write_text(json.dumps(results[-1], indent=1))
     return int(any(one["status"] == "failed" for one in results))
+
+
+def _unwritable(directory: Path) -> str:
+    """Make a directory; return why it can hold no file, empty if it can."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=directory):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def _missing(device: str) -> str:
@@ -58,6 +74,10 @@ def _missing(device: str) -> str:
 
     if device.startswith("cuda") and not torch.cuda.is_available():
         return "this machine has no GPU that torch can use"
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # of builds without that kind of device
+        return f"torch cannot use the device {device}: {str(error).splitlines()[0]}"
     return ""
 
 

@@ -84,7 +84,7 @@ class VllmEngines:
         self._check = WeightsCheck()
         self._log_dir = log_dir
         # Checked at the start, not with the first role: the mistake is in the settings.
-        if shutil.which(settings.vllm.python) is None:
+        if settings.vllm.url is None and shutil.which(settings.vllm.python) is None:
             reason = f"there is no program {settings.vllm.python}; see runbooks/vllm.md"
             raise SettingsRejected("SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON", reason)
 

@@ -19,6 +19,7 @@ from seamlessflow.checks.models import (
     side_model_faults,
     torch_engine_faults,
     trained_model_faults,
+    vllm_engine_faults,
 )
 from seamlessflow.checks.processes import faults_of_processes
 from seamlessflow.checks.tasks import (
@@ -249,5 +250,6 @@ def _model(setting: SettingPath, directory: Path, config: RunConfig) -> Iterator
         yield Fault(setting, reason)
         return
     yield from torch_engine_faults(config, directory)
+    yield from vllm_engine_faults(config, directory)
     if reason := unrenderable(directory, config.policy.renderer):
         yield Fault(("policy", "renderer"), reason)

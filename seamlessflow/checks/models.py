@@ -1,15 +1,15 @@
 """Checks of model directories: the policy's, of which the torch engine refuses some when it is
-built, by `config.json`, and the trainer some divisions and adapters; and those beside it, of
-reference, teacher and critic. Imports no torch.
+built, by `config.json`, and vLLM and the trainer some divisions and adapters; and those beside it,
+of reference, teacher and critic. Imports no torch.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from infra.faults import Fault, SettingPath, suggestion
 from producers.rollout.torch_engine.limits import unsupported
-from producers.rollout.vllm_engine.launch import most_rank
+from producers.rollout.vllm_engine.launch import LARGEST_RANK, most_rank
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import sections_path
 from seamlessflow.inspection.model_directory import incomplete
@@ -31,6 +31,40 @@ def torch_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
     if reason:
         text = f"torch cannot sample from {directory}, which {reason}; vllm may support it"
         yield Fault(("rollout", "engine"), text)
+
+
+def vllm_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
+    """Yield what vLLM, if it is started to sample, cannot divide of a model or load of its adapter.
+
+    Nothing for a model whose configuration has other keys: vLLM decides.
+    """
+    vllm, rank = config.rollout.vllm, config.trainer.adapter.rank
+    if config.rollout.engine != "vllm" or vllm.url is not None:
+        return
+    if rank > LARGEST_RANK:
+        text = f"vLLM loads adapters of at most rank {LARGEST_RANK}, not {rank}"
+        yield Fault((*sections_path(config), "trainer", "adapter", "rank"), text)
+    own = [one for one in config.workers if one.policy in ("", config.run.policy)]
+    counts = {worker.device_count: None for worker in own if "rollout" in worker.tags}
+    for ranks in {vllm.sharing(count): None for count in counts}:
+        for name, number in _heads(directory).items():
+            # Fewer heads of keys than ranks are repeated on several.
+            repeated = name.startswith("num_key") and ranks % number == 0
+            if number % ranks and not repeated:
+                text = f"vLLM cannot divide the {name} of {directory}, {number}, over {ranks}"
+                yield Fault(("rollout", "vllm", "tensor_parallel"), f"{text} devices")
+
+
+def _heads(directory: Path) -> Mapping[str, int]:
+    """Return the numbers of heads in a model's configuration that has the usual keys."""
+    try:
+        whole = json.loads((directory / "config.json").read_bytes())
+        values = {**whole, **whole.get("text_config", {})}
+        named = ("num_attention_heads", "num_key_value_heads")
+        found = {name: int(values[name]) for name in named if values.get(name)}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+    return found if min(found.values(), default=0) > 0 else {}
 
 
 def apart_on_vllm(policy: RunConfig, first: RunConfig) -> str:

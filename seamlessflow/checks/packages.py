@@ -1,9 +1,12 @@
-"""Check of packages: those that settings need are installed. Imports none of them, but that of a
-storage of weights.
+"""Check of packages: those that settings need are installed, vLLM in its own Python. Imports none
+of them, but that of a storage of weights.
 """
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 from infra.errors import SeamlessFlowError
 from infra.faults import Fault, SettingPath
@@ -14,6 +17,10 @@ from trainer.sinks import mlflow_package
 _TRAIN = ("torch", "transformers", "safetensors")
 _LINK = ("safetensors",)
 """Package of the trainer's calls, and of the weights of a clock."""
+
+_HAS_VLLM = "import sys; from importlib.util import find_spec; sys.exit(find_spec('vllm') is None)"
+_ASKED_S = 30.0
+"""Time for another Python to say what it has; it takes a tenth of a second."""
 
 
 class ExtraMissing(SeamlessFlowError):
@@ -72,9 +79,28 @@ def _samples(config: RunConfig) -> bool:
 
 def _vllm(config: RunConfig) -> Iterator[Fault]:
     vllm = config.rollout.vllm
-    if config.rollout.engine == "vllm" and vllm.url is None and not vllm.python.exists():
-        reason = f"there is no program {vllm.python}; scripts/vllm-cpu makes one for a CPU"
-        yield Fault(("rollout", "vllm", "python"), reason)
+    if config.rollout.engine != "vllm" or vllm.url is not None:
+        return
+    remedy = "scripts/vllm-cpu makes one for a CPU"
+    if shutil.which(vllm.python) is None:
+        yield Fault(("rollout", "vllm", "python"), f"there is no program {vllm.python}; {remedy}")
+    elif _lacks_vllm(vllm.python):
+        text = f"{vllm.python} has no package vllm: name a Python that has; {remedy}"
+        yield Fault(("rollout", "vllm", "python"), text)
+
+
+def _lacks_vllm(python: Path) -> bool:
+    """Return True if a Python says that it cannot import vLLM."""
+    try:
+        # -E: the server does not inherit the variables of this Python either.
+        done = subprocess.run(  # nosec B603 # a list, no shell
+            [python, "-E", "-c", _HAS_VLLM], capture_output=True, timeout=_ASKED_S
+        )
+    except OSError:
+        return True
+    except subprocess.TimeoutExpired:
+        return False  # a busy machine: the server says it
+    return done.returncode != 0
 
 
 def _lacking(setting: SettingPath, package: str, *modules: str) -> Iterator[Fault]:

@@ -19,6 +19,7 @@ EXTENSION = "seamlessflow_worker.PolicyReload"
 ENABLE_LORA = "--enable-lora"
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Largest ranks that a server can be started for."""
+LARGEST_RANK = _RANKS[-1]
 MODULE = "vllm.entrypoints.openai.api_server"
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1",

@@ -16,6 +16,7 @@ from infra.errors import SeamlessFlowError
 from infra.network.ports import HOST, free_port
 from producers.rollout.settings import VllmSection
 from producers.rollout.vllm_engine import process_guard
+from producers.rollout.vllm_engine.last_fault import last_fault
 from producers.rollout.vllm_engine.launch import launch
 
 _POLL_S = 0.1
@@ -23,17 +24,29 @@ STOP_S = 5.0
 """Time for the server to end in order; its GPU is free only then."""
 
 _KILLED_S = 5.0
+_LOG_LINES = 60
+"""Lines of the log that are shown: of several processes the one that failed is not the last."""
+_REFUSED = 2
+"""Status of a server that does not take its command line; it would take it no better again."""
 
 
 class VllmNotStarted(SeamlessFlowError):
     """A server that did not start; the end of its log (`tail`) gives the reason."""
 
-    def __init__(self, reason: str, log_file: Path | None = None, tail: str = "") -> None:
+    def __init__(
+        self, reason: str, log_file: Path | None = None, tail: str = "", status: int | None = None
+    ) -> None:
+        """`status`: that with which it ended, None if it did not."""
         self.reason = reason
         self.log_file = log_file
         self.tail = tail
-        shown = f"\n--- end of {log_file} ---\n{tail}" if log_file else ""
-        super().__init__(f"vLLM did not start: {reason}{shown}")
+        if status == _REFUSED:
+            self.lasting = True
+        fault = last_fault(tail)
+        told = f"vLLM did not start: {reason}{': ' if fault else ''}{fault}"
+        # Again at the end: a supervisor shows the last line of a process that ended.
+        log = f"\n--- end of {log_file} ---\n{tail}\n--- {told}" if log_file else ""
+        super().__init__(f"{told}{log}")
 
 
 class VllmServer(ChildProcess):
@@ -56,8 +69,8 @@ class VllmServer(ChildProcess):
         deadline = time.monotonic() + self._timeout_s
         with httpx.Client(base_url=self.url, timeout=5.0, trust_env=False) as client:
             while not _answers(client):
-                if self.exit_status is not None:
-                    raise self._not_started(f"it ended with status {self.exit_status}")
+                if (status := self.exit_status) is not None:
+                    raise self._not_started(f"it ended with status {status}", status)
                 if time.monotonic() > deadline:
                     raise self._not_started(f"no answer within {self._timeout_s:g} s")
                 time.sleep(_POLL_S)
@@ -66,8 +79,8 @@ class VllmServer(ChildProcess):
         """End the server and its children, by force if they do not end in time."""
         super().stop(timeout_s)
 
-    def _not_started(self, reason: str) -> VllmNotStarted:
-        return VllmNotStarted(reason, self.log_file, self.tail())
+    def _not_started(self, reason: str, status: int | None = None) -> VllmNotStarted:
+        return VllmNotStarted(reason, self.log_file, self.tail(_LOG_LINES), status)
 
 
 def _answers(client: httpx.Client) -> bool:

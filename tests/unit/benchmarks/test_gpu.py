@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import steps
-from benchmarks.gpu.__main__ import NO_GPU
+from benchmarks.gpu.__main__ import NO_GPU, WRONG
 from benchmarks.gpu.part import PARTS, Asked, Unmet, meets
 from tests.paths import ROOT
 
@@ -63,8 +63,27 @@ def test_a_part_that_lacks_something_is_skipped_and_says_what(part: str, tmp_pat
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_without_a_gpu_nothing_is_run_and_the_status_says_so() -> None:
-    command = [sys.executable, "-m", "benchmarks.gpu"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = asked()
     assert done.returncode == NO_GPU
     assert "no GPU that torch can use" in done.stderr
     assert done.stdout == ""
+
+
+def test_results_that_cannot_be_written_are_told_before_a_part_runs(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    done = asked("--device", "cpu", "--small", "--out", str(file / "results"), "parity")
+    assert (done.returncode, done.stdout) == (WRONG, "")
+    assert f"nothing can be written to {file / 'results'}" in done.stderr
+
+
+def test_a_device_that_torch_does_not_know_is_told_before_a_part_runs() -> None:
+    done = asked("--device", "gpu", "parity")
+    assert (done.returncode, done.stdout) == (NO_GPU, "")
+    assert "torch cannot use the device gpu" in done.stderr
+
+
+def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Return how `scripts/test-gpu` ended."""
+    command = [sys.executable, "-m", "benchmarks.gpu", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)

@@ -48,4 +48,7 @@ def _targets(model: PreTrainedModel, directory: Path, settings: AdapterSection) 
             f"has no layer {unknown[0]} for trainer.adapter.targets, only "
             f"{', '.join(sorted(linear))}",
         )
+    if not linear:
+        reason = "has no linear layer for an adapter (trainer.adapter.rank) but its output"
+        raise ModelUnusable(str(directory), reason)
     return sorted(settings.targets or linear)

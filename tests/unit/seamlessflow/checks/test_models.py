@@ -1,5 +1,6 @@
 """Models beside the policy, which the trainer would only look for behind the start of the run."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,3 +97,44 @@ def test_layers_that_an_adapter_does_not_find_are_named_before_the_start(tmp_pat
 def test_layers_of_a_model_of_another_form_are_left_to_the_trainer(tmp_path: Path) -> None:
     mixture = {"num_hidden_layers": 1, "hidden_size": 64, "vocab_size": 64, "num_experts": 8}
     assert trained(tmp_path, mixture, adapter={"rank": 4, "targets": ["q_prj"]}) == []
+
+
+def sampled(folder: Path, devices: int, **more: Any) -> Sequence[str]:
+    """Return the faults of sampling with vLLM from 12 heads, and 4 of keys, on some devices."""
+    workers = [{"id": "w", "tags": ["rollout"], "devices": list(range(devices))}]
+    rollout = {"engine": "vllm", "vllm": {"url": None, **more.pop("vllm", {})}}
+    values = {**run_values(folder), "workers": workers, "rollout": rollout, **more}
+    (folder / "model" / "config.json").write_text(
+        json.dumps({"num_attention_heads": 12, "num_key_value_heads": 4})
+    )
+    return [line for line in faults(values, before_training) if "vLLM" in line]
+
+
+@pytest.mark.parametrize(
+    ("devices", "undivided"),
+    [
+        (1, ()),
+        (4, ()),
+        (12, ()),
+        (5, ("num_attention_heads", "num_key_value_heads")),
+        (6, ("num_key_value_heads",)),
+    ],
+)
+def test_heads_that_vllm_does_not_divide_are_named_before_the_start(
+    devices: int, undivided: Sequence[str], tmp_path: Path
+) -> None:
+    lines = sampled(tmp_path, devices)
+    assert len(lines) == len(undivided)
+    for line, name in zip(lines, undivided, strict=True):
+        assert line.startswith(f"rollout.vllm.tensor_parallel: vLLM cannot divide the {name} of")
+    whole_copies = {"replicas": devices, "tensor_parallel": 1}
+    assert sampled(tmp_path, devices, vllm=whole_copies) == []
+
+
+def test_an_adapter_that_vllm_cannot_load_is_named_before_the_start(tmp_path: Path) -> None:
+    def with_rank(rank: int) -> Sequence[str]:
+        return sampled(tmp_path, 1, trainer={"adapter": {"rank": rank}})
+
+    assert with_rank(512) == []
+    text = "vLLM loads adapters of at most rank 512, not 513"
+    assert with_rank(513) == [f"trainer.adapter.rank: {text}"]

@@ -1,5 +1,8 @@
 """Packages of optional extras, and of storages."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from infra.faults import Fault
@@ -31,3 +34,26 @@ def test_a_storage_that_is_there_is_not_asked_before_the_start(url: str) -> None
 def of_weights(url: str) -> list[Fault]:
     found = training_faults(parse({"weights": {"url": url}}))
     return [fault for fault in found if fault.path[:1] == ("weights",)]
+
+
+def test_a_python_of_the_server_must_be_a_program_that_has_vllm(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text("no program")
+    assert of_vllm(tmp_path) == [f"there is no program {tmp_path}"]
+    assert of_vllm(tmp_path / "python") == [f"there is no program {tmp_path / 'python'}"]
+    assert of_vllm(Path(sys.executable)) == [f"{sys.executable} has no package vllm"]
+    (tmp_path / "python").write_text("#!/bin/sh\n")
+    (tmp_path / "python").chmod(0o700)
+    assert of_vllm(tmp_path / "python") == []
+
+
+def test_no_python_is_asked_for_a_server_that_runs_already(tmp_path: Path) -> None:
+    assert of_vllm(tmp_path, url="http://127.0.0.1:8000") == []
+
+
+def of_vllm(python: Path, **more: str) -> list[str]:
+    """Return the beginnings of what is wrong with a Python for vLLM."""
+    found = training_faults(
+        parse({"rollout": {"engine": "vllm", "vllm": {"python": python, **more}}})
+    )
+    named = [fault.text for fault in found if fault.path == ("rollout", "vllm", "python")]
+    return [text.partition(";")[0].partition(": ")[0] for text in named]

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from infra.weights.adapter import CONFIG, TENSORS
 from infra.weights.tensors import tensors_hash
 from tests.builders.trainer.chains import forked_chains, sampled, some_chains, with_advantages
-from tests.builders.trainer.models import logprobs, open_tiny, write_tiny
+from tests.builders.trainer.models import exact_model, logprobs, open_tiny, write_tiny
 from trainer.backends.adapter.merged import merge
 from trainer.backends.backend import ModelUnusable, StepInput
 from trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS
@@ -189,3 +189,9 @@ def test_settings_that_no_adapter_can_have_are_refused() -> None:
         section(backend="megatron")
     with pytest.raises(ValidationError, match="dropout"):
         section(adapter={"rank": 2, "dropout": 0.1})
+
+
+def test_a_model_without_linear_layers_has_no_place_for_an_adapter(tmp_path: Path) -> None:
+    exact_model().save_pretrained(tmp_path)  # its layers are of another class
+    with pytest.raises(ModelUnusable, match="has no linear layer"):
+        TorchBackend(tmp_path, section())

@@ -1,0 +1,21 @@
+"""The line of a vLLM log in which its server says why it ends. Pure; called by `server.py`.
+
+A traceback ends in it, but more lines follow: links, the ends of other processes of the server.
+"""
+
+import re
+
+_OF_PROCESS = r"(?:\(\w+ pid=\d+\) )?(?:(?:ERROR|CRITICAL) \S+ \S+ \[\S+\] )?"
+_FAULT = re.compile(
+    rf"^{_OF_PROCESS}\s*("
+    r"(?:[\w.]*(?:Error|Exception)|Value error|Assertion failed)\b[:,] .*"
+    r"|\S+: [Ee]rror\b.*)$"
+)
+_ELSEWHERE = "root cause above"
+"""Words of vLLM's API server about a fault of another of its processes."""
+
+
+def last_fault(log: str) -> str:
+    """Return the last fault that a log names, empty if it names none."""
+    found = [match[1] for line in log.splitlines() if (match := _FAULT.match(line))]
+    return next((one for one in reversed(found) if _ELSEWHERE not in one), "")
