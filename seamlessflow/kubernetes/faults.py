@@ -9,8 +9,8 @@ from infra.faults import Fault, SettingPath
 from seamlessflow.config import RunConfig
 from seamlessflow.kubernetes.devices import device_numbers
 
-_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?")
-"""Names that Kubernetes takes in those of pods and services (RFC 1123), and our prefix fits."""
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,43}[a-z0-9])?")
+"""Names that fit behind `seamlessflow-node-` into the 63 characters of a Job's name (RFC 1123)."""
 
 
 def cluster_faults(config: RunConfig) -> Iterator[Fault]:
@@ -34,7 +34,7 @@ def _name_faults(config: RunConfig) -> Iterator[Fault]:
         return
     for name in config.nodes:
         if not _LABEL.fullmatch(name):
-            text = f"{name!r} is no name of a pod: at most 50 of a-z, 0-9 and - within"
+            text = f"{name!r} is no name of a pod: at most 45 of a-z, 0-9 and - within"
             yield Fault(("node",), text)
 
 
