@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pydantic import BaseModel, SecretStr
 
 from infra.faults import Fault, SettingPath
+from infra.network.ports import is_loopback
 from seamlessflow.config import RunConfig
 from seamlessflow.kubernetes.devices import device_numbers
 
@@ -19,6 +20,9 @@ def cluster_faults(config: RunConfig) -> Iterator[Fault]:
     if config.kafka is None:
         text = "an embedded Kafka answers in its own pod alone: set kafka.bootstrap_servers"
         yield Fault(("kafka",), text)
+    elif is_loopback(config.kafka.bootstrap_servers.rpartition(":")[0]):
+        text = f"{config.kafka.bootstrap_servers} is each pod itself: name a Service, or a host"
+        yield Fault(("kafka", "bootstrap_servers"), text)
     if not config.out.is_absolute() or len(config.out.parts) < 3:
         text = f"{config.out}: name a directory within the shared volume, such as /shared/run"
         yield Fault(("out",), text)
