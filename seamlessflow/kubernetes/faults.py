@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from pydantic import BaseModel, SecretStr
 
 from infra.faults import Fault, SettingPath
+from infra.network.ports import is_loopback
 from seamlessflow.config import RunConfig
 from seamlessflow.kubernetes.devices import device_numbers
 
-_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?")
-"""Names that Kubernetes takes in those of pods and services (RFC 1123), and our prefix fits."""
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,43}[a-z0-9])?")
+"""Names that fit behind `seamlessflow-node-` into the 63 characters of a Job's name (RFC 1123)."""
 
 
 def cluster_faults(config: RunConfig) -> Iterator[Fault]:
@@ -19,6 +20,9 @@ def cluster_faults(config: RunConfig) -> Iterator[Fault]:
     if config.kafka is None:
         text = "an embedded Kafka answers in its own pod alone: set kafka.bootstrap_servers"
         yield Fault(("kafka",), text)
+    elif is_loopback(config.kafka.bootstrap_servers.rpartition(":")[0]):
+        text = f"{config.kafka.bootstrap_servers} is each pod itself: name a Service, or a host"
+        yield Fault(("kafka", "bootstrap_servers"), text)
     if not config.out.is_absolute() or len(config.out.parts) < 3:
         text = f"{config.out}: name a directory within the shared volume, such as /shared/run"
         yield Fault(("out",), text)
@@ -34,7 +38,7 @@ def _name_faults(config: RunConfig) -> Iterator[Fault]:
         return
     for name in config.nodes:
         if not _LABEL.fullmatch(name):
-            text = f"{name!r} is no name of a pod: at most 50 of a-z, 0-9 and - within"
+            text = f"{name!r} is no name of a pod: at most 45 of a-z, 0-9 and - within"
             yield Fault(("node",), text)
 
 

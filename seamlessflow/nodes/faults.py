@@ -46,6 +46,9 @@ def spread_faults(config: RunConfig) -> Iterator[Fault]:
     if not config.out.is_absolute():
         text = f"{config.out} is relative: name a directory that all nodes share by its whole path"
         yield Fault(("out",), text)
+    if (config.weights.url or "").startswith("memory:"):
+        text = "is the memory of one process: name one that all nodes reach"
+        yield Fault(("weights", "url"), f"{config.weights.url} {text}")
     for own in each_policy(config):
         yield from _gang_faults(own, config)
 

@@ -66,7 +66,12 @@ class WeightsStorage:
 
     def has(self, place: str) -> bool:
         """Return whether a directory is there, complete. Raises `StorageUnavailable`."""
-        return bool(self._asked(lambda: self._files.exists(self._path(place, MANIFEST))))
+        try:
+            # Not `exists`: of some file systems it is False for any error.
+            self._asked(lambda: self._files.info(self._path(place, MANIFEST)))
+        except FileNotFoundError:
+            return False
+        return True
 
     def send(self, directory: Path, place: str) -> None:
         """Copy a directory there, its manifest last. Raises `StorageUnavailable`."""
@@ -133,11 +138,15 @@ class WeightsStorage:
         while True:
             try:
                 return call()
-            except OSError as error:
-                if isinstance(error, FileNotFoundError) or is_full(error):
+            except FileNotFoundError:
+                raise
+            # Not `OSError` alone: the libraries behind fsspec have errors of their own, such as
+            # botocore's of a server that is away or of missing credentials.
+            except Exception as error:
+                if is_full(error):
                     raise
                 if time.monotonic() > deadline:
-                    reason = error.strerror or str(error)
+                    reason = getattr(error, "strerror", None) or str(error) or repr(error)
                     raise StorageUnavailable(self.url, reason) from error
             time.sleep(_AGAIN_S)
 

@@ -94,9 +94,10 @@ def _write(files: Mapping[Path, str], out: Path) -> None:
 
 
 def _faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield what no cluster can run, and what each node would refuse: numbers of devices."""
+    """Yield what no cluster can run, and what each node or process would refuse."""
     from seamlessflow.checks.devices import divided_faults
     from seamlessflow.checks.gang import gang_faults
+    from seamlessflow.checks.processes import faults_of_processes
     from seamlessflow.each_policy import each_policy
     from seamlessflow.kubernetes.faults import cluster_faults
 
@@ -104,3 +105,4 @@ def _faults(config: RunConfig) -> Iterator[Fault]:
     for own in each_policy(config):
         yield from gang_faults(own)
     yield from divided_faults(config)
+    yield from faults_of_processes(config, True)

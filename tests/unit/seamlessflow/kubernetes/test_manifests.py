@@ -237,6 +237,10 @@ def selectors(value: Any) -> Iterator[dict[str, str]]:
     ("values", "text"),
     [
         ({"kafka": None}, "kafka: an embedded Kafka answers in its own pod alone"),
+        (
+            {"kafka": {"bootstrap_servers": "127.0.0.1:9092"}},
+            "kafka.bootstrap_servers: 127.0.0.1:9092 is each pod itself",
+        ),
         ({"out": "runs"}, "out: runs: name a directory within the shared volume"),
         ({"gateway": {"secret": "one of sixteen letters"}}, "gateway.secret: is a secret"),
         (

@@ -81,6 +81,12 @@ def test_a_loopback_address_is_refused_where_other_nodes_must_reach_it(host: str
     assert line.startswith(f"trainer.host: {host.strip('[]')} is this host for each node")
 
 
+def test_weights_in_the_memory_of_one_process_are_refused() -> None:
+    [line] = spread(weights={"url": "memory://run"})
+    assert line.startswith("weights.url: memory://run is the memory of one process")
+    assert spread(weights={"url": "s3://bucket/run"}) == []
+
+
 def test_a_gang_on_one_node_may_meet_at_loopback() -> None:
     workers = [{**WORKERS[0], "devices": [0, 1]}, {"id": "r", "node": "two"}]
     assert spread(workers=workers, trainer={"backend": "fsdp2", "ranks": 2}) == []

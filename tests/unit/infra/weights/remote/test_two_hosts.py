@@ -8,6 +8,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from infra.disk.full import DiskFull
 from infra.errors import SettingsRejected
@@ -246,6 +247,26 @@ def test_a_storage_that_does_not_answer_is_told(hosts: Hosts) -> None:
     hosts.store.unlink()
     with pytest.raises(WeightsGone):
         hosts.take(published)
+
+
+class Away(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """A storage whose library has errors of its own, as those of S3, Google and Azure."""
+
+    protocol = "away"
+
+    def info(self, path: str, **_: object) -> None:
+        raise LookupError(f"no endpoint for {path}")
+
+    ls = info
+
+
+def test_a_storage_whose_library_has_errors_of_its_own_is_told_too(tmp_path: Path) -> None:
+    fsspec.register_implementation("away", Away, clobber=True)
+    hosts = Hosts(tmp_path, "away://bucket/run")
+    with pytest.raises(StorageUnavailable, match="does not answer: no endpoint"):
+        hosts.publish()
+    with pytest.raises(StorageUnavailable, match="endpoint"):
+        hosts.take(hosts.made.next())
 
 
 def test_a_url_of_no_known_storage_is_refused() -> None:

@@ -40,19 +40,25 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "other", "setting"),
+    ("written", "other", "line"),
     [
-        ("ranks: 64", "ranks: 63", "trainer.ranks"),
-        ("ranks: 64", "ranks: 65", "trainer.ranks"),
-        ("replicas: 4", "replicas: 3", "rollout.vllm.replicas"),
+        ("ranks: 64", "ranks: 63", "trainer.ranks: "),
+        ("ranks: 64", "ranks: 65", "trainer.ranks: "),
+        ("replicas: 4", "replicas: 3", "rollout.vllm.replicas: "),
+        (
+            'agents: {callable: "my.agent:run"}',
+            "",
+            "exactly one of agents.callable and agents.command",
+        ),
+        ("node: host-b", f"node: {'b' * 46}", "node: "),
     ],
 )
-def test_a_number_that_each_node_would_refuse_is_refused(
-    written: str, other: str, setting: str, tmp_path: Path
+def test_what_each_node_or_process_would_refuse_is_refused(
+    written: str, other: str, line: str, tmp_path: Path
 ) -> None:
     config = tmp_path / "run.yaml"
     shutil.copy(EXAMPLE, config)
     config.write_text(config.read_text().replace(written, other))
     result = render(config, tmp_path / "out")
     assert isinstance(result.exception, SeamlessFlowError)
-    assert f"{setting}: " in str(result.exception)
+    assert line in str(result.exception)
