@@ -14,24 +14,49 @@ def never() -> bool:
     return False
 
 
+class CallsInTurn:
+    """Calls of one thread that get a deadline and never overtake one another."""
+
+    def __init__(self) -> None:
+        self._last: threading.Thread | None = None
+
+    @property
+    def unfinished(self) -> bool:
+        """Return whether a call that had no answer in time goes on."""
+        return self._last is not None and self._last.is_alive()
+
+    def within(self, timeout_s: float | None, call: Callable[[], object]) -> None:
+        """Return once `call` returned, or raise what it raised.
+
+        Raises `TimeoutError` after `timeout_s`; the call then goes on in a thread of its own, and
+        until it ends no other one is made: `TimeoutError` at once. None: it is made in this thread.
+        """
+        if self.unfinished:
+            raise TimeoutError("the call before has no answer yet")
+        if timeout_s is None:
+            call()
+            return
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                call()
+            except BaseException as error:
+                errors.append(error)
+
+        self._last = threading.Thread(target=run, name="call with a deadline", daemon=True)
+        self._last.start()
+        self._last.join(timeout_s)
+        if self.unfinished:
+            raise TimeoutError(f"no answer within {timeout_s:g} s")
+        if errors:
+            raise errors[0]
+
+
 def within(timeout_s: float, call: Callable[[], object]) -> None:
     """Return once `call` returned, or raise what it raised.
 
     Raises `TimeoutError` after `timeout_s`; the call then goes on in a thread of its own, for which
     nothing waits.
     """
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            call()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="call with a deadline", daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    if thread.is_alive():
-        raise TimeoutError(f"no answer within {timeout_s:g} s")
-    if errors:
-        raise errors[0]
+    CallsInTurn().within(timeout_s, call)

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from infra.blobs.references import whole_records
-from infra.deadline import Stopping, never, within
+from infra.deadline import CallsInTurn, Stopping, never, within
 from infra.errors import KafkaRefused, KafkaUnavailable, TopicMissing
 from infra.kafka import log
 from infra.kafka.bounds import LagLookup
@@ -56,8 +57,7 @@ class Reader:
         stopping: Stopping = never,
         **options: Any,
     ) -> None:
-        self._prefix = settings.topic_prefix
-        self._settings = settings
+        self._prefix, self._settings = settings.topic_prefix, settings
         self._group = settings.topic_prefix + (group or client_id)
         self._instance = str(options.get("group.instance.id", ""))
         self._bury, self._folds, self._garbage = bury, folds, list[Letter]()
@@ -68,7 +68,7 @@ class Reader:
         self.unreadable: Counter[str] = Counter()
         """Number of records that could not be decoded, by topic. Any thread."""
         self._decode, self._wanted = whole_records(settings, decode), wanted
-        self._stopping, self._subscribed = stopping, False
+        self._stopping, self._subscribed, self._commits = stopping, False, CallsInTurn()
         self._options = {**consumer_options(settings, client_id, self._group), **options}
         self.watch, self._consumer = watched(Consumer, self._options)
 
@@ -125,7 +125,7 @@ class Reader:
         Raises `KafkaUnavailable` if the client cannot go on, `KafkaRefused`, what `group.lasting`
         returns, `NewerRelease` and `BlobUnavailable`.
         """
-        if self.watch.stranded:
+        if self.watch.stranded or self._commits.unfinished:
             self._replace_client()
         # `consume` would wait until the batch is full or the time is over.
         first = self._consumer.poll(timeout_s)
@@ -143,10 +143,9 @@ class Reader:
                 received.append(item)
                 if isinstance(item.record, Unreadable):
                     self._take(item, item.record, message)
-        if self._garbage:
-            garbage, self._garbage = self._garbage, []
-            if self._bury is not None:
-                self._bury(garbage)
+        garbage, self._garbage = self._garbage, []
+        if garbage and self._bury is not None:
+            self._bury(garbage)
         return received
 
     def committed(
@@ -172,10 +171,13 @@ class Reader:
             self._next[partition] = max(self._next[partition], committed[partition][0])
         return committed
 
-    def commit(self, offsets: Mapping[Partition, tuple[int, str]]) -> None:
+    def commit(
+        self, offsets: Mapping[Partition, tuple[int, str]], limit_s: float | None = None
+    ) -> None:
         """Commit the next offsets to read, with metadata for the next owner, and wait for it.
 
-        Raises `KafkaUnavailable`, also for a partition that went to another owner.
+        `limit_s` cannot be given in a callback of `subscribe`; without an answer in it a member of
+        a group cannot go on. Raises `KafkaUnavailable`, also for a partition of another owner.
         """
         places = [
             TopicPartition(self._prefix + topic, number, offset, metadata)
@@ -183,10 +185,11 @@ class Reader:
         ]
         if not places:
             return
+        commit = partial(self._consumer.commit, offsets=places, asynchronous=False)
         try:
-            self._consumer.commit(offsets=places, asynchronous=False)
-        except KafkaException as error:
-            reason = error.args[0].str()
+            self._commits.within(limit_s, commit)
+        except (KafkaException, TimeoutError) as error:
+            reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
             raise KafkaUnavailable(self._settings.bootstrap_servers, 0, reason) from error
 
     def ends(
@@ -199,13 +202,12 @@ class Reader:
         """
         asked = [TopicPartition(self._prefix + t, number, END) for t, number in partitions]
         outage = Outage(self._settings, self._stopping, limit_s)
+        patience_s = min(_TOPIC_PATIENCE_S, outage.limit_s)
         while True:
             found, reason = self._latest(asked, min(ASK_S, outage.limit_s))
             if reason is None:
                 return {(p.topic.removeprefix(self._prefix), p.partition): p.offset for p in found}
-            if reason.code() in NO_LEADER_YET and outage.waited_s > min(
-                _TOPIC_PATIENCE_S, outage.limit_s
-            ):
+            if reason.code() in NO_LEADER_YET and outage.waited_s > patience_s:
                 self._check_there(asked, ASK_S)
             outage.endure(reason)
 
@@ -233,7 +235,8 @@ class Reader:
     def close(self) -> None:
         """Leave the consumer group."""
         self._lag.close()
-        self._consumer.close()
+        if not self._commits.unfinished:  # it would wait for that commit
+            self._consumer.close()
 
     def _replace_client(self) -> None:
         """Go on with a new client behind what was delivered; a member of a group cannot."""
@@ -291,10 +294,7 @@ class Reader:
             self._garbage.append(Letter(*place, *raw, unreadable.error, received.headers))
 
     def _positions(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
-        return [
-            TopicPartition(self._prefix + topic, number, offset)
-            for (topic, number), offset in offsets.items()
-        ]
+        return [TopicPartition(self._prefix + topic, n, at) for (topic, n), at in offsets.items()]
 
     def _partitions(self, places: Iterable[TopicPartition]) -> list[Partition]:
         return [(place.topic.removeprefix(self._prefix), place.partition) for place in places]

@@ -15,7 +15,7 @@ from typing import Any
 from infra.errors import DeliveryFailed, KafkaUnavailable
 from infra.kafka.client import Partition
 from infra.kafka.dead_letters import DeadLetters
-from infra.kafka.outage import WITHOUT_LIMIT
+from infra.kafka.outage import COMMIT_S, WITHOUT_LIMIT
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.start.group import membership
@@ -212,7 +212,8 @@ class TaskFeed:
             return True
         self._committed_s = now_s
         try:
-            self._commit(reader, {**self._backlog.progress(self._changed), **started})
+            progress = {**self._backlog.progress(self._changed), **started}
+            self._commit(reader, progress, COMMIT_S)
         except KafkaUnavailable as error:
             _log.warning("no task is started before Kafka has its offset: %s", error)
             return False
@@ -226,8 +227,11 @@ class TaskFeed:
         except KafkaUnavailable as error:  # the next owner then ends sessions that go on here
             _log.warning("tasks under way were not handed over: %s", error)
 
-    def _commit(self, reader: Reader, progress: Mapping[Partition, Progress]) -> None:
-        reader.commit({one: (made.ended, str(made.begun)) for one, made in progress.items()})
+    def _commit(
+        self, reader: Reader, progress: Mapping[Partition, Progress], limit_s: float | None = None
+    ) -> None:
+        offsets = {one: (made.ended, str(made.begun)) for one, made in progress.items()}
+        reader.commit(offsets, limit_s)
 
 
 def _log_lost(error: DeliveryFailed | None, _: int) -> None:

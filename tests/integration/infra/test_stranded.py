@@ -1,11 +1,16 @@
 """Kafka clients that librdkafka left without a broker, for all partitions or for one."""
 
 import json
+import os
+import signal
+import threading
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
+from infra.broker.broker import Broker
 from infra.errors import DeliveryFailed, KafkaUnavailable
 from infra.kafka.client import BEGINNING, client_options
 from infra.kafka.producer import Producer
@@ -63,6 +68,29 @@ def test_a_member_of_a_group_ends_its_process(kafka: KafkaSettings) -> None:
             reader.poll(0.1)
     finally:
         reader.close()
+
+
+def test_a_member_of_a_group_whose_commit_has_no_answer_ends_its_process(tmp_path: Path) -> None:
+    """librdkafka may wait for ever, and its client does nothing else meanwhile."""
+    place, assigned = (TOPIC.name, 0), threading.Event()
+    with Broker(tmp_path, short_lived=True) as broker:
+        assert broker.pid is not None
+        create_topics(broker.settings, [TOPIC])
+        reader = Reader(broker.settings, "reader")
+        reader.subscribe([TOPIC.name], on_assigned=lambda _: assigned.set())
+        until(lambda: bool(reader.poll(0.1)) or assigned.is_set(), "the partition")
+        reader.commit({place: (0, "before")})
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(KafkaUnavailable, match="no answer within 1 s"):
+                reader.commit({place: (0, "in between")}, 1)
+            with pytest.raises(KafkaUnavailable, match="the call before has no answer yet"):
+                reader.commit({place: (0, "behind it")})
+            with pytest.raises(KafkaUnavailable, match="lost all brokers"):
+                reader.poll(0.1)
+            reader.close()
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
 
 
 def test_a_client_that_got_an_answer_asks_about_its_partitions_again_in_seconds(
