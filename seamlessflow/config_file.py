@@ -27,6 +27,19 @@ Check = Callable[[RunConfig], Iterable[Fault]]
 _ROUNDS = 3
 
 
+class _OnceLoader(yaml.SafeLoader):
+    """Reader of YAML that refuses a name that a mapping has twice; PyYAML takes the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = set[str]()
+        for name, _ in node.value:
+            if name.value in names and isinstance(name, yaml.ScalarNode):
+                problem = f"{name.value} stands there twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, name.start_mark)
+            names.add(str(name.value))
+        return super().construct_mapping(node, deep)
+
+
 class ConfigRejected(SeamlessFlowError):
     """A run configuration cannot be used; `faults` has a line for each wrong setting."""
 
@@ -144,7 +157,9 @@ def sections_of(path: Path) -> Mapping[str, Any]:
     """Return the sections of a YAML or TOML file as they stand there. Raises `FileRejected`."""
     try:
         text = path.read_text(encoding="utf-8")
-        found = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+        found = (
+            tomllib.loads(text) if path.suffix == ".toml" else _OnceLoader(text).get_single_data()
+        )
     except OSError as error:
         raise FileRejected(path, error.strerror or str(error)) from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:

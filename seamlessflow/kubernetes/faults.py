@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 
 from pydantic import BaseModel, SecretStr
 
@@ -12,6 +13,10 @@ from seamlessflow.kubernetes.devices import device_numbers
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,43}[a-z0-9])?")
 """Names that fit behind `seamlessflow-node-` into the 63 characters of a Job's name (RFC 1123)."""
+
+_OF_THE_IMAGE = {"bin", "dev", "etc", "lib", "lib64", "proc", "sbin", "sys", "usr"}
+_PROJECT = PurePath("/opt/seamlessflow")
+"""Directory of the images (`infra/images`) that has this project."""
 
 
 def cluster_faults(config: RunConfig) -> Iterator[Fault]:
@@ -26,6 +31,9 @@ def cluster_faults(config: RunConfig) -> Iterator[Fault]:
     if not config.out.is_absolute() or len(config.out.parts) < 3:
         text = f"{config.out}: name a directory within the shared volume, such as /shared/run"
         yield Fault(("out",), text)
+    elif config.out.parts[1] in _OF_THE_IMAGE or _PROJECT.is_relative_to(config.out.parent):
+        text = f"{config.out}: the shared volume would be mounted over files of the image, at"
+        yield Fault(("out",), f"{text} {config.out.parent}: name one such as /shared/run")
     for path in _secrets(config, ()):
         text = "is a secret, and this file becomes a ConfigMap: leave it out, the Secret has it"
         yield Fault(path, f"{text} (runbooks/kubernetes.md)")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 """Names of objects of Kubernetes (RFC 1123)."""
+_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,45}[a-z0-9])?")
+"""Names that fit before `-kafka-bootstrap` into the 63 characters of a Service (RFC 1035)."""
 _IMAGE = re.compile(r"[\w.:/@-]+", re.ASCII)
 
 app = typer.Typer(help="Files with which other systems start a run.", no_args_is_help=True)
@@ -75,6 +77,9 @@ def _check_names(image: str, names: Mapping[str, str]) -> None:
     for option, name in names.items():
         if name and not _NAME.fullmatch(name):
             raise typer.BadParameter(f"{name!r} is no name of an object", param_hint=option)
+    if (name := names["--strimzi"]) and not _LABEL.fullmatch(name):
+        text = f"{name!r}: services have it in their names: at most 47 of a-z, 0-9 and - within"
+        raise typer.BadParameter(text, param_hint="--strimzi")
     if not _IMAGE.fullmatch(image):
         raise typer.BadParameter(f"{image!r} is no name of an image", param_hint="--image")
 
@@ -87,10 +92,11 @@ def _write(files: Mapping[Path, str], out: Path) -> None:
         for path, text in files.items():
             with whole_file(path) as file:
                 file.write(text.encode())
-            typer.echo(path)
     except OSError as error:
         text = f"nothing can be written to {out}: {error.strerror or error}"
         raise typer.BadParameter(text, param_hint="--out") from error
+    for path in files:
+        typer.echo(path)
 
 
 def _faults(config: RunConfig) -> Iterator[Fault]:

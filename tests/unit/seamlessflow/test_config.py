@@ -178,6 +178,15 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "list.yaml")
 
 
+def test_a_section_that_stands_there_twice_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("run: {steps: 1}\nkafka: {topic_prefix: a}\nkafka: {wait_s: 5}\n")
+    with pytest.raises(FileRejected, match=r"(?s)kafka stands there twice.*line 3, column 1"):
+        sections_of(file)
+    file.write_text("a: &a {x: 1}\nb: &b {y: 2}\nc: {<<: [*a, *b], x: 3}\n")
+    assert sections_of(file)["c"] == {"x": 3, "y": 2}
+
+
 @pytest.mark.parametrize("name", ["run.yaml", "run.toml"])
 def test_an_empty_file_has_no_sections(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("# nothing yet\n")

@@ -242,6 +242,8 @@ def selectors(value: Any) -> Iterator[dict[str, str]]:
             "kafka.bootstrap_servers: 127.0.0.1:9092 is each pod itself",
         ),
         ({"out": "runs"}, "out: runs: name a directory within the shared volume"),
+        ({"out": "/dev/shm/run"}, "out: /dev/shm/run: the shared volume would be mounted over"),
+        ({"out": "/opt/run"}, "out: /opt/run: the shared volume would be mounted over"),
         ({"gateway": {"secret": "one of sixteen letters"}}, "gateway.secret: is a secret"),
         (
             {"kafka": {"bootstrap_servers": "k:9092", "options": {"sasl.password": "p"}}},

@@ -25,6 +25,14 @@ def test_a_name_that_no_object_may_have_is_refused(option: str, tmp_path: Path) 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["my.kafka", "1st", "k" * 48])
+def test_a_kafka_that_can_be_no_part_of_a_service_s_name_is_refused(
+    name: str, tmp_path: Path
+) -> None:
+    result = render(EXAMPLE, tmp_path / "out", "--strimzi", name)
+    assert (result.exit_code, "services have" in result.output) == (2, True)
+
+
 def test_an_image_is_one_word(tmp_path: Path) -> None:
     assert render(EXAMPLE, tmp_path, image="two words").exit_code == 2
     digest = "registry.example:5000/team/a@sha256:" + "0" * 64
