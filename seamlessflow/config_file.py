@@ -31,12 +31,12 @@ class _OnceLoader(yaml.SafeLoader):
     """Reader of YAML that refuses a name that a mapping has twice; PyYAML takes the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        scalars = [name for name, _ in node.value if isinstance(name, yaml.ScalarNode)]
-        once = {name.value: name for name in reversed(scalars)}
-        for name in scalars:
-            if once[name.value] is not name:
+        seen = set[str]()
+        for name in (name for name, _ in node.value if isinstance(name, yaml.ScalarNode)):
+            if name.value in seen:
                 problem = f"{name.value} stands there twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, name.start_mark)
+            seen.add(name.value)
         return super().construct_mapping(node, deep)
 
 

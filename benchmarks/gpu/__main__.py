@@ -16,9 +16,10 @@ import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryFile
 
 from benchmarks.gpu.part import PARTS
+from infra.disk.writable import make_writable
+from infra.errors import SettingsRejected
 
 WRONG = 2
 NO_GPU = 3
@@ -40,9 +41,13 @@ def main() -> int:
         print(f"no part {', '.join(sorted(unknown))}, but {', '.join(PARTS)}", file=sys.stderr)
         return WRONG
     # First: on a machine that is paid by the minute the parts would be run for nothing.
-    if asked.out is not None and (reason := _unwritable(asked.out)):
-        print(f"nothing can be written to {asked.out}: {reason}; nothing was run", file=sys.stderr)
-        return WRONG
+    if asked.out is not None:
+        try:
+            make_writable(asked.out, "--out")
+        except SettingsRejected as error:
+            told = f"nothing can be written to {asked.out}: {error.reason}; nothing was run"
+            print(told, file=sys.stderr)
+            return WRONG
     if reason := _missing(asked.device):
         print(f"{reason}: nothing was run", file=sys.stderr)
         return NO_GPU
@@ -54,16 +59,6 @@ def main() -> int:
         if asked.out is not None:
             (asked.out / f"{part}.json").write_text(json.dumps(results[-1], indent=1))
     return int(any(one["status"] == "failed" for one in results))
-
-
-def _unwritable(directory: Path) -> str:
-    """Make a directory; return why it can hold no file, empty if it can."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=directory):
-            return ""
-    except OSError as error:
-        return error.strerror or str(error)
 
 
 def _missing(device: str) -> str:

@@ -13,7 +13,7 @@ from producers.rollout.vllm_engine.launch import LARGEST_RANK, most_rank
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import sections_path
 from seamlessflow.inspection.model_directory import incomplete
-from seamlessflow.memory.model_shape import ModelShape, ShapeUnknown, read_shape
+from seamlessflow.memory.model_shape import ModelShape, ShapeUnknown, read_config, read_shape
 from trainer.settings import TrainerSection
 
 _TOKENIZER = "tokenizer.json"
@@ -58,8 +58,7 @@ def vllm_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
 def _heads(directory: Path) -> Mapping[str, int]:
     """Return the numbers of heads in a model's configuration that has the usual keys."""
     try:
-        whole = json.loads((directory / "config.json").read_bytes())
-        values = {**whole, **whole.get("text_config", {})}
+        values = read_config(directory)
         named = ("num_attention_heads", "num_key_value_heads")
         found = {name: int(values[name]) for name in named if values.get(name)}
     except (OSError, ValueError, TypeError, AttributeError):

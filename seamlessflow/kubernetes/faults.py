@@ -7,9 +7,9 @@ from pathlib import PurePath
 from pydantic import BaseModel, SecretStr
 
 from infra.faults import Fault, SettingPath
-from infra.network.ports import is_loopback
 from seamlessflow.config import RunConfig
 from seamlessflow.kubernetes.devices import device_numbers
+from seamlessflow.nodes.faults import own_addresses, storage_faults
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,43}[a-z0-9])?")
 """Names that fit behind `seamlessflow-node-` into the 63 characters of a Job's name (RFC 1123)."""
@@ -25,9 +25,10 @@ def cluster_faults(config: RunConfig) -> Iterator[Fault]:
     if config.kafka is None:
         text = "an embedded Kafka answers in its own pod alone: set kafka.bootstrap_servers"
         yield Fault(("kafka",), text)
-    elif is_loopback(config.kafka.bootstrap_servers.rpartition(":")[0]):
-        text = f"{config.kafka.bootstrap_servers} is each pod itself: name a Service, or a host"
+    for address in own_addresses(config.kafka.bootstrap_servers if config.kafka else ""):
+        text = f"{address} is each pod itself: name a Service, or a host"
         yield Fault(("kafka", "bootstrap_servers"), text)
+    yield from storage_faults(config)
     if not config.out.is_absolute() or len(config.out.parts) < 3:
         text = f"{config.out}: name a directory within the shared volume, such as /shared/run"
         yield Fault(("out",), text)

@@ -88,18 +88,26 @@ def read_shape(directory: Path) -> ModelShape:
     path = directory / "config.json"
     try:
         with _told(directory, path.name):
-            found = json.loads(path.read_bytes())
-            config = {**found, **found.get("text_config", {})}
+            config = read_config(directory)
         with _told(directory, "the safetensors files"):
             tensors = _tensors(directory)
     except OSError as error:
         named = error.filename or path
         raise ShapeUnknown(directory, f"{named}: {error.strerror or error}") from error
-    if config.get("tie_word_embeddings", found.get("tie_word_embeddings")):
+    if config.get("tie_word_embeddings"):
         tensors = {name: shape for name, shape in tensors.items() if name != _OUTPUT}
     if not tensors:
         raise ShapeUnknown(directory, "its safetensors files name no tensor")
     return _shape(config, tensors)
+
+
+def read_config(directory: Path) -> Mapping[str, Any]:
+    """Return a model's configuration, what it says of its text above the rest.
+
+    Raises `OSError`, `ValueError`, `TypeError` and `AttributeError` for a file that is none.
+    """
+    found = json.loads((directory / "config.json").read_bytes())
+    return {**found, **found.get("text_config", {})}
 
 
 @contextmanager

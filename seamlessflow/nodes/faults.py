@@ -46,11 +46,22 @@ def spread_faults(config: RunConfig) -> Iterator[Fault]:
     if not config.out.is_absolute():
         text = f"{config.out} is relative: name a directory that all nodes share by its whole path"
         yield Fault(("out",), text)
+    yield from storage_faults(config)
+    for own in each_policy(config):
+        yield from _gang_faults(own, config)
+
+
+def storage_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault for a storage of weights that no other host reaches."""
     if (config.weights.url or "").startswith("memory:"):
         text = "is the memory of one process: name one that all nodes reach"
         yield Fault(("weights", "url"), f"{config.weights.url} {text}")
-    for own in each_policy(config):
-        yield from _gang_faults(own, config)
+
+
+def own_addresses(addresses: str) -> list[str]:
+    """Return those of a list, host:port with commas, that each host takes for its own."""
+    found = (address.strip() for address in addresses.split(","))
+    return [one for one in found if _is_this_host(one.rpartition(":")[0].strip("[]"))]
 
 
 def elsewhere_faults(config: RunConfig) -> Iterator[Fault]:
@@ -71,11 +82,9 @@ def _gang_faults(own: RunConfig, config: RunConfig) -> Iterator[Fault]:
 
 
 def _loopback(path: tuple[str, ...], addresses: str) -> Iterator[Fault]:
-    for address in addresses.split(","):
-        host = address.strip().rpartition(":")[0].strip("[]")
-        if _is_this_host(host):
-            text = f"{address.strip()} is this host for each node: name an address that all reach"
-            yield Fault(path, text)
+    for address in own_addresses(addresses):
+        text = f"{address} is this host for each node: name an address that all reach"
+        yield Fault(path, text)
 
 
 def _is_this_host(host: str) -> bool:

@@ -241,6 +241,11 @@ def selectors(value: Any) -> Iterator[dict[str, str]]:
             {"kafka": {"bootstrap_servers": "127.0.0.1:9092"}},
             "kafka.bootstrap_servers: 127.0.0.1:9092 is each pod itself",
         ),
+        (
+            {"kafka": {"bootstrap_servers": "k:9092, [::1]:9092"}},
+            "kafka.bootstrap_servers: [::1]:9092 is each pod itself",
+        ),
+        ({"weights": {"url": "memory://run"}}, "weights.url: memory://run is the memory of one"),
         ({"out": "runs"}, "out: runs: name a directory within the shared volume"),
         ({"out": "/dev/shm/run"}, "out: /dev/shm/run: the shared volume would be mounted over"),
         ({"out": "/opt/run"}, "out: /opt/run: the shared volume would be mounted over"),
