@@ -83,11 +83,12 @@ class Mlflow:
 
     def _send_all(self) -> None:
         while (row := self._rows.get()) is not None:
+            # An attempt that began before the end is followed by one more, at once.
+            last = self._ending.is_set()
             while not self._sent(row):
-                if self._ending.is_set():
+                if last:
                     return
-                # The end is one more attempt, at once.
-                self._ending.wait(self._retry_s)
+                last = self._ending.wait(self._retry_s)
         if self._run:
             self._attempted(lambda: self._client.set_terminated(self._run))
 
