@@ -1,6 +1,6 @@
 """The HTTP client of a vLLM server; every call has a deadline.
 
-`/pause`, `/collective_rpc` and others belong to vLLM's development mode and can do anything: only
+`/pause`, `/update_weights` and others belong to vLLM's development mode and can do anything: only
 this process may reach the server.
 """
 
@@ -79,8 +79,10 @@ class VllmClient:
         if (directory / CONFIG).exists():
             await self._load_adapter(path, f"adapter-{uuid.uuid4().hex[:12]}")
         else:
-            reload = {"method": "reload_policy", "kwargs": {"weights_path": path}}
-            await self._call("POST", "/collective_rpc", json=reload)
+            await self._call("POST", "/start_weight_update")
+            staged = {"update_info": {"directory": path}}
+            await self._call("POST", "/update_weights", json=staged)
+            await self._call("POST", "/finish_weight_update", json={})
         reset = await self._call("POST", "/reset_prefix_cache")
         if not reset.json()["success"]:
             raise ServerFailed("/reset_prefix_cache", "old KV is still held")

@@ -15,7 +15,9 @@ from producers.rollout.engine.contract import MOST_TOP_LOGPROBS
 from producers.rollout.settings import VllmSection
 
 INSIDE = Path(__file__).parent / "inside_vllm"
-EXTENSION = "seamlessflow_worker.PolicyReload"
+EXTENSION = "seamlessflow_worker.Extension"
+TRANSFER = '{"backend": "seamlessflow"}'
+"""The weight transfer engine that the extension registers."""
 ENABLE_LORA = "--enable-lora"
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Largest ranks that a server can be started for."""
@@ -58,7 +60,7 @@ def launch(
     own = {
         # Else it loads no other adapter than those of its start.
         **({"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"} if ENABLE_LORA in settings.arguments else {}),
-        "VLLM_SERVER_DEV_MODE": "1",  # else there is no /pause, /collective_rpc or /sleep
+        "VLLM_SERVER_DEV_MODE": "1",  # else there is no /pause, /update_weights or /sleep
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(_KEEP_ALIVE_S),
         "VLLM_HOST_IP": HOST,
         "PYTHONPATH": str(INSIDE),
@@ -101,6 +103,7 @@ def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> 
         "--max-logprobs": MOST_TOP_LOGPROBS + 1,  # the sampled token counts among them
         "--generation-config": "vllm",
         "--worker-extension-cls": EXTENSION,
+        "--weight-transfer-config": TRANSFER,
     }
     words = [word for name, value in named.items() if value is not None for word in (name, value)]
     return [

@@ -1,25 +1,78 @@
 """The part that runs inside vLLM's worker processes, in their environment (see `launch.py`).
 
-Imports nothing of this project and nothing of vLLM: vLLM makes the class a base of its worker, and
-`/collective_rpc` calls its methods.
+Imports nothing of this project. `--worker-extension-cls` makes vLLM import this module in each
+worker; that registers the weight transfer engine which `--weight-transfer-config` names.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
+import torch
+from vllm.distributed.weight_transfer.base import (
+    WeightTransferEngine,
+    WeightTransferInitInfo,
+    WeightTransferUpdateInfo,
+)
+from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
+from vllm.model_executor.model_loader import get_model_loader
+from vllm.model_executor.model_loader.reload import (
+    finalize_layerwise_reload,
+    initialize_layerwise_reload,
+)
 
-class PolicyReload:
-    """The method that loads new weights in a running server."""
 
-    model_runner: Any
-    """An attribute of vLLM's worker."""
+class Extension:
+    """A base of vLLM's worker without methods: vLLM imports this module for it."""
 
-    def reload_policy(self, weights_path: str) -> None:
-        """Reload all weights, also the copy that vLLM 0.32 forgets on a CPU.
 
-        On a CPU a matrix product uses a packed copy of its weight. An output layer that is tied to
-        the input embedding has no tensor in the files, so vLLM's own reload keeps its old copy.
-        """
-        self.model_runner.reload_weights(weights_path=weights_path)
-        for module in self.model_runner.get_model().modules():
+@dataclass
+class Nothing(WeightTransferInitInfo):  # type: ignore[misc]
+    """The init info: each version says where it is."""
+
+
+@dataclass
+class Staged(WeightTransferUpdateInfo):  # type: ignore[misc]
+    """The update info: a version that is on this host, whole and compared with its manifest."""
+
+    directory: str
+
+
+class StagedWeights(WeightTransferEngine[Nothing, Staged]):  # type: ignore[misc]
+    """Each rank reads its part of a staged version. Between start and finish the model has no
+    weights, so nothing may be missing by then, and nobody may sample.
+    """
+
+    init_info_cls = Nothing
+    update_info_cls = Staged
+
+    def init_transfer_engine(self, init_info: Nothing) -> None:
+        pass
+
+    def start_weight_update(self) -> None:
+        initialize_layerwise_reload(self.model)
+
+    def update_weights(self, update_info: dict[str, Any]) -> None:
+        self.receive_weights(self.parse_update_info(update_info))
+        if self.device.type != "cpu":  # torch has no accelerator there, and raises
+            torch.accelerator.synchronize()
+
+    def receive_weights(self, update_info: Staged) -> None:
+        # The loader reads the model that its configuration names, as in vLLM's own reload.
+        self.model_config.model = update_info.directory
+        self.model_config.model_weights, self.model_config.revision = "", None
+        loader: Any = get_model_loader(self.vllm_config.load_config)
+        self.model.load_weights(loader.get_all_weights(self.model_config, self.model))
+
+    def finish_weight_update(self) -> None:
+        finalize_layerwise_reload(self.model, self.model_config)
+        # On a CPU a matrix product uses a packed copy of its weight. An output layer that is tied
+        # to the input embedding has no tensor in the files, so vLLM 0.32 keeps its old copy.
+        for module in self.model.modules():
             if type(module).__name__ == "ParallelLMHead" and hasattr(module, "cpu_linear"):
                 module.quant_method.process_weights_after_loading(module)
+
+    def shutdown(self) -> None:
+        pass
+
+
+WeightTransferEngineFactory.register_engine("seamlessflow", StagedWeights)
