@@ -33,10 +33,11 @@ class HostMarks:
     """The marks of one directory of weights."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = str(directory.resolve())
-        name = hashlib.sha256(self._directory.encode()).hexdigest()
+        found = directory.resolve()
+        self._directory = str(found)
         place = _place()
-        self._file = None if place is None else place / f"{name}.json"
+        # By the directory of all versions: other runs' marks, however many, are not looked at.
+        self._file = place and place / _name(found.parent) / f"{_name(found)}.json"
 
     def read(self, manifest_sha256: str) -> Mapping[str, Stamp]:
         """Return the stamps of files that were equal to what this manifest says, by name."""
@@ -58,6 +59,7 @@ class HostMarks:
         facts = {"directory": self._directory, "boot": _boot(), "manifest": manifest_sha256}
         draft = self._file.with_suffix(f".{uuid.uuid4().hex[:8]}")
         try:
+            draft.parent.mkdir(exist_ok=True)
             draft.write_text(json.dumps(facts | {"stamps": known}))
             draft.replace(self._file)
             _remove_others(self._file.parent)
@@ -74,6 +76,7 @@ class HostMarks:
         if self._file is None:
             yield
             return
+        self._file.parent.mkdir(exist_ok=True)
         with self._file.with_suffix(".lock").open("wb") as lock:
             deadline = time.monotonic() + _WAIT_S
             while not _locked(lock.fileno()) and time.monotonic() < deadline:
@@ -103,12 +106,16 @@ def _place() -> Path | None:
     return path if own and not facts.st_mode & 0o077 else None
 
 
+def _name(directory: Path) -> str:
+    return hashlib.sha256(str(directory).encode()).hexdigest()
+
+
 def _boot() -> str:
     return _BOOT_ID.read_text().strip()
 
 
 def _remove_others(place: Path) -> None:
-    """Remove the marks of directories that are gone."""
+    """Remove the marks of versions that are gone, of one directory."""
     for mark in place.glob("*.json"):
         try:
             gone = not Path(json.loads(mark.read_bytes())["directory"]).exists()

@@ -6,6 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def own_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def put(root: Path) -> tuple[Path, str]:
+def put(root: Path, version: int = 1) -> tuple[Path, str]:
     """Publish one file, whose change is so long ago that the next one has another time."""
 
     def fill(draft: Path) -> None:
@@ -35,7 +36,7 @@ def put(root: Path) -> tuple[Path, str]:
         while time.time() < settled:
             os.sched_yield()
 
-    return publish(root, FACTS, fill, sync=False)
+    return publish(root, replace(FACTS, version=version), fill, sync=False)
 
 
 def bytes_read(work: Callable[[], object]) -> int:
@@ -52,7 +53,7 @@ def test_the_publisher_and_the_first_check_read_the_files_and_further_checks_do_
 ) -> None:
     directory, digest = put(tmp_path / "weights")
     assert bytes_read(lambda: verify(directory, digest)) < SIZE / 2
-    for mark in next(own_marks.iterdir()).glob("*.json"):
+    for mark in own_marks.rglob("*.json"):
         mark.unlink()
     assert bytes_read(lambda: verify(directory, digest)) > SIZE
     assert bytes_read(lambda: verify(directory, digest)) < SIZE / 2
@@ -99,7 +100,7 @@ def test_a_mark_holds_for_one_manifest_only(tmp_path: Path, own_marks: Path) -> 
 @pytest.mark.parametrize("damage", [b"", b"[]", b'{"boot": 1}', b"\xff"])
 def test_a_mark_that_cannot_be_read_is_none(tmp_path: Path, own_marks: Path, damage: bytes) -> None:
     directory, digest = put(tmp_path / "weights")
-    for mark in next(own_marks.iterdir()).glob("*.json"):
+    for mark in own_marks.rglob("*.json"):
         mark.write_bytes(damage)
     assert bytes_read(lambda: verify(directory, digest)) > SIZE
 
@@ -112,11 +113,20 @@ def test_marks_are_not_kept_where_others_may_write(tmp_path: Path, own_marks: Pa
     assert stat.S_IMODE(next(own_marks.iterdir()).stat().st_mode) == 0o777
 
 
-def test_marks_of_directories_that_are_gone_are_removed(tmp_path: Path, own_marks: Path) -> None:
-    directory, _ = put(tmp_path / "weights")
+def test_marks_of_versions_that_are_gone_are_removed(tmp_path: Path, own_marks: Path) -> None:
+    directory, _ = put(tmp_path)
     directory.rename(tmp_path / "elsewhere")
-    put(tmp_path / "others")
-    assert len(list(next(own_marks.iterdir()).glob("*.json"))) == 1
+    put(tmp_path, version=2)
+    assert len(list(own_marks.rglob("*.json"))) == 1
+
+
+def test_a_publication_does_not_read_the_marks_of_other_runs(
+    tmp_path: Path, own_marks: Path
+) -> None:
+    put(tmp_path / "another")
+    for mark in own_marks.rglob("*.json"):
+        mark.write_bytes(bytes(9 * SIZE))
+    assert bytes_read(lambda: put(tmp_path / "weights")) < 9 * SIZE
 
 
 def test_two_processes_check_one_after_the_other(tmp_path: Path, own_marks: Path) -> None:
