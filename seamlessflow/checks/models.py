@@ -14,6 +14,7 @@ from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import sections_path
 from seamlessflow.inspection.model_directory import incomplete
 from seamlessflow.memory.model_shape import ModelShape, ShapeUnknown, read_config, read_shape
+from trainer.backends.megatron.limits import unproven
 from trainer.settings import TrainerSection
 
 _TOKENIZER = "tokenizer.json"
@@ -88,11 +89,16 @@ def trained_model_faults(config: RunConfig) -> Iterator[Fault]:
 
     Nothing for a model of which files and sizes are not the usual ones: the trainer decides.
     """
+    model = config.policy.model
     try:
-        shape = read_shape(config.policy.model)
-    except ShapeUnknown:
+        reason = unproven(read_config(model)) if config.trainer.backend == "megatron" else ""
+        shape = read_shape(model)
+    except (ShapeUnknown, OSError, ValueError, TypeError, AttributeError):
         return
-    if shape.layer is not None and config.trainer.backend != "clock":
+    if reason:
+        text = f"megatron cannot train {model}: it {reason}; choose fsdp2"
+        yield Fault((*sections_path(config), "trainer", "backend"), text)
+    elif shape.layer is not None and config.trainer.backend != "clock":
         for setting, text in _unlike(config.trainer, shape):
             yield Fault((*sections_path(config), "trainer", *setting), text)
 

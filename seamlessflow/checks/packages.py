@@ -55,6 +55,8 @@ def training_faults(config: RunConfig) -> Iterator[Fault]:
         yield Fault(("weights", "url"), reason)
     sends = config.weights.from_trainer != "never"
     yield from _of_extra("train", _TRAIN if sends or computes(config) else _LINK)
+    if trainer.backend == "megatron":
+        yield from _of_extra("megatron", ("megatron",))
     if trainer.adapter.used and trainer.backend != "clock":
         yield from _of_extra("adapter", ("peft",))
     yield from _of_extra("charts", ("matplotlib",))

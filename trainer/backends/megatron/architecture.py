@@ -12,16 +12,13 @@ from transformers import PreTrainedModel
 from trainer.backends.backend import ModelUnusable
 from trainer.backends.megatron.leaves import Dimensions
 from trainer.backends.megatron.library import TransformerConfig
-
-FAMILIES = ("llama", "qwen2", "qwen3")
-_ROTARY = ("default", "linear", "llama3")
-"""Kinds of rotary embeddings whose frequencies depend on neither length nor step."""
+from trainer.backends.megatron.limits import unproven
 
 
 def dimensions(model: PreTrainedModel, ranks: int) -> Dimensions:
     """Return the numbers of a model divided over so many ranks. Raise `ModelUnusable`."""
     config, whose = model.config, str(model.name_or_path)
-    if reason := _unproven(model):
+    if reason := unproven(config.to_dict()):
         raise ModelUnusable(whose, f"{reason} (trainer.backend = megatron)")
     for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size"):
         if (number := getattr(config, name)) % ranks:
@@ -80,18 +77,3 @@ def head_dimension(config: Any) -> int:
     """Return the width of a head."""
     given = getattr(config, "head_dim", None)
     return int(given or config.hidden_size // config.num_attention_heads)
-
-
-def _unproven(model: PreTrainedModel) -> str:
-    """Return what of a model this back end cannot compute, or nothing."""
-    config = model.config
-    if config.model_type not in FAMILIES:
-        return f"is a {config.model_type}, not one of {', '.join(FAMILIES)}"
-    if config.hidden_act != "silu":
-        return f"its hidden_act is {config.hidden_act}, not silu"
-    if {*(getattr(config, "layer_types", None) or ())} - {"full_attention"}:
-        return "has layers with sliding attention"
-    rotary: Any = model.base_model.rotary_emb
-    if rotary.rope_type not in _ROTARY:
-        return f"its rope_type is {rotary.rope_type}, not one of {', '.join(_ROTARY)}"
-    return ""

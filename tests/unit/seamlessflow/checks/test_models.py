@@ -85,6 +85,25 @@ def test_layers_that_the_ranks_do_not_divide_are_named_before_the_start(tmp_path
     assert f"trainer.megatron.tensor_parallel: {text}" in faults(values, before_training)
 
 
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"model_type": "mixtral"}, "is a mixtral, not one of llama, qwen2, qwen3"),
+        ({"hidden_act": "gelu"}, "has the hidden_act gelu, not silu"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "has layers with sliding"),
+        ({"rope_scaling": {"type": "yarn"}}, "has the rope_type yarn, not one of default, linear"),
+    ],
+)
+def test_a_model_that_megatron_cannot_train_is_named_before_the_start(
+    config: Mapping[str, Any], told: str, tmp_path: Path
+) -> None:
+    small = {"num_hidden_layers": 1, "hidden_size": 64, "vocab_size": 64}
+    [line] = trained(tmp_path, {**small, **config}, backend="megatron")
+    assert line.startswith(
+        f"trainer.backend: megatron cannot train {tmp_path / 'model'}: it {told}"
+    )
+
+
 def test_layers_that_an_adapter_does_not_find_are_named_before_the_start(tmp_path: Path) -> None:
     small = {"num_hidden_layers": 1, "hidden_size": 64, "vocab_size": 64}
     [line] = trained(tmp_path, small, adapter={"rank": 4, "targets": ["q_proj", "q_prj"]})

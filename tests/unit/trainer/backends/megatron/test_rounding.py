@@ -16,7 +16,7 @@ from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_family
 from trainer.backends.backend import StepInput
-from trainer.backends.megatron.architecture import FAMILIES
+from trainer.backends.megatron.limits import FAMILIES
 from trainer.backends.megatron.megatron_backend import MegatronBackend
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.packing import pack
