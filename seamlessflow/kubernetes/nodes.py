@@ -17,6 +17,7 @@ from seamlessflow.kubernetes.objects import (
     from_secret,
     manifest,
     pod,
+    storage,
 )
 from seamlessflow.kubernetes.services import KAFKA_OPTIONS
 
@@ -88,4 +89,5 @@ def _container(config: RunConfig, name: str, file: str, names: ClusterNames) -> 
             from_secret(KAFKA_OPTIONS[0], names, KAFKA_OPTIONS[1], optional=True),
         ],
         resources={"requests": {**requests, **gpus}, "limits": gpus},
+        **storage(names, config.weights.url, config.kafka.blobs if config.kafka else None),
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 Manifest = dict[str, Any]
 """An object of Kubernetes, or a part of one."""
@@ -50,6 +51,15 @@ def from_secret(variable: str, names: ClusterNames, key: str, optional: bool = F
     if optional:
         reference["optional"] = True
     return {"name": variable, "valueFrom": {"secretKeyRef": reference}}
+
+
+def storage(names: ClusterNames, *urls: str | None) -> Manifest:
+    """Return what gives a container the variables of a storage's library, from a Secret of its own;
+    nothing if no URL is of one.
+    """
+    if all(urlsplit(url or "").scheme in ("", "file") for url in urls):
+        return {}
+    return {"envFrom": [{"secretRef": {"name": f"{names.secret}-storage", "optional": True}}]}
 
 
 def values(variables: Mapping[str, str]) -> list[Manifest]:

@@ -23,6 +23,7 @@ from seamlessflow.kubernetes.objects import (
     manifest,
     pod,
     selector,
+    storage,
     values,
 )
 from seamlessflow.processes.child import ChildSpec
@@ -31,6 +32,9 @@ from seamlessflow.processes.specs import AGENTS, GATEWAY, LaunchContext, Process
 PORT = 8800
 URL = f"http://{APP}-{GATEWAY}:{PORT}"
 _GATEWAYS = 2
+_PROBE_S = 5
+_LEAVE_S = 3.0 * _PROBE_S
+"""Seconds in which the Service notices that a gateway leaves, at least."""
 _SECRETS = ("secret", "admin_key", "api_keys")
 KAFKA_OPTIONS = ("SEAMLESSFLOW_KAFKA__OPTIONS", "kafka-options")
 
@@ -38,7 +42,8 @@ KAFKA_OPTIONS = ("SEAMLESSFLOW_KAFKA__OPTIONS", "kafka-options")
 def gateways(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> list[Manifest]:
     """Return the Deployment of the gateways and the Service at which agents find them."""
     spec = ProcessSpecs(config, LaunchContext(kafka, PORT, {})).gateway()
-    own = {"host": "0.0.0.0", "public_url": URL}  # nosec B104
+    leave_s = max(config.gateway.leave_s, _LEAVE_S)
+    own = {"host": "0.0.0.0", "public_url": URL, "leave_s": leave_s}  # nosec B104
     secret = [
         from_secret("SEAMLESSFLOW_GATEWAY__SECRET", names, "gateway-secret"),
         from_secret("SEAMLESSFLOW_GATEWAY__ADMIN_KEY", names, "admin-key"),
@@ -51,7 +56,7 @@ def gateways(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> li
         env=[*_environment(spec, kafka, gateway=own), *secret, *_kafka_options(names)],
         ports=[{"name": "http", "containerPort": PORT}],
         livenessProbe={**_probe("/health"), "periodSeconds": 10, "failureThreshold": 6},
-        readinessProbe={**_probe("/ready"), "periodSeconds": 5},
+        readinessProbe={**_probe("/ready"), "periodSeconds": _PROBE_S},
         # Waits for Kafka as long as the process does itself.
         startupProbe={
             **_probe("/health"),
@@ -59,11 +64,12 @@ def gateways(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> li
             "failureThreshold": max(1, round(kafka.wait_s / 5)) + 6,
         },
         resources=_resources("1", "1Gi"),
+        **storage(names, kafka.blobs),
     )
-    leave_s = config.gateway.leave_s + config.gateway.shutdown_timeout_s
+    own_s = leave_s + config.gateway.shutdown_timeout_s
     name = f"{APP}-{GATEWAY}"
     return [
-        _deployment(GATEWAY, _GATEWAYS, pod(GATEWAY, names, inside, **_grace(leave_s))),
+        _deployment(GATEWAY, _GATEWAYS, pod(GATEWAY, names, inside, **_grace(own_s))),
         manifest(
             "Service",
             "v1",
@@ -93,6 +99,7 @@ def agents(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> list
         config.out.parent,
         env=[*environment, key, *_kafka_options(names)],
         resources=_resources("1", "2Gi"),
+        **storage(names, kafka.blobs),
     )
     template = pod(AGENTS, names, inside, **_grace(spec.stop_s))
     trigger = {

@@ -11,41 +11,25 @@ import kubernetes_validate
 import pytest
 import typer
 import yaml
-from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from infra.settings import ENV_PREFIX, ProcessSettings
-from producers.agents.settings import AgentsSettings
 from producers.gateway.calls.keys import derived_admin_key
-from producers.gateway.settings import GatewaySettings
-from schemas.topics import TASKS
 from seamlessflow.__main__ import app
 from seamlessflow.config_file import as_written, load, parse, sections_of
 from seamlessflow.kubernetes.faults import cluster_faults
 from seamlessflow.kubernetes.kafka import cluster
 from seamlessflow.kubernetes.manifests import as_yaml, manifests
 from seamlessflow.kubernetes.objects import ClusterNames
-from tests.paths import ROOT
+from tests.unit.seamlessflow.kubernetes.rendered_example import (
+    EXAMPLE,
+    IMAGE,
+    containers,
+    environment,
+    objects,
+    rendered,
+)
 
-EXAMPLE = ROOT / "examples" / "kubernetes-64-gpus"
-IMAGE = "registry.example/seamlessflow:first"
 SCHEMAS = Path(__file__).parent / "schemas"
-OPTIONS = json.dumps({"security.protocol": "SASL_SSL", "sasl.password": "of kafka"})
-SECRETS = {
-    "gateway-secret": "a secret of sixteen letters",
-    "admin-key": derived_admin_key("a secret of sixteen letters"),
-    "kafka-options": OPTIONS,
-}
-SETTINGS: dict[str, type[ProcessSettings]] = {
-    "producers.gateway": GatewaySettings,
-    "producers.agents": AgentsSettings,
-}
-
-
-def rendered(**values: Any) -> dict[str, list[dict[str, Any]]]:
-    config = parse({**sections_of(EXAMPLE / "run.yaml"), **values})
-    assert config.kafka is not None
-    return manifests(config, config.kafka, "text: of the file\n", ClusterNames(IMAGE))
 
 
 def lines(**values: Any) -> list[str]:
@@ -53,30 +37,8 @@ def lines(**values: Any) -> list[str]:
     return [fault.line(as_written) for fault in cluster_faults(config)]
 
 
-def objects() -> list[dict[str, Any]]:
-    return [one for file in rendered().values() for one in file]
-
-
 def named(kind: str, name: str) -> dict[str, Any]:
     [found] = [o for o in objects() if o["kind"] == kind and o["metadata"]["name"] == name]
-    return found
-
-
-def containers() -> Iterator[dict[str, Any]]:
-    for one in objects():
-        if "template" in one.get("spec", {}):
-            yield from one["spec"]["template"]["spec"]["containers"]
-
-
-def environment(container: dict[str, Any]) -> dict[str, str]:
-    """Return the variables of a container in a cluster whose Secret is `SECRETS`."""
-    found = {}
-    for one in container["env"]:
-        source = one.get("valueFrom", {})
-        if "secretKeyRef" in source:
-            found[one["name"]] = SECRETS[source["secretKeyRef"]["key"]]
-        else:
-            found[one["name"]] = one.get("value", "10.0.0.7")
     return found
 
 
@@ -142,50 +104,6 @@ def test_a_node_reads_the_file_and_every_variable(monkeypatch: pytest.MonkeyPatc
     assert config.kafka is not None
     assert config.kafka.bootstrap_servers == "kafka-kafka-bootstrap:9092"
     assert str(config.kafka.options["security.protocol"]) == "SASL_SSL"
-
-
-@pytest.mark.parametrize("component", ["gateway", "agents"])
-def test_a_process_reads_every_variable(component: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    [own] = [one for one in containers() if one["name"] == component]
-    settings = SETTINGS[own["command"][-1]]
-    variables = environment(own)
-    assert [name for name in variables if not exists(settings, name)] == []
-    for name, text in variables.items():
-        monkeypatch.setenv(name, text)
-    read = settings()
-    assert read.kafka.bootstrap_servers == "kafka-kafka-bootstrap:9092"
-    assert str(read.kafka.options["security.protocol"]) == "SASL_SSL"
-
-
-def exists(settings: type[BaseModel], variable: str) -> bool:
-    """Return True if the settings have the field of a variable."""
-    for part in variable.removeprefix(ENV_PREFIX).lower().split("__"):
-        if part not in settings.model_fields:
-            return False
-        kind = settings.model_fields[part].annotation
-        settings = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else BaseModel
-    return True
-
-
-def test_the_agents_have_the_key_of_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
-    [own] = [one for one in containers() if one["name"] == "agents"]
-    for name, text in environment(own).items():
-        monkeypatch.setenv(name, text)
-    read = AgentsSettings()
-    assert read.agents.admin_key.get_secret_value() == SECRETS["admin-key"]
-    assert read.agents.gateway_url == "http://seamlessflow-gateway:8800"
-
-
-def test_agents_are_scaled_by_the_lag_of_their_group() -> None:
-    prefixed = rendered(
-        kafka={"bootstrap_servers": "k:9092", "topic_prefix": "own."},
-        agents={"callable": "my.agent:run", "group": "players", "concurrency": 7},
-    )
-    [scaling] = [one for one in prefixed["agents"] if one["kind"] == "ScaledObject"]
-    trigger = scaling["spec"]["triggers"][0]["metadata"]
-    assert (trigger["topic"], trigger["consumerGroup"]) == ("own.tasks", "own.players")
-    assert trigger["lagThreshold"] == "7"
-    assert scaling["spec"]["maxReplicaCount"] == TASKS.partitions - 1
 
 
 def test_a_pod_has_the_devices_of_its_node_once() -> None:
