@@ -43,7 +43,8 @@ def cluster_faults(config: RunConfig) -> Iterator[Fault]:
 
 def _name_faults(config: RunConfig) -> Iterator[Fault]:
     if not config.head:
-        yield Fault(("node",), "no worker is of a node: set workers[].node, a pod for each name")
+        text = "no worker is of a node: set workers[].node, a pod for each name"
+        yield Fault(("workers",), text)
         return
     for name in config.nodes:
         if not _LABEL.fullmatch(name):

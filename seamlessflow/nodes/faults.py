@@ -24,7 +24,7 @@ def name_faults(config: RunConfig, name: str) -> Iterator[Fault]:
         return
     if not config.head:
         text = "no worker is of a node: set workers[].node, or start the run with train"
-        yield Fault(("node",), text)
+        yield Fault(("workers",), text)
         return
     there = ", ".join(config.nodes)
     text = f"there is no node {name!r}, but {there}{suggestion(name, config.nodes)}"

@@ -52,3 +52,12 @@ def test_only_the_first_node_needs_the_agent(folder: Path) -> None:
     values = many(folder, agents={"callable": "missing_agent:run"})
     assert any(line.startswith("agents.callable") for line in of("one", values))
     assert not any(line.startswith("agents.callable") for line in of("two", values))
+
+
+def test_of_workers_with_a_wrong_setting_it_is_not_also_said_that_they_have_no_node(
+    folder: Path,
+) -> None:
+    [line] = of("one", many(folder, workers=[{"id": "a", "node": "one", "tags": ["rollot"]}]))
+    assert line.startswith("workers[0].tags: 'rollot' is not a known tag")
+    [line] = of("one", many(folder, workers=[{"id": "a"}]))
+    assert line.startswith("workers: no worker is of a node")

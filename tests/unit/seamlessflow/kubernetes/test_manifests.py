@@ -172,7 +172,7 @@ def selectors(value: Any) -> Iterator[dict[str, str]]:
             {"kafka": {"bootstrap_servers": "k:9092", "options": {"sasl.password": "p"}}},
             "kafka.options.sasl.password: is a secret",
         ),
-        ({"workers": [{"id": "a", "device": "cpu"}]}, "node: no worker is of a node"),
+        ({"workers": [{"id": "a", "device": "cpu"}]}, "workers: no worker is of a node"),
         ({"workers": [{"id": "a", "node": "A_b", "device": "cpu"}]}, "node: 'A_b' is no name"),
         ({"workers": [{"id": "a", "node": "a"}]}, "workers[0].device: is not named"),
         (
