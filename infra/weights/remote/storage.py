@@ -25,6 +25,7 @@ from infra.weights.versions import WeightsGone
 Form = Literal["anchors", "deltas"]
 
 _SETTING = "SEAMLESSFLOW_WEIGHTS__URL"
+_LOCAL = ("file", "local")
 _AT_ONCE = 4
 _PATIENCE_S, _AGAIN_S = 30.0, 1.0
 _HASH_DIGITS = 16
@@ -47,7 +48,20 @@ def unusable(url: str) -> str:
         fsspec.get_filesystem_class(fsspec.utils.get_protocol(url))
     except (ValueError, ImportError) as error:
         return str(error)
+    path = local_path(url)
+    if path is not None and not path.is_absolute():
+        return f"{url!r} is no whole path, as file:///mnt/weights is"
     return ""
+
+
+def local_path(url: str) -> Path | None:
+    """Return the directory that a URL names on this machine, None for other storages.
+
+    Unlike fsspec, which takes one that is not absolute for one below the current directory.
+    """
+    if fsspec.utils.get_protocol(url) not in _LOCAL:
+        return None
+    return Path(url.partition("://")[2] if "://" in url else url)
 
 
 class WeightsStorage:
