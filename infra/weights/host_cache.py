@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from infra.disk.full import room_for
 from infra.disk.whole_directory import remove
+from infra.errors import SeamlessFlowError
 from infra.weights.host_marks import HostMarks
 from infra.weights.manifest import (
     MANIFEST,
@@ -27,16 +28,24 @@ _DRAFT = ".version-"
 _log = logging.getLogger(__name__)
 
 
+class CacheUnusable(SeamlessFlowError):
+    """A cache that cannot be read or written, such as one that was deleted meanwhile."""
+
+    def __init__(self, directory: str, reason: str) -> None:
+        self.directory = directory
+        self.reason = reason
+        super().__init__(f"the cache of weights {directory} cannot be used: {reason}")
+
+
 class HostCache:
-    """Versions and tokenizers of one policy."""
+    """Versions and tokenizers of one policy. All that makes one raises `CacheUnusable`."""
 
     def __init__(self, cache: Path, policy: str) -> None:
         self.root = cache.resolve() / policy_folder(policy)
 
     def version(self, version: int, manifest_sha256: str, make: Callable[[], Path]) -> Path:
         """Return the directory of a version, made if it is not there. Raises what `make` does."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        with HostMarks(self.root).turn():
+        with self._turn():
             found = self.known(version, manifest_sha256) or make()
             # By age: versions of an earlier run may have higher numbers.
             retain(self.root, FEWEST_KEPT, by_age=True)
@@ -58,12 +67,21 @@ class HostCache:
     def tokenizer(self, tokenizer_hash: str, fill: Callable[[Path], None]) -> Path:
         """Return the directory of a tokenizer; `fill` fills an empty one, if it is not there."""
         target = self.root / f"tokenizer-{quote(tokenizer_hash, safe='')}"
-        self.root.mkdir(parents=True, exist_ok=True)
-        with HostMarks(self.root).turn(), self.draft() as draft:
+        with self._turn(), self.draft() as draft:
             if not target.is_dir():
                 fill(draft)
                 draft.rename(target)
         return target
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Let one process of this host at a time fill the cache, which is made if it is missing."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with HostMarks(self.root).turn():
+                yield
+        except OSError as error:
+            raise CacheUnusable(str(self.root), str(error)) from error
 
     @contextmanager
     def draft(self) -> Iterator[Path]:

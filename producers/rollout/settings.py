@@ -124,8 +124,14 @@ class VllmSection(Section):
     @field_validator("url")
     @classmethod
     def _on_this_machine(cls, url: str | None) -> str | None:
-        if url is not None and not is_loopback(urlsplit(url).hostname or ""):
-            raise ValueError("the server must be on the loopback interface, as 127.0.0.1 is")
+        if url is None:
+            return None
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not is_loopback(parts.hostname or ""):
+            text = "must be a URL of a server on the loopback interface, as http://127.0.0.1:8000"
+            raise ValueError(text)
+        if parts.path.strip("/"):
+            raise ValueError(f"must be the URL of the whole server, without {parts.path}")
         return url
 
     @field_validator("arguments")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from infra.faults import Fault, SettingPath
 from infra.network.ports import is_free
+from infra.weights.remote.storage import local_path
 from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
 from seamlessflow.checks.gang import gang_faults
@@ -233,6 +234,8 @@ def _writable(config: RunConfig) -> Iterator[Fault]:
     if config.weights.cache_dir is not None:
         yield from _unwritable(("weights", "cache_dir"), config.weights.cache_dir)
     if len(config.nodes) < 2:
+        if (sent := local_path(config.weights.url or "memory:")) is not None:
+            yield from _unwritable(("weights", "url"), sent)
         for name in ("weights_dir", "checkpoints_dir", "trained_dir"):
             if (directory := getattr(config.trainer, name)) is not None:
                 yield from _unwritable(("trainer", name), directory)

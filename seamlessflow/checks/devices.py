@@ -1,15 +1,18 @@
 """Check of devices: each that is named exists."""
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.device_model.rates import ModelTooLarge
 from infra.device_model.settings import worker_rates
 from infra.faults import Fault, SettingPath, suggestion
+from infra.settings import ENV_PREFIX
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.ranks import trains
 from seamlessflow.worker_section import WorkerSection
 
+_URL = f"{ENV_PREFIX}ROLLOUT__VLLM__URL"
 _KINDS = ("auto", "cpu", "cuda", "mps", "xpu", "npu", "hpu")
 
 
@@ -47,7 +50,9 @@ def modelled_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def divided_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault where the devices of a worker are not those that its vLLM server would use."""
+    """Yield a fault where the devices of a worker are not those that its vLLM server would use, or
+    where workers would share a server that runs already.
+    """
     sampled = [worker for worker in config.workers if "rollout" in worker.tags]
     if config.rollout.engine != "vllm":
         return
@@ -56,6 +61,15 @@ def divided_faults(config: RunConfig) -> Iterator[Fault]:
             config.rollout.vllm.over(count)
         except ValueError as error:
             yield Fault(("rollout", "vllm", "replicas"), str(error))
+    users = defaultdict(list)
+    for worker in sampled:
+        url = worker.environment.get(_URL, config.rollout.vllm.url)
+        users[worker.node or config.head, url].append(worker.id)
+    for (_, url), ids in users.items():
+        if url is not None and len(ids) > 1:
+            text = f"{url} is for one worker, not for {', '.join(ids)}"
+            remedy = f"give each a server of its own, as {_URL} in its environment"
+            yield Fault(("rollout", "vllm", "url"), f"{text}: {remedy}")
 
 
 def _devices(

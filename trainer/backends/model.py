@@ -16,6 +16,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
+from infra.disk.permissions import open_to_readers
 from trainer.backends.backend import ModelUnusable
 from trainer.backends.sharded.shards import empty_model
 from trainer.parallelism import Dtype
@@ -87,6 +88,8 @@ def write_model(
     """Write `weights` (a state dict of `model`) as `dtype`, with the model's configuration."""
     typed = {name: tensor.to("cpu", DTYPES[dtype]) for name, tensor in weights.items()}
     model.save_pretrained(directory, state_dict=typed)
+    for path in directory.glob("*.safetensors"):
+        open_to_readers(path)
     _set_type(directory, dtype)
 
 

@@ -16,13 +16,12 @@ from trainer.steps.publication import Publication
 
 
 class WeightsDirectoryInUse(SeamlessFlowError):
-    """A new run whose weights directory holds versions of another run."""
+    """A new run whose weights directory, or storage, holds versions of another run."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, setting: str = "trainer.weights_dir (or data_dir)") -> None:
         self.directory = directory
         super().__init__(
-            f"{directory} holds weights of another run: set trainer.weights_dir (or data_dir) to "
-            "another directory"
+            f"{directory} holds weights of another run: set {setting} to another directory"
         )
 
 
@@ -51,6 +50,8 @@ def first_weights(
     current, origin = control_state.published, resume.origin
     if current is None and max(versions(root), default=0) > 0:
         raise WeightsDirectoryInUse(str(root))
+    if current is None and (url := publication.sent_before()):
+        raise WeightsDirectoryInUse(url, "weights.url")
     publication.prepare()
     if current is not None and Path(current.directory).is_dir():
         publication.send(Path(current.directory))

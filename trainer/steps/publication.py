@@ -156,6 +156,13 @@ class Publication:
         if self._settings.weights.durable == "before":
             self.settle()
 
+    def sent_before(self) -> str:
+        """Return the URL of the storage if it has versions of this policy behind the initial one,
+        else "". Raises `StorageUnavailable`.
+        """
+        sender = self._sender
+        return sender.url if sender is not None and sender.newest() > 0 else ""
+
     def settle(self) -> None:
         """Wait for the version that is being sent. Raises its `StorageUnavailable`."""
         if self._under_way is not None:

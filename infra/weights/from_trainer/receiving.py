@@ -118,15 +118,16 @@ def _taken(lines: Sequence[Line], name: str, manifest_sha256: str, draft: Path) 
         answer = WeightsAnswer(**lines[share].receive(ANSWER_S))
         if answer.reason:
             raise LineLost(answer.reason)
-        for file, size in answer.sizes.items():
-            _reserve(inside(draft, file), size)
-        transfer = Transfer(
-            store_of(answer.store, STILL), answer.rank, answer.ranks, lines[share].here
-        )
+        files = {inside(draft, file): size for file, size in answer.sizes.items()}
+        store = store_of(answer.store, STILL)
         taken = 0
-        for piece in pieces(answer.sizes, share, len(lines)):
-            transfer.receive(draft, piece)
-            taken += piece.end - piece.start
+        # Before there is room for it: a sender notices at once the end of one that it has met.
+        with Transfer(store, answer.rank, answer.ranks, lines[share].here) as transfer:
+            for path, size in files.items():
+                _reserve(path, size)
+            for piece in pieces(answer.sizes, share, len(lines)):
+                transfer.receive(draft, piece)
+                taken += piece.end - piece.start
         return taken
 
     with ThreadPoolExecutor(len(lines), "weights") as pool:

@@ -106,9 +106,9 @@ class WeightsService:
             for rank, line in enumerate(there, 1):
                 answer = WeightsAnswer(store=place, rank=rank, ranks=len(there) + 1, sizes=sizes)
                 line.send(asdict(answer))
-            transfer = Transfer(store, 0, len(there) + 1, self._host)
-            for piece in pieces(sizes, question.share, question.shares):
-                transfer.send(directory, piece)
+            with Transfer(store, 0, len(there) + 1, self._host) as transfer:
+                for piece in pieces(sizes, question.share, question.shares):
+                    transfer.send(directory, piece)
 
     def _found(self, question: WeightsQuestion) -> Path:
         """Return the directory that is asked for. Raises `NotThere`."""

@@ -6,7 +6,7 @@ a process that ends or stands still costs that transfer alone. Needs torch.
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -31,6 +31,13 @@ class Transfer:
         options._devices = [gloo.create_device(hostname=here)]
         options._timeout = STILL
         self._group = gloo(store, rank, ranks, options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the group, whose connections an error in flight would keep."""
+        del self._group
 
     def send(self, directory: Path, piece: Piece) -> None:
         """Send a piece of a file to all others. Raises `RuntimeError`."""

@@ -6,12 +6,13 @@ and where a delta would be no gain, as an anchor, which needs no other. Adapters
 
 import logging
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from infra.weights.delta import write_delta
 from infra.weights.manifest import MANIFEST, Manifest, read_manifest, sha256, write_manifest
-from infra.weights.remote.storage import WeightsStorage, place_of, tokenizer_place
+from infra.weights.remote.storage import Form, WeightsStorage, place_of, tokenizer_place
 from infra.weights.settings import WeightsSection
 from infra.weights.versions import FEWEST_KEPT
 
@@ -32,6 +33,15 @@ class WeightsSender:
         self._kept = max(kept, FEWEST_KEPT)
         self._last: Path | None = None
         self._since_anchor = 0
+
+    @property
+    def url(self) -> str:
+        """URL of the storage."""
+        return self._storage.url
+
+    def newest(self) -> int:
+        """Return the highest version that is there, 0 for none. Raises `StorageUnavailable`."""
+        return max((*self._there("anchors"), *self._there("deltas")), default=0)
 
     def send(self, directory: Path) -> int:
         """Send a version; return the bytes sent, 0 if it is there. Older ones are removed.
@@ -87,14 +97,16 @@ class WeightsSender:
 
     def _remove_old(self) -> None:
         """Remove what the newest versions do not need: all before an anchor that they build on."""
-        anchors = self._storage.versions(self._policy, "anchors")
-        deltas = self._storage.versions(self._policy, "deltas")
+        anchors, deltas = self._there("anchors"), self._there("deltas")
         oldest = sorted({*anchors, *deltas})[-self._kept :][0]
         first = max((number for number in anchors if number <= oldest), default=0)
         for places in (anchors, deltas):
             for number, names in places.items():
                 for place in names if number < first else ():
                     self._storage.remove(place)
+
+    def _there(self, form: Form) -> Mapping[int, Sequence[str]]:
+        return self._storage.versions(self._policy, form)
 
 
 def weights_sender(settings: WeightsSection, policy: str, kept: int) -> WeightsSender | None:

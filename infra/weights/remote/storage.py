@@ -6,10 +6,10 @@ each other's; and `tokenizers/`, by their hash. The manifest of a directory is w
 without is not complete.
 """
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import quote
@@ -25,11 +25,11 @@ from infra.weights.versions import WeightsGone
 Form = Literal["anchors", "deltas"]
 
 _SETTING = "SEAMLESSFLOW_WEIGHTS__URL"
+_LOCAL = ("file", "local")
 _AT_ONCE = 4
 _PATIENCE_S, _AGAIN_S = 30.0, 1.0
 _HASH_DIGITS = 16
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
 
 
 class StorageUnavailable(SeamlessFlowError):
@@ -47,7 +47,20 @@ def unusable(url: str) -> str:
         fsspec.get_filesystem_class(fsspec.utils.get_protocol(url))
     except (ValueError, ImportError) as error:
         return str(error)
+    path = local_path(url)
+    if path is not None and not path.is_absolute():
+        return f"{url!r} is no whole path, as file:///mnt/weights is"
     return ""
+
+
+def local_path(url: str) -> Path | None:
+    """Return the directory that a URL names on this machine, None for other storages.
+
+    Unlike fsspec, which takes one that is not absolute for one below the current directory.
+    """
+    if fsspec.utils.get_protocol(url) not in _LOCAL:
+        return None
+    return Path(url.partition("://")[2] if "://" in url else url)
 
 
 class WeightsStorage:
@@ -121,12 +134,14 @@ class WeightsStorage:
         return dict(sorted(found.items()))
 
     def remove(self, place: str) -> None:
-        """Delete a directory, its manifest first. Raises `StorageUnavailable`."""
-        try:
+        """Delete a directory, its manifest first; one that was not complete has none.
+
+        Raises `StorageUnavailable`.
+        """
+        with suppress(FileNotFoundError):
             self._asked(lambda: self._files.rm_file(self._path(place, MANIFEST)))
+        with suppress(FileNotFoundError):
             self._asked(lambda: self._files.rm(self._path(place), recursive=True))
-        except FileNotFoundError:
-            _log.info("%s/%s was deleted already", self.url, place)
 
     def _each(self, work: Callable[[str], None], names: Sequence[str]) -> None:
         with ThreadPoolExecutor(_AT_ONCE, "weights") as threads:

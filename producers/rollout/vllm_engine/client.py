@@ -24,6 +24,8 @@ _IDLE_S = 2.0
 """Life of an idle connection here. Must be well below that in the server (5 s by default): a call
 over a connection that the server just closed fails."""
 
+_BEGUN = "a weight update is already active"
+"""In vLLM's reason for not beginning one, which it knows by these words alone."""
 _JSON = {"content-type": "application/json"}
 
 
@@ -79,7 +81,7 @@ class VllmClient:
         if (directory / CONFIG).exists():
             await self._load_adapter(path, f"adapter-{uuid.uuid4().hex[:12]}")
         else:
-            await self._call("POST", "/start_weight_update")
+            await self._start_update()
             staged = {"update_info": {"directory": path}}
             await self._call("POST", "/update_weights", json=staged)
             await self._call("POST", "/finish_weight_update", json={})
@@ -87,6 +89,17 @@ class VllmClient:
         if not reset.json()["success"]:
             raise ServerFailed("/reset_prefix_cache", "old KV is still held")
         await self.label(label)
+
+    async def _start_update(self) -> None:
+        """Let the server take new weights, also if a process was killed while it gave it some."""
+        try:
+            # The server closes a connection on which it has answered with an error.
+            await self._call("POST", "/start_weight_update", headers={"connection": "close"})
+        except ServerFailed as error:
+            if _BEGUN not in error.reason:
+                raise
+            await self._call("POST", "/finish_weight_update", json={})
+            await self._call("POST", "/start_weight_update")
 
     async def label(self, label: str) -> None:
         """Set the version with which the server labels tokens from here on."""
@@ -147,9 +160,12 @@ class VllmClient:
         path: str,
         params: Mapping[str, str | int] | None = None,
         json: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         try:
-            response = await self._http.request(method, path, params=params, json=json)
+            response = await self._http.request(
+                method, path, params=params, json=json, headers=headers
+            )
         except httpx.HTTPError as error:
             raise ServerFailed(path, f"{type(error).__name__} {error}") from error
         if response.status_code != httpx.codes.OK:

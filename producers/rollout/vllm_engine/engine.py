@@ -28,7 +28,7 @@ from producers.rollout.vllm_engine.launch import for_adapters, most_rank
 from producers.rollout.vllm_engine.loop import VllmLoop
 from producers.rollout.vllm_engine.model import adapter_rank, keep, read_model, require_same
 from producers.rollout.vllm_engine.request import VllmRequest
-from producers.rollout.vllm_engine.server import VllmNotStarted, VllmServer
+from producers.rollout.vllm_engine.server import VllmNotStarted, VllmServer, await_running
 
 _LOOK_S = 0.5
 _ASK_EVERY = 10
@@ -68,6 +68,8 @@ class VllmEngine:
         try:
             if self.server is not None:
                 self.server.await_ready()
+            elif settings.url is not None:
+                await_running(settings.url, settings.start_timeout_s)
             self._loop = self._thread.ask("start", lambda: self._start(directory, version))
         except BaseException:  # also Ctrl-C: no server may be left behind
             self._thread.close(_nothing)
@@ -171,7 +173,7 @@ class VllmEngine:
         except EngineError as error:
             await client.close()
             if server is None:
-                raise VllmNotStarted(str(error)) from error
+                raise VllmNotStarted(f"{url} (rollout.vllm.url): {error}") from error
             raise VllmNotStarted(str(error), server.log_file, server.tail()) from error
         self._watching = asyncio.get_running_loop().create_task(_watch(loop, server))
         return loop

@@ -3,10 +3,11 @@
 Its output goes to a file. `process_guard.py` ends it also if this process dies without warning.
 """
 
+import logging
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import httpx
@@ -28,6 +29,7 @@ _LOG_LINES = 60
 """Lines of the log that are shown: of several processes the one that failed is not the last."""
 _REFUSED = 2
 """Status of a server that does not take its command line; it would take it no better again."""
+_log = logging.getLogger(__name__)
 
 
 class VllmNotStarted(SeamlessFlowError):
@@ -66,21 +68,41 @@ class VllmServer(ChildProcess):
 
     def await_ready(self) -> None:
         """Wait until the server answers. Raises `VllmNotStarted`."""
-        deadline = time.monotonic() + self._timeout_s
-        with httpx.Client(base_url=self.url, timeout=5.0, trust_env=False) as client:
-            while not _answers(client):
-                if (status := self.exit_status) is not None:
-                    raise self._not_started(f"it ended with status {status}", status)
-                if time.monotonic() > deadline:
-                    raise self._not_started(f"no answer within {self._timeout_s:g} s")
-                time.sleep(_POLL_S)
+        try:
+            await_answer(self.url, self._timeout_s, self._require_running)
+        except TimeoutError as error:
+            raise self._not_started(str(error)) from error
 
     def stop(self, timeout_s: float = STOP_S + _KILLED_S) -> None:
         """End the server and its children, by force if they do not end in time."""
         super().stop(timeout_s)
 
+    def _require_running(self) -> None:
+        if (status := self.exit_status) is not None:
+            raise self._not_started(f"it ended with status {status}", status)
+
     def _not_started(self, reason: str, status: int | None = None) -> VllmNotStarted:
         return VllmNotStarted(reason, self.log_file, self.tail(_LOG_LINES), status)
+
+
+def await_running(url: str, timeout_s: float) -> None:
+    """Wait for a server that another process starts. Raises `VllmNotStarted`."""
+    _log.info("waiting for the server at %s (rollout.vllm.url)", url)
+    try:
+        await_answer(url, timeout_s)
+    except TimeoutError as error:
+        raise VllmNotStarted(f"{url} (rollout.vllm.url): {error}") from error
+
+
+def await_answer(url: str, timeout_s: float, look: Callable[[], None] = lambda: None) -> None:
+    """Wait until a server answers; `look` is called meanwhile. Raises `TimeoutError`."""
+    deadline = time.monotonic() + timeout_s
+    with httpx.Client(base_url=url, timeout=5.0, trust_env=False) as client:
+        while not _answers(client):
+            look()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no answer within {timeout_s:g} s")
+            time.sleep(_POLL_S)
 
 
 def _answers(client: httpx.Client) -> bool:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedModel
 
+from infra.disk.permissions import open_to_readers
 from infra.weights.adapter import CONFIG, TENSORS, tensor_name
 from trainer.backends.model import DTYPES
 from trainer.parallelism import Dtype
@@ -66,6 +67,7 @@ def write_adapter(
     """Write an adapter as `dtype`, as peft would."""
     typed = {name: tensor.to("cpu", DTYPES[dtype]).contiguous() for name, tensor in weights.items()}
     save_file(typed, directory / TENSORS, {"format": "pt"})
+    open_to_readers(directory / TENSORS)
     names = {name.split(".lora_")[0].rpartition(".")[2] for name in weights}
     config = {
         "peft_type": "LORA",

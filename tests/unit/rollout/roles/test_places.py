@@ -13,6 +13,7 @@ from infra.network.ports import HOST
 from infra.rendering.settings import RendererSettings
 from infra.weights.from_trainer.receiving import WeightsNotSent
 from infra.weights.from_trainer.sending import WeightsService
+from infra.weights.host_cache import CacheUnusable
 from infra.weights.manifest import verify
 from infra.weights.settings import WeightsSection
 from infra.weights.versions import WeightsGone
@@ -161,6 +162,19 @@ def test_weights_that_the_trainer_does_not_send_come_from_the_storage(
     service.close()
     here = Path(places.weights(named(record), record.policy).directory)
     assert verify(here, record.manifest_sha256).version == 0
+
+
+def test_a_cache_that_cannot_be_used_costs_a_host_nothing_that_sees_the_directory(
+    run: Run, service: WeightsService
+) -> None:
+    record, places = run.publish(0), asking(run, service, from_trainer="always")
+    (run.root / "worker").write_text("no directory")
+    assert places.weights(named(record), record.policy) == named(record)
+    run.hide()
+    with pytest.raises(CacheUnusable, match=r"weights-cache/policy-p.* cannot be used: .*worker"):
+        places.weights(named(record), record.policy)
+    with pytest.raises(CacheUnusable):
+        places.tokenizer(record)
 
 
 def test_weights_that_nobody_has_are_an_error_of_the_last_place_that_was_asked(

@@ -46,6 +46,12 @@ def test_a_server_of_another_machine_is_refused(url: str) -> None:
         VllmSection(url=url)
 
 
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "localhost:8000", "http://127.0.0.1:8000/v1"])
+def test_an_address_that_is_no_url_of_a_whole_server_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError, match=r"must be (a|the) URL"):
+        VllmSection(url=url)
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://localhost:1", "http://[::1]:1"])
 def test_a_server_of_this_machine_may_run_already(url: str) -> None:
     assert VllmSection(url=url).url == url

@@ -79,6 +79,8 @@ def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check
             {"engine": "vllm", "vllm": {"python": "nope"}},
             "rollout.vllm.python: there is",
         ),
+        ("weights", {"url": ""}, "weights.url: '' is no whole path, as file:///mnt/weights is"),
+        ("weights", {"url": "file:sent"}, "weights.url: 'file:sent' is no whole path"),
         ("policy", {"model": "nope"}, "policy.model: there is no directory nope"),
         ("policy", {"renderer": {"name": "glm-4.5"}}, "policy.renderer: renderer glm-4.5: the tok"),
         ("pacing", {"tasks": None}, "pacing.tasks: no file of tasks is named"),
@@ -176,14 +178,16 @@ def test_a_directory_that_cannot_be_written_is_named(values: Mapping[str, Any]) 
     )
 
 
-@pytest.mark.parametrize("setting", ["out", "weights.cache_dir", "trainer.weights_dir"])
+@pytest.mark.parametrize(
+    "setting", ["out", "weights.url", "weights.cache_dir", "trainer.weights_dir"]
+)
 def test_every_directory_of_the_run_must_be_one(
     setting: str, values: Mapping[str, Any], tmp_path: Path
 ) -> None:
     taken = tmp_path / "taken"
     taken.write_text("")
     section, _, name = setting.partition(".")
-    named = {name: taken / "run"} if name else taken / "run"
+    named = {name: str(taken / "run")} if name else taken / "run"
     assert faults({**values, section: named}) == (f"{setting}: nothing can be written to {taken}",)
 
 

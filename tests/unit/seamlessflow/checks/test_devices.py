@@ -99,3 +99,20 @@ def test_a_vllm_server_uses_all_devices_of_its_worker() -> None:
     assert divided(tensor_parallel=2) == [f"replicas x tensor_parallel is 1 x 2, {has}"]
     assert divided(replicas=8) == [f"replicas x tensor_parallel is 8 x 1, {has}"]
     assert divided(tensor_parallel=8) and divided(tensor_parallel=4, arguments=stages)
+
+
+def test_a_server_that_runs_already_is_for_one_worker_of_a_node() -> None:
+    def shared(**last: Any) -> list[str]:
+        config = parse(
+            {
+                "node": "n1",
+                "workers": [{"id": "a"}, {"id": "b", **last}, {"id": "c", "tags": ["train"]}],
+                "rollout": {"engine": "vllm", "vllm": {"url": "http://127.0.0.1:8000"}},
+            }
+        )
+        return [str(fault) for fault in divided_faults(config)]
+
+    other = {"SEAMLESSFLOW_ROLLOUT__VLLM__URL": "http://127.0.0.1:8001"}
+    assert shared(environment=other) == shared(node="n2") == []
+    (told,) = shared()
+    assert "http://127.0.0.1:8000 is for one worker, not for a, b" in told

@@ -119,6 +119,17 @@ def test_a_step_changes_the_weights_and_one_without_a_token_leaves_them(
     assert trained != untrained
 
 
+def test_who_may_read_a_directory_may_read_the_weights_in_it(
+    make: Make, model: Path, tmp_path: Path
+) -> None:
+    """Rollout processes and servers of other users do, also of a merged adapter."""
+    written(make(model), shared := tmp_path / "shared", model)
+    readers = {path: path.stat().st_mode & 0o444 for path in shared.rglob("*")}
+    assert {mode for path, mode in readers.items() if path.is_file()} == {
+        shared.stat().st_mode & 0o444
+    }
+
+
 def test_a_checkpoint_has_the_state_of_its_snapshot(
     make: Make, model: Path, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from consumers.trajectories.decisions.exactness import effective_sampling, inexa
 from infra.rendering.settings import FROM_MODEL, RendererError, RendererSettings
 from infra.weights.inside import PathOutside
 from infra.weights.manifest import verify
+from infra.weights.settings import WeightsSection
 from infra.weights.versions import versions
 from schemas.records import Sampling
 from seamlessflow.demo.tokenizer import make_tokenizer
@@ -246,6 +247,21 @@ def test_weights_of_another_run_are_not_overwritten(settings: TrainerSettings) -
     with pytest.raises(WeightsDirectoryInUse):
         todo = resume_from(state, Origin(), "a")
         first_weights(publication, settings.weights_dir, state, todo, StubBackend())
+
+
+def test_a_storage_of_another_run_is_refused_whose_removals_would_take_the_new_versions(
+    settings: TrainerSettings,
+) -> None:
+    storage = WeightsSection(url=(settings.data_dir / "store").as_uri())
+    earlier = settings.model_copy(update={"weights": storage})
+    publication = Publication(earlier)
+    publication.prepare()
+    publication.write(StubBackend(), 120, 120, "old")
+    state = ControlState("policy")
+    later = earlier.model_copy(update={"data_dir": settings.data_dir / "later"})
+    with pytest.raises(WeightsDirectoryInUse, match=r"^file:.*/store holds .* set weights\.url"):
+        todo = resume_from(state, Origin(), "a")
+        first_weights(Publication(later), later.weights_dir, state, todo, StubBackend())
 
 
 def test_settings_come_from_the_environment_and_are_checked_together(

@@ -178,6 +178,16 @@ def test_a_full_disk_is_named(two: Hosts) -> None:
     assert two.left() == []
 
 
+def test_a_host_without_room_leaves_at_once_what_others_wait_for(
+    two: Hosts, caplog: pytest.LogCaptureFixture
+) -> None:
+    with largest_file(1000), pytest.raises(DiskFull):
+        two.take()
+    assert content(two.take(name="next")) == content(two.published)
+    assert caplog.text.count("version-00000000 was not sent") == len(two.services)
+    assert "timeout" not in caplog.text
+
+
 def test_nonsense_and_those_that_hang_up_do_not_end_the_service(two: Hosts) -> None:
     host, _, port = two.services[0].address.rpartition(":")
     for said in (b"", b"GET / HTTP/1.1\r\n\r\n", b'{"directory": "../.."}\n', b"[1]\n"):

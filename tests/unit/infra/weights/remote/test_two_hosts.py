@@ -15,7 +15,7 @@ from infra.errors import SettingsRejected
 from infra.weights.manifest import WeightsInvalid, verify
 from infra.weights.remote.fetching import WeightsFetcher
 from infra.weights.remote.sending import WeightsSender
-from infra.weights.remote.storage import StorageUnavailable, WeightsStorage
+from infra.weights.remote.storage import StorageUnavailable, WeightsStorage, place_of
 from infra.weights.versions import WeightsGone, lease, versions
 from tests.builders.disks.file_limit import largest_file
 from tests.builders.disks.weights import Versions, content, digest
@@ -174,6 +174,17 @@ def test_a_version_deleted_before_it_was_fetched_is_gone(hosts: Hosts) -> None:
     assert not list(hosts.store.glob("policy-p/*/version-00000000.*"))
     with pytest.raises(WeightsGone):
         hosts.take(published)
+
+
+def test_what_a_killed_trainer_left_half_sent_is_removed_too(over: Hosts) -> None:
+    half = over.publish()
+    storage = WeightsStorage(over.url, 0)
+    place = place_of("p", "anchors", 0, digest(half))
+    files, root = fsspec.url_to_fs(f"{over.url}/{place}")
+    files.rm_file(f"{root}/manifest.json")
+    for _ in range(3 * EVERY):
+        over.publish()
+    assert 0 not in storage.versions("p", "anchors")
 
 
 def test_the_newest_versions_can_be_had_after_each_removal(tmp_path: Path) -> None:
