@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from infra.disk.readable import readable
 from infra.disk.whole_directory import whole_directory
 from infra.weights.adapter import TENSORS, AdapterConfig, AdapterInvalid, layers, tensor_name
 
@@ -53,4 +54,5 @@ def _merge_file(source: Path, halves: Mapping[str, Tensor], scale: float, target
             found.add(layer)
     with safe_open(source, "pt") as opened:
         save_file(tensors, target, opened.metadata())
+    readable(target)
     return found

@@ -12,6 +12,7 @@ from pathlib import Path
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from infra.disk.readable import readable
 from infra.weights.tensors import tensors_hash
 from trainer.backends.adapter.lora import begin, write_adapter
 from trainer.backends.backend import ModelUnusable
@@ -61,6 +62,8 @@ class PolicyModel:
             write_adapter(self.settings.adapter, self.directory, weights, dtype, directory)
         else:
             write_model(model, weights, dtype, directory)
+        for path in directory.glob("*.safetensors"):
+            readable(path)
 
     @property
     def published_dtype(self) -> Dtype:

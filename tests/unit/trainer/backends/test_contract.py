@@ -106,6 +106,16 @@ def test_only_in_a_step_something_is_computed(make: Make, model: Path, tmp_path:
     assert notes == [True, False] * (len(notes) // 2)
 
 
+def test_who_may_read_the_directory_of_published_weights_may_read_its_files(
+    make: Make, model: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / "published"
+    written(make(model), directory, model)
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    modes = {path.name: oct(path.stat().st_mode & 0o444) for path in files}
+    assert modes == dict.fromkeys(modes, oct(directory.stat().st_mode & 0o444))
+
+
 def test_a_step_changes_the_weights_and_one_without_a_token_leaves_them(
     make: Make, model: Path, tmp_path: Path
 ) -> None:
