@@ -1,7 +1,9 @@
 """The assembly of a training process from its settings. No other module joins its parts."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 from infra.clock import now_ms
 from infra.deadline import Stopping, never
@@ -18,14 +20,14 @@ from infra.weights.from_trainer.chosen import weights_service
 from infra.worker.activity import ActivityAccount
 from infra.worker.fleet_keys import of_worker
 from infra.worker.roles import new_incarnation
-from schemas.records import Record, WorkerHeartbeat
+from schemas.records import WorkerHeartbeat, WorkerJoined
 from schemas.releases import this_release
 from schemas.topics import CONTROL, FLEET
 from trainer.backends.backend import NO_STEP, LocalBackend
 from trainer.backends.meeting.facts import gang_facts
 from trainer.backends.meeting.meeting import Coming, Meeting
 from trainer.link.messages import Hello
-from trainer.ranks.addresses import admitted, connected
+from trainer.ranks.addresses import LIMIT_S, admitted, connected
 from trainer.ranks.device import TrainerDevice
 from trainer.ranks.further import WorkerDevices
 from trainer.ranks.loop import RankLoop
@@ -38,6 +40,8 @@ from trainer.roles.parts import Wake
 from trainer.roles.roles import TrainerRoles
 from trainer.settings import TrainerSettings
 from trainer.work import Work
+
+_POLL_S = 0.2
 
 
 @contextmanager
@@ -74,6 +78,7 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
     if meeting is not None:
         process.gang.met = meeting.met
     try:
+        _read_to_end(process, stopping)
         service = _service(process, devices.backend, stopping)
         follow = _following(devices, service)
         # Take part in the load, and if the trainer has the first weights written, in that.
@@ -90,6 +95,23 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
         service=service,
         end=devices.close,
     )
+
+
+def _read_to_end(process: RankProcess, stopping: Stopping) -> None:
+    """Fold `control` up to its end of now, that of the moment in which the gang has met.
+
+    A life that joined before that is an earlier one of a process that was met, or that itself, and
+    breaks nothing: it is left out.
+    """
+    # The reader's thread has not begun yet. Heartbeats of the trainer are for `connected`.
+    reader, control, fleet = process.control.reader, (CONTROL.name, 0), (FLEET.name, 0)
+    reader.pause([fleet], on=True)
+    end, deadline = reader.ends([control])[control], time.monotonic() + LIMIT_S
+    while reader.position(control) < end and not stopping() and time.monotonic() < deadline:
+        for received in reader.poll(_POLL_S):
+            if not isinstance(received.record, WorkerJoined):
+                process.fold(received.record)
+    reader.pause([fleet], on=False)
 
 
 def _give_up(process: RankProcess) -> None:
@@ -123,13 +145,8 @@ def _service(process: RankProcess, backend: LocalBackend, stopping: Stopping) ->
             dtype=backend.dtype,
         )
 
-    def fold(record: Record) -> None:
-        process.roles.apply(record)
-        process.gang.apply(record)
-
-    # The reader's thread has not begun yet.
     reader = process.control.reader
-    channel = connected(reader, fold, settings.run.policy, hello, stopping)
+    channel = connected(reader, process.fold, settings.run.policy, hello, stopping)
     service = RankService(process, backend, channel, process.wake)
     service.start()
     return service
@@ -174,7 +191,8 @@ def _process(
     roles = TrainerRoles(trainer.worker, new_incarnation())
     status, activity = TrainerStatus(), ActivityAccount(trainer.worker, "train", now_ms())
     wanted = of_worker(trainer.worker)
-    reader = Reader(settings.kafka, f"{name}-control", folds=True, wanted=wanted, stopping=stopping)
+    options: dict[str, Any] = {"enable.partition.eof": True, "stopping": stopping}
+    reader = Reader(settings.kafka, f"{name}-control", folds=True, wanted=wanted, **options)
     metrics.watch(reader)
     # Before the first heartbeat, so that no assignment to this incarnation is missed.
     control = (CONTROL.name, 0)

@@ -87,8 +87,7 @@ class RankLoop:
         return bool(self.service.lost) or time.monotonic() - self._stop_asked > _LAST_CALLS_S
 
     def _apply(self, record: Record) -> None:
-        self.process.roles.apply(record)
-        self.process.gang.apply(record)
+        self.process.fold(record)
         match record:
             case r.StepStarted() if self.process.gang.counts(record):
                 self.started = record

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.worker.activity import Activity, ActivityAccount
+from schemas.records import Record
 from trainer.roles.parts import ProcessParts
 from trainer.roles.roles import TrainerRoles
 
@@ -21,6 +22,11 @@ class RankProcess(ProcessParts):
     activity: ActivityAccount
     weights: WeightsService | None
     """Sends published weights to rollout processes; None if they take them elsewhere."""
+
+    def fold(self, record: Record) -> None:
+        """Fold a record that control or fleet had."""
+        self.roles.apply(record)
+        self.gang.apply(record)
 
     def enter(self, state: str, activity: Activity) -> None:
         """Set what heartbeats and activity records report from now on."""

@@ -14,6 +14,7 @@ from schemas.identity import session_id
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.builders.own_topics import small
+from tests.builders.records import control
 from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
 from tests.builders.trainer.trainer_processes import TrainerProcesses
@@ -35,11 +36,9 @@ def scheduler(kafka: KafkaSettings) -> Iterator[ScriptedScheduler]:
     scheduler.close()
 
 
-@pytest.mark.slow
-def test_a_gang_of_clocks_resumes_after_a_kill_and_trains_each_group_once(
-    kafka: KafkaSettings, scheduler: ScriptedScheduler, tmp_path: Path
-) -> None:
-    model = tmp_path / "model"
+def two_steps(kafka: KafkaSettings, data: Path) -> dict[str, str]:
+    """Record the sessions of two steps; return the environment of a gang that trains them."""
+    model = data / "model"
     make_tokenizer(model)
     record_sessions(
         kafka,
@@ -58,7 +57,14 @@ def test_a_gang_of_clocks_resumes_after_a_kill_and_trains_each_group_once(
     )
     modelled = '{"model": "Qwen3-8B", "step_s": 10, "scale": 0.1}'
     run = {"RUN__STEPS": 2, "RUN__GROUPS_PER_STEP": 1, "TRAINER__CHECKPOINT_EVERY": 1}
-    env = environment(kafka, model, tmp_path, DEVICE_MODEL=modelled, **run, **GANG)
+    return environment(kafka, model, data, DEVICE_MODEL=modelled, **run, **GANG)
+
+
+@pytest.mark.slow
+def test_a_gang_of_clocks_resumes_after_a_kill_and_trains_each_group_once(
+    kafka: KafkaSettings, scheduler: ScriptedScheduler, tmp_path: Path
+) -> None:
+    env = two_steps(kafka, tmp_path)
     workers = [FIRST, SECOND]
     with TrainerProcesses(env, workers) as processes:
         scheduler.wait_for_count(r.StepStarted, 2)
@@ -93,3 +99,16 @@ def test_a_worker_with_other_settings_is_refused_by_the_gang_and_says_which(
     with TrainerProcesses(env, [FIRST, other]) as processes:
         assert "trainer.seed is 7, not 0" in processes.said(2)
         assert processes.status(2) == ExitStatus.LASTING
+
+
+@pytest.mark.slow
+def test_a_worker_that_started_again_before_the_gang_met_breaks_nothing(
+    kafka: KafkaSettings, scheduler: ScriptedScheduler, tmp_path: Path
+) -> None:
+    with TrainerProcesses(two_steps(kafka, tmp_path), [FIRST]) as processes:
+        scheduler.wait_for(lambda: any(one.rendezvous for one in scheduler.of(r.WorkerHeartbeat)))
+        scheduler.send(control.joined("w1", process="train", incarnation="refused"))
+        scheduler.send(control.lost("w1", "train", incarnation="refused", epoch=1))
+        processes.start(SECOND)
+        assert processes.status(1) == 0, processes.said(1)
+        assert processes.wait() == [0, 0, 0]

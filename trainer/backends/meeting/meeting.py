@@ -33,7 +33,7 @@ class WorkersAbsent(SeamlessFlowError):
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        super().__init__(f"the gang did not meet in {JOIN_S:g} s: {reason}")
+        super().__init__(f"the gang did not meet: {reason}")
 
 
 class RankRefused(SeamlessFlowError):
