@@ -24,8 +24,6 @@ _IDLE_S = 2.0
 """Life of an idle connection here. Must be well below that in the server (5 s by default): a call
 over a connection that the server just closed fails."""
 
-_BEGUN = "a weight update is already active"
-"""In vLLM's reason for not beginning one, which it knows by these words alone."""
 _JSON = {"content-type": "application/json"}
 
 
@@ -71,6 +69,11 @@ class VllmClient:
         """Stop sampling; all requests in the server end with "abort". Returns when none runs."""
         await self._call("POST", "/pause", params={"mode": "abort", "clear_cache": "false"})
 
+    async def take_over(self) -> None:
+        """Stop what another process left under way in the server: its requests, and an update."""
+        await self.end_all()
+        await self._call("POST", "/collective_rpc", json={"method": "end_open_update"})
+
     async def resume(self) -> None:
         """Let the server sample again."""
         await self._call("POST", "/resume")
@@ -81,7 +84,7 @@ class VllmClient:
         if (directory / CONFIG).exists():
             await self._load_adapter(path, f"adapter-{uuid.uuid4().hex[:12]}")
         else:
-            await self._start_update()
+            await self._call("POST", "/start_weight_update")
             staged = {"update_info": {"directory": path}}
             await self._call("POST", "/update_weights", json=staged)
             await self._call("POST", "/finish_weight_update", json={})
@@ -89,17 +92,6 @@ class VllmClient:
         if not reset.json()["success"]:
             raise ServerFailed("/reset_prefix_cache", "old KV is still held")
         await self.label(label)
-
-    async def _start_update(self) -> None:
-        """Let the server take new weights, also if a process was killed while it gave it some."""
-        try:
-            # The server closes a connection on which it has answered with an error.
-            await self._call("POST", "/start_weight_update", headers={"connection": "close"})
-        except ServerFailed as error:
-            if _BEGUN not in error.reason:
-                raise
-            await self._call("POST", "/finish_weight_update", json={})
-            await self._call("POST", "/start_weight_update")
 
     async def label(self, label: str) -> None:
         """Set the version with which the server labels tokens from here on."""
@@ -160,12 +152,9 @@ class VllmClient:
         path: str,
         params: Mapping[str, str | int] | None = None,
         json: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         try:
-            response = await self._http.request(
-                method, path, params=params, json=json, headers=headers
-            )
+            response = await self._http.request(method, path, params=params, json=json)
         except httpx.HTTPError as error:
             raise ServerFailed(path, f"{type(error).__name__} {error}") from error
         if response.status_code != httpx.codes.OK:

@@ -164,7 +164,7 @@ class VllmEngine:
             limit = min(there, settings.max_length or there)
             loop = VllmLoop(client, version, limit, self._capacity)
             if server is None:  # it may have served another version, for another process
-                await client.end_all()
+                await client.take_over()
             if server is None or self._base is not None:
                 await client.load(directory, str(version))
                 await client.resume()

@@ -4,6 +4,7 @@ Imports nothing of this project. `--worker-extension-cls` makes vLLM import this
 worker; that registers the weight transfer engine which `--weight-transfer-config` names.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,20 @@ from vllm.model_executor.model_loader.reload import (
 
 
 class Extension:
-    """A base of vLLM's worker without methods: vLLM imports this module for it."""
+    """A base of vLLM's worker, for which vLLM imports this module."""
+
+    _weight_update_active: bool
+    finish_weight_update: Callable[[], None]
+    """Attributes of vLLM's worker."""
+
+    def end_open_update(self) -> None:
+        """End an update whose process was killed in it, for the next one to begin.
+
+        To begin one that is open is an error, behind which the ranks of an engine answer out of
+        turn.
+        """
+        if self._weight_update_active:
+            self.finish_weight_update()
 
 
 @dataclass
