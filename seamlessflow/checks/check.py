@@ -234,7 +234,8 @@ def _writable(config: RunConfig) -> Iterator[Fault]:
     if config.weights.cache_dir is not None:
         yield from _unwritable(("weights", "cache_dir"), config.weights.cache_dir)
     if len(config.nodes) < 2:
-        if (sent := local_path(config.weights.url or "memory:")) is not None:
+        url = config.weights.url
+        if url and (sent := local_path(url)) is not None:
             yield from _unwritable(("weights", "url"), sent)
         for name in ("weights_dir", "checkpoints_dir", "trained_dir"):
             if (directory := getattr(config.trainer, name)) is not None:

@@ -61,6 +61,11 @@ def divided_faults(config: RunConfig) -> Iterator[Fault]:
             config.rollout.vllm.over(count)
         except ValueError as error:
             yield Fault(("rollout", "vllm", "replicas"), str(error))
+    yield from _shared_servers(config, sampled)
+
+
+def _shared_servers(config: RunConfig, sampled: Sequence[WorkerSection]) -> Iterator[Fault]:
+    """Yield a fault for each server that runs already and that several workers name."""
     users = defaultdict(list)
     for worker in sampled:
         url = worker.environment.get(_URL, config.rollout.vllm.url)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+
+from infra.weights.remote.storage import local_path
 
 Manifest = dict[str, Any]
 """An object of Kubernetes, or a part of one."""
@@ -57,7 +58,7 @@ def storage(names: ClusterNames, *urls: str | None) -> Manifest:
     """Return what gives a container the variables of a storage's library, from a Secret of its own;
     nothing if no URL is of one.
     """
-    if all(urlsplit(url or "").scheme in ("", "file") for url in urls):
+    if all(not url or local_path(url) is not None for url in urls):
         return {}
     return {"envFrom": [{"secretRef": {"name": f"{names.secret}-storage", "optional": True}}]}
 
