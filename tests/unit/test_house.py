@@ -39,9 +39,9 @@ def docstrings(path: Path) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("room", WITH_TESTS)
-def test_a_folder_has_at_most_twelve_modules(room: str) -> None:
+def test_a_folder_has_at_most_twenty_modules(room: str) -> None:
     counts = Counter(name(path.parent) for path in modules(room) if path.stem != "conftest")
-    assert {folder: n for folder, n in counts.items() if n > 12} == {}
+    assert {folder: n for folder, n in counts.items() if n > 20} == {}
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -58,9 +58,9 @@ def test_a_module_has_at_most_five_dotted_parts(room: str) -> None:
 
 
 @pytest.mark.parametrize("room", WITH_TESTS)
-def test_files_have_at_most_three_hundred_lines(room: str) -> None:
+def test_files_have_at_most_four_hundred_lines(room: str) -> None:
     lengths = {name(path): path.read_text().count("\n") for path in modules(room)}
-    assert {f: n for f, n in lengths.items() if n > 300 and f not in GENERATED} == {}
+    assert {f: n for f, n in lengths.items() if n > 400 and f not in GENERATED} == {}
 
 
 @pytest.mark.parametrize("room", WITH_TESTS)
