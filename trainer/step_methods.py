@@ -31,6 +31,8 @@ the same input and settings.
 RAISED_WITH: Mapping[tuple[str, str], int] = {
     # As for `distill`.
     ("advantage", "kl_penalty"): 1,
+    # No bound of the divergence, beyond which it had no gradient.
+    ("loss", "kl"): 1,
 }
 """By so much the version is higher of methods of a kind that a setting of theirs changes."""
 

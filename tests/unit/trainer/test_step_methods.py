@@ -108,6 +108,7 @@ def test_a_version_of_a_setting_is_one_of_the_methods_that_use_it(advantage: str
     plain, penalised = methods(advantage=advantage), methods(advantage=advantage, kl_penalty=0.1)
     assert [one.version for one in plain[:2]] == [1, 1]
     assert [one.version for one in penalised[:2]] == [2, 1]
+    assert [one.version for one in methods(loss={"kl": 0.1})[:2]] == [1, 2]
 
 
 def test_a_step_of_a_release_that_recorded_no_methods_differs_in_none() -> None:
