@@ -162,6 +162,11 @@ class LossSection(Section):
         return both[0] if both[1] == "none" else "+".join(both)
 
     @property
+    def regularised(self) -> bool:
+        """Return whether it has a term of each token, whatever its advantage."""
+        return self.entropy > 0 or self.kl > 0
+
+    @property
     def unit(self) -> Unit:
         """Return the tokens that must be in one micro-batch."""
         levels: set[str] = {self.correction_level}

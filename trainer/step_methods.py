@@ -21,6 +21,8 @@ RAISED: Mapping[tuple[str, str], int] = {
     ("advantage", "rloo"): 2,
     # The log-probs of the policy before the step, in place of those of the one that sampled.
     ("advantage", "distill"): 2,
+    # A group that counts does so in the means of the loss, with the terms of each token.
+    ("filter", "zero_variance"): 2,
 }
 """Version of each method, by kind and name, whose results are not those of its first release.
 
