@@ -31,7 +31,6 @@ from trainer.data.reuse.choices import ReuseRules
 from trainer.data.sessions import Trace
 from trainer.data.staleness import OnStale, Screened, StepClock, screen
 
-
 Parts = tuple[tuple[Chain, ...], tuple[Chain, ...]]
 """Chains of a group that are trained, and those that count in means alone."""
 
