@@ -103,5 +103,13 @@ def test_a_raised_version_is_a_difference_whatever_the_settings_are() -> None:
     assert listed(present).startswith("grpo, ppo_clip version 2, mask")
 
 
+@pytest.mark.parametrize("advantage", ["gae", "turn_gae", "reinforce_pp", "reinforce_pp_baseline"])
+def test_a_version_of_a_setting_is_one_of_the_methods_that_use_it(advantage: str) -> None:
+    plain, penalised = methods(advantage=advantage), methods(advantage=advantage, kl_penalty=0.1)
+    assert [one.version for one in plain[:2]] == [1, 1]
+    assert [one.version for one in penalised[:2]] == [2, 1]
+    assert [one.version for one in methods(loss={"kl": 0.1})[:2]] == [1, 2]
+
+
 def test_a_step_of_a_release_that_recorded_no_methods_differs_in_none() -> None:
     assert differences((), methods()) == []

@@ -17,6 +17,14 @@ def ratio(log_ratios_N: Tensor) -> Tensor:
     return log_ratios_N.clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO).exp()
 
 
+def continued_exp(log_ratios_N: Tensor) -> Tensor:
+    """Return exp, which beyond the bound goes on as its tangent there: finite, and with a gradient
+    that neither ends nor turns.
+    """
+    near_N = log_ratios_N.clamp(max=LARGEST_LOG_RATIO)
+    return near_N.exp() * (1 + log_ratios_N - near_N)
+
+
 def unit_sums(values_N: Tensor, units_N: NDArray[np.int32]) -> Tensor:
     """Return for each token the sum of the values of its unit's tokens, without gradient.
 
