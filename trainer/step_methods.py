@@ -19,6 +19,19 @@ RAISED: Mapping[tuple[str, str], int] = {
     # Zeros for returns that differ by rounding alone.
     ("advantage", "grpo_unscaled"): 2,
     ("advantage", "rloo"): 2,
+    # An epsilon beside the deviation that is divided by.
+    **{
+        ("advantage", name): 2
+        for name in (
+            "grpo",
+            "turn",
+            "session_and_turn",
+            "reinforce_pp",
+            "reinforce_pp_baseline",
+            "gae",
+            "turn_gae",
+        )
+    },
 }
 """Version of each method, by kind and name, whose results are not those of its first release.
 

@@ -117,7 +117,12 @@ RUNS: Mapping[str, WholeRun] = {
     "session_and_turn": WholeRun(
         {
             "advantage": "session_and_turn",
-            "returns": {"session_weight": 0.5, "turn_weight": 0.5},
+            "returns": {
+                "session_weight": 0.5,
+                "turn_weight": 0.5,
+                "epsilon": 1e-4,
+                "deviation": "sample",
+            },
             "loss": {"surrogate": "ppo_clip", "correction": "none"},
             "layout": "tree",
             "on_stale": "wait",

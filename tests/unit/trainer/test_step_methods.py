@@ -18,7 +18,7 @@ def methods(**trainer: Any) -> Any:
     [
         (
             {"advantage": "turn"},
-            "advantage was grpo, is turn (trainer.advantage, trainer.returns, ",
+            "advantage was grpo version 2, is turn version 2 (trainer.advantage, trainer.returns, ",
         ),
         ({"returns": {"discount": 0.5}}, "advantage has other values (trainer.advantage"),
         ({"loss": {"name": "tis"}}, "loss was ppo_clip, is tis (trainer.loss)"),
@@ -96,11 +96,24 @@ def test_a_default_has_no_hash_so_a_new_setting_changes_none() -> None:
 
 
 def test_a_raised_version_is_a_difference_whatever_the_settings_are() -> None:
-    present = [replace(one, version=2) if one.kind == "loss" else one for one in methods()]
+    present = [replace(one, version=9) if one.kind == "loss" else one for one in methods()]
     found = differences(without_settings(methods()), without_settings(present))
-    assert found == ["loss was ppo_clip, is ppo_clip version 2 (trainer.loss)"]
+    assert found == ["loss was ppo_clip, is ppo_clip version 9 (trainer.loss)"]
     assert without_settings(reversed(methods())) == without_settings(methods())
-    assert listed(present).startswith("grpo, ppo_clip version 2, mask")
+    assert listed(present).startswith("grpo version 2, ppo_clip version 9, mask")
+
+
+@pytest.mark.parametrize("name", ["grpo", "turn", "session_and_turn", "reinforce_pp", "gae"])
+def test_methods_that_got_an_epsilon_are_others_than_those_of_earlier_releases(name: str) -> None:
+    (present,) = [one for one in methods(advantage=name) if one.kind == "advantage"]
+    (found,) = differences([replace(present, version=1)], [present])
+    assert found.startswith(f"advantage was {name}, is {name} version 2 (trainer.advantage")
+
+
+def test_epsilon_and_deviation_are_a_part_of_the_recorded_advantage() -> None:
+    for changed in ({"epsilon": 1e-4}, {"deviation": "sample"}):
+        (found,) = differences(methods(), methods(returns=changed))
+        assert found.startswith("advantage has other values (trainer.advantage")
 
 
 def test_a_step_of_a_release_that_recorded_no_methods_differs_in_none() -> None:
