@@ -19,6 +19,8 @@ RAISED: Mapping[tuple[str, str], int] = {
     # Zeros for returns that differ by rounding alone.
     ("advantage", "grpo_unscaled"): 2,
     ("advantage", "rloo"): 2,
+    # A bound of ratios with a negative advantage by default.
+    **{("loss", name): 2 for name in ("ppo_clip", "ppo_clip+tis", "ppo_clip+icepop")},
     # An epsilon beside the deviation that is divided by.
     **{
         ("advantage", name): 2
