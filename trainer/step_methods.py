@@ -21,6 +21,21 @@ RAISED: Mapping[tuple[str, str], int] = {
     ("advantage", "rloo"): 2,
     # The log-probs of the policy before the step, in place of those of the one that sampled.
     ("advantage", "distill"): 2,
+    # A bound of ratios with a negative advantage by default.
+    **{("loss", name): 2 for name in ("ppo_clip", "ppo_clip+tis", "ppo_clip+icepop")},
+    # An epsilon beside the deviation that is divided by.
+    **{
+        ("advantage", name): 2
+        for name in (
+            "grpo",
+            "turn",
+            "session_and_turn",
+            "reinforce_pp",
+            "reinforce_pp_baseline",
+            "gae",
+            "turn_gae",
+        )
+    },
 }
 """Version of each method, by kind and name, whose results are not those of its first release.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.data.advantages import EQUAL, ReturnRules
+from trainer.data.advantages import EQUAL, ReturnRules, spread
 from trainer.data.chains import NOWHERE
 from trainer.data.credit.branches import accumulated, followers, following
 from trainer.data.credit.columns import Column
@@ -38,7 +38,7 @@ def reinforce_pp(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     REINFORCE++, arXiv 2501.03262: no group is needed.
     """
     found = [[_returns(one, rules, one.reward) for one in group] for group in groups]
-    return _whitened([[Credit(values_N) for values_N in group] for group in found])
+    return _whitened([[Credit(values_N) for values_N in group] for group in found], rules)
 
 
 def reinforce_pp_baseline(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
@@ -50,7 +50,7 @@ def reinforce_pp_baseline(groups: Episodes, rules: ReturnRules) -> list[list[Cre
     for group in groups:
         mean = float(np.mean([one.reward for one in group])) if group else 0.0
         found.append([Credit(_returns(one, rules, one.reward - mean)) for one in group])
-    return _whitened(found)
+    return _whitened(found, rules)
 
 
 def gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
@@ -70,7 +70,7 @@ def gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
             advantages_N = accumulated(previous_N, deltas_N, factor)
             of_group.append(Credit(advantages_N, advantages_N + values_N))
         found.append(of_group)
-    return _whitened(found)
+    return _whitened(found, rules)
 
 
 def turn_gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
@@ -79,7 +79,7 @@ def turn_gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     As `gae`, with a turn for a token: V_k is the value before the first trained token of turn k,
     where alone the critic learns.
     """
-    return _whitened([[_turn_credit(one, rules) for one in group] for group in groups])
+    return _whitened([[_turn_credit(one, rules) for one in group] for group in groups], rules)
 
 
 def distill(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
@@ -140,13 +140,13 @@ def _turn_credit(episode: Episode, rules: ReturnRules) -> Credit:
     return Credit(advantages_K[rank[place_N]], targets_N)
 
 
-def _whitened(groups: list[list[Credit]]) -> list[list[Credit]]:
+def _whitened(groups: list[list[Credit]], rules: ReturnRules) -> list[list[Credit]]:
     """Return advantages in standard deviations from the mean over all tokens of the batch."""
     joined_N = np.concatenate([np.zeros(0), *(c.advantages_N for of in groups for c in of)])
     if not len(joined_N):
         return groups
-    mean, deviation = float(joined_N.mean()), float(joined_N.std())
-    scale = 1.0 / deviation if deviation > EQUAL else 0.0
+    mean = float(joined_N.mean())
+    scale = 1.0 / spread(joined_N, rules) if float(joined_N.std()) > EQUAL else 0.0
     return [
         [Credit((one.advantages_N - mean) * scale, one.targets_N) for one in group]
         for group in groups

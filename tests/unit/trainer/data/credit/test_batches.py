@@ -1,5 +1,7 @@
 """Advantages of a batch against their definitions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -29,8 +31,8 @@ def episode(
     )
 
 
-def of(name: str, *groups: list[Episode], **rules: float) -> list[Credit]:
-    found = BATCH_ESTIMATORS[name].of(groups, ReturnRules(**rules))
+def of(name: str, *groups: list[Episode], epsilon: float = 0.0, **rules: Any) -> list[Credit]:
+    found = BATCH_ESTIMATORS[name].of(groups, ReturnRules(epsilon=epsilon, **rules))
     return [credit for group in found for credit in group]
 
 
@@ -123,3 +125,18 @@ def test_a_session_without_a_trained_token_has_no_advantage(name: str) -> None:
 def test_equal_returns_give_no_advantage(name: str) -> None:
     same = [episode(1.0, [0, 0], value=[0.0, 0.0]) for _ in range(3)]
     assert joined(of(name, same)) == pytest.approx([0.0] * 6)
+
+
+@pytest.mark.parametrize("name", ["reinforce_pp", "reinforce_pp_baseline", "gae", "turn_gae"])
+def test_advantages_of_a_batch_that_differ_by_noise_stay_small(name: str) -> None:
+    group = [episode(value, [0], value=[0.5]) for value in (0.5, 0.5 + 1e-7, 0.5, 0.5)]
+    assert np.abs(joined(of(name, group, epsilon=ReturnRules().epsilon))).max() < 0.08
+    assert np.abs(joined(of(name, group))).max() > 1
+
+
+def test_advantages_of_a_batch_may_be_scaled_by_the_deviation_of_a_sample() -> None:
+    group = [episode(1.0, [0]), episode(0.0, [0])]
+    assert joined(of("reinforce_pp", group)) == pytest.approx([1.0, -1.0])
+    sample = of("reinforce_pp", group, deviation="sample")
+    assert joined(sample) == pytest.approx([np.sqrt(0.5), -np.sqrt(0.5)])
+    assert joined(of("reinforce_pp", [episode(1.0, [0])], deviation="sample")) == [0.0]
