@@ -31,13 +31,15 @@ _DEFAULTS: Item = {
     "parallel_tool_calls": True,
     "reasoning": {"effort": None, "summary": None},
     "service_tier": "default",
-    "store": True,
+    "store": False,
     "text": {"format": {"type": "text"}},
     "tool_choice": "auto",
     "top_logprobs": 0,
     "truncation": "disabled",
 }
-_NOT_SHOWN = {"include"}
+_NOT_SHOWN = {"include", "store"}
+"""Parameters that an answer does not repeat. `store` is false whatever was asked: no response can
+be read again, though requests of its session may go on from it and name its items."""
 _FAILURES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
 
 
