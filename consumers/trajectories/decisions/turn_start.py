@@ -28,6 +28,7 @@ from consumers.trajectories.sessions.session import Session, TurnState
 from infra.rendering.settings import RendererError, with_template_args
 from infra.worker.tags import WISHES, read_wishes
 from schemas import records as r
+from schemas.json_text import read_json
 from schemas.records import PolicyWeights
 from schemas.tokens import TOKEN_BYTES
 from schemas.turn_references import is_reference, referenced_turn, resolved
@@ -184,7 +185,7 @@ def _opening(
 ) -> bytes:
     """Return the ids that open the tool call which `tool_choice` forces."""
     name = None if command.tool_choice == "required" else command.tool_choice
-    tools = orjson.loads(command.tools) if command.tools else None
+    tools = read_json(command.tools) if command.tools else None
     return renderer.forced_call(prompt, [orjson.loads(one) for one in messages], tools, name)
 
 

@@ -23,6 +23,7 @@ from producers.gateway.dialects.openai_responses.items import (
 )
 from producers.gateway.dialects.scores import Score, scores
 from producers.gateway.errors import ApiError
+from schemas.json_text import write_json
 from schemas.records import ReplyFinished
 
 _CUT = "length"
@@ -69,7 +70,7 @@ class ResponseStates:
             **_DEFAULTS,
             **given,
         }
-        self._head = orjson.dumps(head)[:-1]
+        self._head = write_json(head)[:-1]
 
     def begun(self) -> bytes:
         """Return the response before anything was sampled."""
