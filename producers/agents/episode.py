@@ -41,6 +41,7 @@ from producers.agents.leftovers import END_GRACE_S, Leftovers
 from producers.agents.settings import AgentsSection
 from schemas.forks import PLAYBACK, history, of_session
 from schemas.identity import session_id
+from schemas.json_text import read_json
 from schemas.records import Task
 
 _log = logging.getLogger(__name__)
@@ -237,7 +238,7 @@ class Episodes:
             return AgentReturned(result)
         try:
             async with asyncio.timeout(self._settings.reward_limit_s):
-                task: Mapping[str, object] = orjson.loads(payload)
+                task: Mapping[str, object] = read_json(payload)
                 verdict = await invoke(self._judge, self._threads, task, result)
             return AgentReturned(judged(result, verdict))
         except Exception as error:  # an error of the judge ends this session and nothing else

@@ -5,6 +5,7 @@ import orjson
 from consumers.trajectories.decisions.context import Context, answer_to, unanswered
 from consumers.trajectories.sessions.session import Session
 from infra.rendering.settings import RendererError, with_template_args
+from schemas.json_text import read_json
 from schemas.records import CommandAnswered, CountTokens
 from schemas.tokens import TOKEN_BYTES
 
@@ -17,7 +18,7 @@ def count(session: Session | None, command: CountTokens, context: Context) -> Co
     policy = context.fleet.policies.get(name)
     if policy is None:
         return unanswered(command, 503, "unknown_policy", f"no weights of policy {name!r}")
-    tools = orjson.loads(command.tools) if command.tools else None
+    tools = read_json(command.tools) if command.tools else None
     try:
         messages = [orjson.loads(message) for message in command.messages]
         renderer = context.renderer(with_template_args(policy, command.template_args))
