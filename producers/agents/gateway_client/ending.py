@@ -7,7 +7,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from producers.agents.gateway_client.result import REWARD, BadResult, Result, RewardCall, rewards_of
+from producers.agents.gateway_client.result import (
+    REWARD,
+    BadResult,
+    Result,
+    RewardCall,
+    rewards_of,
+    shown,
+)
 
 REASON_CHARACTERS = 2_000
 """Longest reason; of a longer one the end is kept, which is the point of a traceback."""
@@ -97,7 +104,7 @@ def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
         case AgentReturned(result):
             try:
                 return _finished(result, rules)
-            except BadResult as error:
+            except Exception as error:  # a mapping of the agent's may raise anything
                 return closing_calls(AgentCrashed(str(error)), rules)
         case AgentCrashed(detail, infrastructure, unjudged):
             cause = "infrastructure" if infrastructure else "environment"
@@ -118,7 +125,7 @@ def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
 def _finished(result: Result, rules: EndingRules) -> ClosingCalls:
     status = result.get("status", "complete")
     if status not in _STATUSES:
-        raise BadResult(f"an agent may end as {' or '.join(_STATUSES)}, not as {status!r}")
+        raise BadResult(f"an agent may end as {' or '.join(_STATUSES)}, not as {shown(status)}")
     rewards = rewards_of(result)
     given = [one.name for one in rewards if one.response_id is None]
     lacks = [name for name in rules.rewards if name not in given]
