@@ -163,7 +163,8 @@ class Episodes:
             if error.lasting:
                 raise
             _log.error("%s: %s", name, error)
-            ending = AgentCrashed(str(error), infrastructure=error.status >= 500)
+            infrastructure = error.status >= 500
+            ending = AgentCrashed(str(error), infrastructure, bad_result=not infrastructure)
         await gateway.close(name, closing_calls(ending, self._rules).close)
         return ending
 
@@ -246,7 +247,7 @@ class Episodes:
         try:
             result = result_of(value)
         except Exception as error:  # a mapping of the agent's may raise anything
-            return AgentCrashed(_description(error))
+            return AgentCrashed(_description(error), bad_result=True)
         if self._judge is None:
             return AgentReturned(result)
         call = ContainedCall(self._judge_call(self._judge, payload, result))
@@ -259,7 +260,7 @@ class Episodes:
         if raised is None:
             return AgentReturned(cast(Result, call.result()))
         _log.warning("%s: the judge gave no reward", session, exc_info=raised)
-        return _unjudged(_description(raised))
+        return _unjudged(_description(raised), bad_result=isinstance(raised, BadResult))
 
     async def _judge_call(self, judge: Callback, payload: bytes, result: Result) -> Result:
         task: Mapping[str, object] = orjson.loads(payload)
@@ -287,8 +288,9 @@ def _label(ending: Ending | None) -> str:
     return type(ending).__name__.removeprefix("Agent")
 
 
-def _unjudged(detail: str) -> Ending:
-    return AgentCrashed(f"the judge gave no reward\n{detail}", unjudged=True)
+def _unjudged(detail: str, bad_result: bool = False) -> Ending:
+    detail = f"the judge gave no reward\n{detail}"
+    return AgentCrashed(detail, unjudged=True, bad_result=bad_result)
 
 
 def _description(error: BaseException) -> str:

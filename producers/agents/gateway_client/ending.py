@@ -41,6 +41,8 @@ class AgentCrashed:
     infrastructure: bool = False
     unjudged: bool = False
     """True if it was the judge."""
+    bad_result: bool = False
+    """True if it is what the agent or its judge returned: never the policy's doing."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +107,9 @@ def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
             try:
                 return _finished(result, rules)
             except Exception as error:  # a mapping of the agent's may raise anything
-                return closing_calls(AgentCrashed(str(error)), rules)
-        case AgentCrashed(detail, infrastructure, unjudged):
-            cause = "infrastructure" if infrastructure else "environment"
-            reason, status = detail[-REASON_CHARACTERS:], _UNREWARDED if unjudged else "aborted"
-            return ClosingCalls((), CloseCall(status, reason, cause, on_limit=rules.on_limit))
+                return closing_calls(AgentCrashed(str(error), bad_result=True), rules)
+        case AgentCrashed():
+            return ClosingCalls((), _crashed(ending, rules))
         case AgentTimedOut(limit_s, late=True):
             reason = f"the agent began late and was stopped after {limit_s:.1f} s"
             return ClosingCalls((), CloseCall("aborted", reason, "infrastructure"))
@@ -120,6 +120,17 @@ def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
         case AgentStopped():  # no fault of the agent: the sample is tried again
             close = CloseCall("aborted", "the process that ran the agent ended", "infrastructure")
             return ClosingCalls((), close)
+
+
+def _crashed(crash: AgentCrashed, rules: EndingRules) -> CloseCall:
+    return CloseCall(
+        _UNREWARDED if crash.unjudged else "aborted",
+        crash.detail[-REASON_CHARACTERS:],
+        "infrastructure" if crash.infrastructure else "environment",
+        # Else a mistake of the agent's author would be trained as a reward of 0 wherever the last
+        # answer was cut, and the display would not show it.
+        on_limit="retry" if crash.bad_result else rules.on_limit,
+    )
 
 
 def _finished(result: Result, rules: EndingRules) -> ClosingCalls:

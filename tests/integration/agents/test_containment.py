@@ -12,7 +12,7 @@ from producers.agents.harness.agent import CallableAgent
 from producers.agents.harness.containment import contain_exits
 from producers.agents.harness.session import AgentSession
 from tests.integration.agents.one_episode import SESSION, THREADS, closed, run
-from tests.integration.agents.scripted_gateway import ScriptedGateway, accepting, on_uvloop
+from tests.integration.agents.scripted_gateway import ScriptedGateway, accepting, on_uvloop, refusal
 
 Payload = Mapping[str, object]
 HALF_A_PAIR = "\ud800"
@@ -141,7 +141,6 @@ def test_a_judge_that_takes_too_long_is_stopped_even_if_it_ignores_that() -> Non
         np.float32("nan"),
         np.str_("1.0"),
         np.complex128(1),
-        {"reward": 1.0, "status": np.array(["complete", "truncated"])},
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -149,6 +148,26 @@ def test_a_value_that_is_no_reward_is_the_agents_error(value: object) -> None:
     gateway = run(returning(value))
     assert closed(gateway) == ("aborted", "environment")
     assert gateway.paths() == ["/sessions", f"/sessions/{SESSION}/close"]
+    assert gateway.calls[-1].body["on_limit"] == "retry"
+    unjudged = run(returning(None), judge=lambda task, result: value)
+    assert closed(unjudged) == ("unrewarded", "environment")
+    assert unjudged.calls[-1].body["on_limit"] == "retry"
+
+
+@pytest.mark.parametrize("status", ["great", np.array(["complete", "truncated"]), None])
+def test_a_status_that_does_not_exist_is_the_agents_error(status: object) -> None:
+    gateway = run(returning({"reward": 1.0, "status": status}))
+    assert closed(gateway) == ("aborted", "environment")
+    assert gateway.calls[-1].body["on_limit"] == "retry"
+
+
+def test_a_reward_that_the_gateway_refuses_is_the_agents_error() -> None:
+    def answering(path: str, body: Payload) -> tuple[int, Payload]:
+        return refusal(404, "unknown_turn") if "turn" in body else accepting(path, body)
+
+    gateway = run(returning({"reward": 1, "turn_rewards": {"x": 1}}), answering=answering)
+    assert closed(gateway) == ("aborted", "environment")
+    assert gateway.calls[-1].body["on_limit"] == "retry"
 
 
 class Unreadable(dict[str, object]):
