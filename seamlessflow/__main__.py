@@ -3,7 +3,6 @@
 Each command imports its dependencies when it runs, so that `--help` answers at once.
 """
 
-import io
 import signal
 import sys
 from typing import Annotated
@@ -33,6 +32,7 @@ from seamlessflow.commands.sft import sft
 from seamlessflow.commands.show import show
 from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
+from seamlessflow.outputs import guard_outputs
 from seamlessflow.processes.stopping import Interrupted
 
 app = typer.Typer(
@@ -81,7 +81,7 @@ def main() -> None:
     """Run the command line; print an error of this project, and end with its status."""
     for number in (signal.SIGINT, signal.SIGTERM):  # until a command has handlers of its own
         signal.signal(number, _interrupt)
-    _print_anything()
+    guard_outputs()
     try:
         app()
     except SeamlessFlowError as error:
@@ -90,13 +90,6 @@ def main() -> None:
     except Interrupted:
         print("seamlessflow: stopped as asked", file=sys.stderr)
         sys.exit(Interrupted.status)
-
-
-def _print_anything() -> None:
-    """Let no letter that the encoding of an output lacks end a command: it is printed as \\u...."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _interrupt(*_: object) -> None:
