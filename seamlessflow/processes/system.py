@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from infra.broker.broker import Broker
 from infra.clock import now_ms
 from infra.kafka.topics.creation import TopicOptions, create_topics
+from infra.network.addresses import reached_here
 from infra.network.ports import free_port, is_open
 from infra.settings import KafkaSettings
 from schemas.topics import TOPICS
@@ -72,6 +73,7 @@ class System:
         context = LaunchContext(kafka, port, dict(os.environ), node=config.head, head=config.head)
         self._specs = ProcessSpecs(config, context)
         self._port = port
+        self._host = reached_here(config.gateway.host)
         progress = RunProgress(
             config.run.policy,
             config.run.steps,
@@ -138,7 +140,11 @@ class System:
             weights = [] if progress.version is not None else ["weights of the trainer"]
             others = progress.others.items()
             weights += [f"weights of {name}" for name, one in others if one.version is None]
-            return [*weights, *late, *([] if is_open(self._port) else ["answer of the gateway"])]
+            return [
+                *weights,
+                *late,
+                *([] if is_open(self._port, self._host) else ["answer of the gateway"]),
+            ]
 
         limit_s = self._config.start_timeout_s
         try:
