@@ -858,6 +858,7 @@ class StepCommitted(Record):
     trained_tokens: Mapping[str, int] = field(default_factory=dict)
     methods: tuple[StepMethod, ...] = ()
     control_offset: int = -1
+    trained_sha256: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
