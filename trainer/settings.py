@@ -258,9 +258,12 @@ class TrainerSettings(ProcessSettings):
         return self.trainer.metrics_csv or self.data_dir / "metrics.csv"
 
     @property
-    def mlflow_run(self) -> Path:
-        """Return the file with the id of MLflow's run."""
-        return self.metrics_csv.with_suffix(".mlflow")
+    def run_name(self) -> str:
+        """Return the name of the run at trackers of experiments."""
+        if self.trainer.run_name is not None:
+            return self.trainer.run_name
+        name = self.data_dir.absolute().name
+        return f"{name}-{self.run.policy}" if len(self.run.all_policies) > 1 else name
 
     @property
     def hardware(self) -> Mapping[str, float]:
