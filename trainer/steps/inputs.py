@@ -58,6 +58,7 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
         overlong=OverlongRules(**trainer.overlong.model_dump()),
         reuse=ReuseRules(**trainer.reuse.model_dump(), seed=trainer.seed),
         rewards=trainer.reward_weights,
+        regularised=trainer.loss.regularised,
     )
 
 
@@ -117,7 +118,7 @@ def step_input(
         trainer.micro_batch_tokens,
         trainer.layout,
         units_C=units(trainer.loss.unit, chains, groups_C),
-        weights_C=chain_weights(chains, trainer.loss),
+        weights_C=chain_weights(chains, trainer.loss, batch.counted()),
     )
     rate = learning_rate(trainer.optimizer, trained_before, settings.run.steps)
     older = set(remembered) - {version}
@@ -127,17 +128,19 @@ def step_input(
 def _parts(trainer: TrainerSection, batch: Batch) -> Iterator[tuple[int, Batch]]:
     """Yield the epoch and the groups of each update; each epoch has an order of its own.
 
-    The order depends on seed and step only, so a run can be repeated.
+    The order depends on seed and step only, so a run can be repeated. A part without a trained
+    token is no update.
     """
-    groups = [one for one in batch.groups if one.chains]
-    if trainer.mini_batches == 1 or not groups:
+    groups = [one for one in batch.groups if one.chains or one.counted]
+    if trainer.mini_batches == 1 or not batch.trained():
         yield from ((epoch, batch) for epoch in range(trainer.epochs))
         return
     for epoch in range(trainer.epochs):
         order = np.random.default_rng([trainer.seed, batch.step, epoch]).permutation(len(groups))
         for part in np.array_split(order, min(trainer.mini_batches, len(groups))):
             chosen = tuple(groups[place] for place in sorted(part.tolist()))
-            yield epoch, _learning(replace(batch, groups=chosen))
+            if any(one.chains for one in chosen):
+                yield epoch, _learning(replace(batch, groups=chosen))
 
 
 def _learning(part: Batch) -> Batch:

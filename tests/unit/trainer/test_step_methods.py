@@ -32,14 +32,14 @@ def methods(**trainer: Any) -> Any:
         ({"loss": {"masks": {"outlier": {"low": 0.1}}}}, "loss has other values (trainer.loss)"),
         ({"on_stale": "drop"}, "staleness was mask, is drop (trainer.on_stale"),
         ({"max_staleness": 7}, "staleness has other values"),
-        ({"filters": {}}, "filter was zero_variance, untrainable, is none (trainer.filters)"),
+        ({"filters": {}}, "filter was zero_variance version 2, untrainable, is none (trainer."),
         (
             {"filters": {"zero_variance": "drop", "untrainable": "drop"}},
             "filter has other values",
         ),
         (
             {"filters": {"untrainable": "drop", "zero_variance": "count"}},
-            "filter was zero_variance, untrainable, is untrainable, zero_variance",
+            "filter was zero_variance version 2, untrainable, is untrainable, zero_var",
         ),
     ],
 )
