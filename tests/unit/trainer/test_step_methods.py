@@ -107,6 +107,12 @@ def test_a_raised_version_is_a_difference_whatever_the_settings_are() -> None:
     assert listed(present).startswith("grpo version 2, ppo_clip version 9, mask")
 
 
+def test_a_schedule_is_a_method_and_another_one_than_that_of_earlier_releases() -> None:
+    falling = methods(optimizer={"schedule": "cosine"})
+    (found,) = differences(methods(), falling)
+    assert found == "schedule was none, is cosine version 2 (trainer.optimizer.schedule)"
+
+
 @pytest.mark.parametrize("name", ["grpo", "turn", "session_and_turn", "reinforce_pp", "gae"])
 def test_methods_that_got_an_epsilon_are_others_than_those_of_earlier_releases(name: str) -> None:
     (present,) = [one for one in methods(advantage=name) if one.kind == "advantage"]

@@ -171,10 +171,24 @@ def test_metric_names_are_on_the_list(name: str) -> None:
     ("schedule", "expected"),
     [
         ("constant", [0.5, 1.0, 1.0, 1.0, 1.0]),
-        ("linear", [0.5, 1.0, 1.0, 0.55, 0.1]),
-        ("cosine", [0.5, 1.0, 1.0, 0.55, 0.1]),
+        ("linear", [0.5, 1.0, 1.0, 0.7, 0.4]),
+        ("cosine", [0.5, 1.0, 1.0, 0.775, 0.325]),
     ],
 )
 def test_the_learning_rate_warms_up_and_falls(schedule: str, expected: list[float]) -> None:
     settings = OptimizerSection(lr=1.0, min_lr=0.1, warmup_steps=2, schedule=schedule)
     assert [learning_rate(settings, step, 5) for step in range(5)] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize("steps", [1, 2, 3, 100])
+@pytest.mark.parametrize("warmup", [0, 1, 99])
+def test_every_step_of_a_run_has_a_rate_and_only_what_comes_behind_it_has_none(
+    schedule: str, steps: int, warmup: int
+) -> None:
+    settings = OptimizerSection(lr=1.0, warmup_steps=warmup, schedule=schedule)
+    rates = [learning_rate(settings, step, steps) for step in range(steps)]
+    assert all(0 < rate <= 1 for rate in rates)
+    assert rates[warmup:] == sorted(rates[warmup:], reverse=True)
+    if warmup < steps:
+        assert learning_rate(settings, steps, steps) == pytest.approx(0, abs=1e-15)
