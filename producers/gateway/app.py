@@ -97,6 +97,7 @@ class App:
                 for version in ("v1", "v1beta")
             },
             "/sessions": ("POST", "open", self._open),
+            "/sessions/*": ("GET", "describe", self._describe),
             "/sessions/*/reward": ("POST", "reward", self._admin_handler(self._sessions.reward)),
             "/sessions/*/close": ("POST", "close", self._admin_handler(self._sessions.close)),
             "/health": ("GET", "health", self._health),
@@ -158,6 +159,11 @@ class App:
         self.in_flight.refuse_unless_ready()
         with self.in_flight.call(exchange):
             await self._sessions.open(exchange, "")
+
+    async def _describe(self, exchange: Exchange, session: str | None) -> None:
+        self._keys.require_owner(exchange.headers, session or "")
+        with self.in_flight.call(exchange):
+            await self._sessions.describe(exchange, session or "")
 
     def _count_handler(self, form: CountForm) -> Handler:
         async def count(exchange: Exchange, session: str | None) -> None:
@@ -228,7 +234,9 @@ def _split(path: str, http_method: str) -> tuple[str, str | None]:
         return route_of(path, http_method), None
     session, _, rest = path.removeprefix(_SESSION_PREFIX).partition("/")
     spoken = rest.startswith(("v1/", "v1beta/"))
-    return (route_of(f"/{rest}", http_method) if spoken else f"/sessions/*/{rest}"), session
+    if spoken:
+        return route_of(f"/{rest}", http_method), session
+    return f"/sessions/*/{rest}".removesuffix("/"), session
 
 
 async def _answer_error(

@@ -16,8 +16,11 @@ from consumers.trajectories.sessions.session import Session, Turn, TurnState
 from schemas.records import RequestTurn
 
 RETRY_WINDOW_MS = 60_000
-"""Time after an answer could be read in which its client may ask again. The vendors' clients wait
-8 s at most between two tries (the gateway asks for 1 s), and several tries in a row may get lost."""
+"""Time after an answer could be read in which its client may ask again.
+
+The vendors' clients wait 8 s at most between two tries (the gateway asks for 1 s), and several
+tries in a row may get lost.
+"""
 
 _JOINED = (TurnState.RUNNING, TurnState.COMPLETED)
 

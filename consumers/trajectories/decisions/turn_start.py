@@ -206,7 +206,9 @@ def whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
     inherited = session.history(turn)[turn.started.own_messages :]
     # Each request brings its own instructions, which stand before the history.
     own = command.own_messages
-    return [*messages[:own], *inherited, *messages[own:]]
+    new = messages[own:]
+    _refuse_unanswered(turn.message, new)
+    return [*messages[:own], *inherited, *new]
 
 
 def _resolved(session: Session, message: bytes) -> bytes:
@@ -217,3 +219,11 @@ def _resolved(session: Session, message: bytes) -> bytes:
     if turn is None or turn.state is not TurnState.COMPLETED:
         raise BadRequest(f"the session has no items of response {named!r}", "item_not_found")
     return resolved(message, turn.message)
+
+
+def _refuse_unanswered(answer: bytes, new_messages: Sequence[bytes]) -> None:
+    """Raise `BadRequest` for a call of the answer without a result, which only the tree shows."""
+    calls = orjson.loads(answer).get("tool_calls") or ()
+    results = {orjson.loads(message).get("tool_call_id") for message in new_messages if calls}
+    if missing := [call["id"] for call in calls if call["id"] not in results]:
+        raise BadRequest(f"No tool output found for function call {', '.join(missing)}.")

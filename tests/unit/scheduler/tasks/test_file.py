@@ -101,6 +101,27 @@ def test_a_file_that_cannot_be_used_is_rejected(
     assert caught.value.line == line
 
 
+@pytest.mark.parametrize(
+    ("members", "name"),
+    [
+        ('"id": "b", "id": "c"', "id"),
+        ('"id": "b", "prompt": "x", "id": "b"', "id"),
+        ('"id": "b", "tags": [], "tags": ["x"]', "tags"),
+        ('"id": "b", "group_size": 2, "group_size": 3', "group_size"),
+    ],
+)
+def test_a_member_that_stands_there_twice_is_refused(
+    tmp_path: Path, members: str, name: str
+) -> None:
+    with pytest.raises(TasksRejected, match=f"line 2: '{name}' stands there twice"):
+        read(write(tmp_path, '{"id": "a"}', f"{{{members}}}"))
+
+
+def test_members_of_one_name_may_stand_in_several_objects(tmp_path: Path) -> None:
+    line = '{"id": "a", "files": [{"id": 1}, {"id": 2}], "text": "\\"id\\": \\"id\\""}'
+    assert len(read(write(tmp_path, line)).rows) == 1
+
+
 def test_a_missing_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(TasksRejected) as caught:
         read(tmp_path / "none")

@@ -22,8 +22,9 @@ def test_a_message_is_the_same_however_it_is_spelt(item: Any) -> None:
 def test_items_of_one_turn_are_one_assistant_message() -> None:
     thought = {"type": "reasoning", "summary": [], "content": [{"type": "x", "text": "hm"}]}
     said = {"role": "assistant", "content": [{"type": "output_text", "text": "wait"}]}
-    read = messages(USER, thought, said, call(), call(number=1), OUTPUT)
-    assert [message["role"] for message in read] == ["user", "assistant", "tool"]
+    outputs = [OUTPUT, {**OUTPUT, "call_id": "call_t_1"}]
+    read = messages(USER, thought, said, call(), call(number=1), *outputs)
+    assert [message["role"] for message in read] == ["user", "assistant", "tool", "tool"]
     assert read[1]["reasoning_content"] == "hm"
     assert read[1]["content"] == "wait"
     assert [made["id"] for made in read[1]["tool_calls"]] == ["call_t_0", "call_t_1"]
@@ -36,7 +37,8 @@ def test_messages_of_the_assistant_without_ids_stay_apart() -> None:
 
 
 def test_calls_of_two_turns_stay_apart() -> None:
-    first, second = messages(call("t"), call("u"))
+    outputs = [OUTPUT, {**OUTPUT, "call_id": "call_u_0"}]
+    first, second, *_ = messages(call("t"), call("u"), *outputs)
     assert first["tool_calls"][0]["id"] == "call_t_0"
     assert second["tool_calls"][0]["id"] == "call_u_0"
 
