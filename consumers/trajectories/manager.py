@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from consumers.trajectories.acting.actor import Actor
 from consumers.trajectories.acting.failures import Failures
+from consumers.trajectories.acting.outages import Outages
 from consumers.trajectories.acting.ownership import Ownership
 from consumers.trajectories.acting.placement import Placement
 from consumers.trajectories.acting.request_ends import RequestEnds
@@ -71,7 +72,16 @@ class Manager:
         self._fates = SessionFates()
         self._clock = clock
         largest = connections.largest_trajectory
-        contexts = Contexts(self._fleet, renderers.of, no_progress_ms, clock, largest, self._fates)
+        self._outages = Outages(clock)
+        contexts = Contexts(
+            self._fleet,
+            renderers.of,
+            no_progress_ms,
+            clock,
+            largest,
+            self._fates,
+            self._outages.ended_ms,
+        )
         self._outbox = outbox = Outbox(connections.producer, connections.echoes, self._fleet)
         failures = Failures(contexts, outbox, metrics)
         self._placement = Placement(self._partitions, contexts, outbox, hand_back_ms, failures)
@@ -126,6 +136,8 @@ class Manager:
         self._housekeeping()
 
     def _handle_batch(self, batch: Sequence[Received]) -> None:
+        if batch:
+            self._outages.read_records()
         for received in batch:
             self._receive(received)
         # Before the next wait: merging replies must not delay one.
