@@ -34,12 +34,14 @@ def places_by_call(messages: Sequence[Mapping[str, Any]], wording: Wording) -> S
     places = list(range(len(messages)))
     calls, run = _Calls(), list[tuple[Place, int]]()
     for place, message in enumerate(messages):
-        if message["role"] == "tool":
+        # A message that stands for an answer of the session (`turn_references.py`) has no role.
+        role = message.get("role", "assistant")
+        if role == "tool":
             call = calls.answer(message["tool_call_id"])
             if call is None:
                 raise bad(wording.param, wording.twice.format(call=message["tool_call_id"]))
             run.append((call, place))
-        elif message["role"] == "assistant":
+        elif role == "assistant":
             _exchange(places, run)
             run = []
             if place < len(messages) - 1:

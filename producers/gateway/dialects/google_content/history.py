@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from producers.gateway.dialects.call_arguments import call_arguments
 from producers.gateway.dialects.canonical import canonical_json
 from producers.gateway.dialects.google_content.members import at, listed, members, signed_thought
 from producers.gateway.dialects.parameters import flag, text, unsupported
 from producers.gateway.dialects.tool_results import Wording, places_by_call
 from producers.gateway.errors import ApiError, bad
+from schemas.json_text import write_json
 
 Part = Mapping[str, Any]
 _BESIDE = ("thought", "thoughtSignature", "partMetadata", "videoMetadata", "mediaResolution")
@@ -243,6 +242,6 @@ def _as_text(place: str, value: object) -> str:
     if isinstance(value, str):
         return value
     try:
-        return orjson.dumps(value).decode()
+        return write_json(value).decode()
     except TypeError as error:
         raise bad(place, f"{place} cannot be stored: {error}") from error
