@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from consumers.trajectories.acting.actor import Actor
 from consumers.trajectories.acting.failures import Failures
+from consumers.trajectories.acting.long_prompts import LongPrompts
 from consumers.trajectories.acting.outages import Outages
 from consumers.trajectories.acting.ownership import Ownership
 from consumers.trajectories.acting.placement import Placement
@@ -88,8 +89,17 @@ class Manager:
         self._request_ends = ends = RequestEnds(
             self._partitions, connections.readers, connections.inbox, clock
         )
+        self._long_prompts = long_prompts = LongPrompts(connections.inbox.post)
         self._actor = self.actor_class(
-            self._partitions, contexts, self._placement, outbox, traces, metrics, ends, failures
+            self._partitions,
+            contexts,
+            self._placement,
+            outbox,
+            traces,
+            metrics,
+            ends,
+            failures,
+            long_prompts,
         )
         self._ownership = Ownership(
             name, self._partitions, contexts, connections, outbox, self._actor, ends, failures
@@ -119,6 +129,7 @@ class Manager:
             raise self._succession.replaced("another manager") from error
         finally:
             self._ownership.leave()
+            self._long_prompts.close()
             close(self._connections)
 
     def _round(self) -> None:
