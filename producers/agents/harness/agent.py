@@ -43,8 +43,9 @@ class CallableAgent:
 class CommandAgent:
     """Agent that is a program: it reads the task from standard input and may print its result.
 
-    The last line of its output is the result if it is a JSON object or a number. Exit status 0 is
-    success, 75 (try again) a failure of the infrastructure, any other a crash.
+    The last line of its output is the result if it is a JSON object or a number (`output.py`); a
+    judge gets any other as `last_line`. Exit status 0 is success, 75 (try again) a failure of the
+    infrastructure, any other a crash.
     """
 
     def __init__(self, command: Command) -> None:
@@ -54,11 +55,7 @@ class CommandAgent:
         ended = await self._command.run(payload, session)
         if ended.exit_status != 0:
             raise CommandFailed(ended.exit_status, ended.error_tail)
-        try:
-            value = orjson.loads(ended.last_line)
-        except orjson.JSONDecodeError:
-            return None
-        return value if isinstance(value, dict | int | float) else None
+        return ended.result
 
     def goes_on(self, session: AgentSession) -> bool:
         return False

@@ -23,6 +23,7 @@ import orjson
 
 from infra.errors import SeamlessFlowError
 from infra.settings import ENV_PREFIX
+from producers.agents.harness.output import result_in
 from producers.agents.harness.session import AgentSession
 
 TRY_AGAIN = 75
@@ -31,7 +32,6 @@ ENDING_GRACE_S = 2.0
 _LONGEST_VARIABLE_BYTES = 131_000
 """Linux refuses to start a program with a longer variable (MAX_ARG_STRLEN, 128 KiB)."""
 
-_LAST_LINE_BYTES = 1_048_576
 _ERROR_TAIL_BYTES = 2_000
 
 
@@ -46,10 +46,10 @@ class CommandFailed(SeamlessFlowError):
 
 @dataclass(frozen=True)
 class CommandResult:
-    """Exit status of a program, with the ends of its output and its errors."""
+    """Exit status of a program, the result in its output, and the end of its errors."""
 
     exit_status: int
-    last_line: str
+    result: object
     error_tail: str
 
 
@@ -85,10 +85,7 @@ class Command:
                 exit_status = await process.wait()
             finally:
                 await _end_group(process)
-            lines = _tail(output, _LAST_LINE_BYTES).splitlines()
-            return CommandResult(
-                exit_status, lines[-1] if lines else "", _tail(errors, _ERROR_TAIL_BYTES)
-            )
+            return CommandResult(exit_status, result_in(output), _tail(errors, _ERROR_TAIL_BYTES))
 
 
 def _variables(payload: bytes, session: AgentSession) -> Mapping[str, str]:

@@ -19,6 +19,10 @@ def python(program: str, environment: Mapping[str, str] | None = None) -> Comman
     return CommandAgent(Command([sys.executable, "-c", program], environment or {}))
 
 
+def ends_with_the_answer(task: Payload, result: Payload) -> bool:
+    return str(result["last_line"]).endswith(": 42")
+
+
 def wait_for_lock(path: Path, limit_s: float) -> None:
     """Return when no process holds the lock any more; fails after the limit."""
     deadline = time.monotonic() + limit_s
@@ -67,7 +71,21 @@ def test_a_command_may_blame_the_infrastructure() -> None:
 
 
 def test_a_command_without_a_reward_is_unrewarded() -> None:
-    assert closed(run(python("print('done')")))[0] == "unrewarded"
+    gateway = run(python("print('done')"))
+    assert closed(gateway) == ("unrewarded", "environment")
+    told = "the agent gave no reward 'reward'; its output ends with 'done'"
+    assert gateway.calls[-1].body["reason"] == told
+
+
+def test_a_commands_judge_gets_its_last_line() -> None:
+    gateway = run(python("print('42')\nprint('the answer: 42')"), judge=ends_with_the_answer)
+    assert gateway.calls[1].body["value"] == 1.0
+
+
+def test_a_reward_of_a_command_that_is_no_number_is_named() -> None:
+    gateway = run(python("print('{\"reward\": NaN}')"))
+    assert closed(gateway) == ("aborted", "environment")
+    assert gateway.calls[-1].body["reason"] == "a reward is a finite number, not nan"
 
 
 def test_a_command_and_all_it_started_are_ended_at_the_time_limit(tmp_path: Path) -> None:
