@@ -42,6 +42,7 @@ from producers.agents.result import BadResult, Result, judged, result_of
 from producers.agents.settings import AgentsSection
 from schemas.forks import PLAYBACK, history, of_session
 from schemas.identity import session_id
+from schemas.json_text import read_json
 from schemas.records import Task
 
 _log = logging.getLogger(__name__)
@@ -263,7 +264,7 @@ class Episodes:
         return _unjudged(_description(raised), bad_result=isinstance(raised, BadResult))
 
     async def _judge_call(self, judge: Callback, payload: bytes, result: Result) -> Result:
-        task: Mapping[str, object] = orjson.loads(payload)
+        task: Mapping[str, object] = read_json(payload)
         return judged(result, await invoke(judge, self._threads, task, result))
 
 

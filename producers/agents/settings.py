@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, StringConstraints, model_validator
 
-from infra.settings import ProcessSettings, Section, SharedPacingSection
+from infra.settings import ProcessSettings, Section, SentKey, SharedPacingSection
 
 
 class AgentsSection(Section):
@@ -43,7 +43,7 @@ class AgentsSection(Section):
         description="URL of the gateway, or of several, with commas: sessions are opened at each "
         "in turn, and a call that one does not answer goes to the next",
     )
-    admin_key: SecretStr = Field(
+    admin_key: SentKey = Field(
         SecretStr(""), description="The gateway's admin key; never shown to an agent"
     )
     group: str = Field(

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 import httptools
 import orjson
 
+from infra.network.addresses import address_of
+
 
 class CallFailed(OSError):
     """A call got no answer: the server could not be reached, or the connection broke."""
@@ -142,7 +144,7 @@ class HttpConnections:
                 _Connection, self._host, self._port, ssl=self._tls
             )
         except OSError as error:
-            raise CallFailed(f"{self._host}:{self._port}: {error}") from error
+            raise CallFailed(f"{address_of(self._host, self._port)}: {error}") from error
         return made
 
     def _request(self, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
