@@ -3,10 +3,12 @@
 `episode.py` starts, watches and stops them.
 """
 
+import os
 from typing import Protocol
 
 from producers.agents.harness.command import Command, CommandFailed
 from producers.agents.harness.loading import Callback, invoke
+from producers.agents.harness.proxies import exempted
 from producers.agents.harness.session import AgentSession
 from producers.agents.harness.threads import CallThreads
 from schemas.json_text import read_json
@@ -33,6 +35,7 @@ class CallableAgent:
         self._threads = threads
 
     async def run(self, payload: bytes, session: AgentSession) -> object:
+        os.environ.update(exempted(os.environ, session.base_url))  # read by clients when made
         return await invoke(self._function, self._threads, read_json(payload), session)
 
     def goes_on(self, session: AgentSession) -> bool:

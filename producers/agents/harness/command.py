@@ -6,7 +6,7 @@ same of `ANTHROPIC` and `GEMINI` (whose base URLs have no `/v1`; Google's client
 `GOOGLE_GEMINI_BASE_URL`) and `SEAMLESSFLOW_SESSION`. In a session that
 begins in the middle of a recorded one, `SEAMLESSFLOW_MESSAGES_FILE` names a file with the messages
 so far, a JSON array in OpenAI's chat form. No setting of this process is passed on, above all not
-the admin key.
+the admin key. Variables of proxies are, and the gateway's host is added to `NO_PROXY`.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ import orjson
 from infra.errors import SeamlessFlowError
 from infra.settings import ENV_PREFIX
 from producers.agents.harness.output import result_in
+from producers.agents.harness.proxies import exempted
 from producers.agents.harness.session import AgentSession
 
 TRY_AGAIN = 75
@@ -78,7 +79,12 @@ class Command:
                 stdin=task,
                 stdout=output,
                 stderr=errors,
-                env={**self._environment, **_variables(payload, session), **beginning},
+                env={
+                    **self._environment,
+                    **exempted(self._environment, session.base_url),
+                    **_variables(payload, session),
+                    **beginning,
+                },
                 start_new_session=True,
             )
             try:

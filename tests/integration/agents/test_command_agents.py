@@ -60,6 +60,16 @@ def test_a_command_does_not_see_the_settings_of_its_runner() -> None:
     assert gateway.calls[1].body["value"] == 1.0
 
 
+def test_a_command_calls_the_gateway_itself_where_a_proxy_is_set() -> None:
+    program = """
+from urllib.request import getproxies, proxy_bypass
+assert getproxies()["http"] == "http://127.0.0.1:9"
+print(int(bool(proxy_bypass("gateway")) and not proxy_bypass("elsewhere")))
+"""
+    gateway = run(python(program, {"HTTP_PROXY": "http://127.0.0.1:9"}))
+    assert gateway.calls[1].body["value"] == 1.0
+
+
 def test_a_command_that_fails_closes_its_session_with_the_end_of_its_complaint() -> None:
     gateway = run(python("import sys; print('reward 1'); sys.exit('no such file')"))
     assert closed(gateway) == ("aborted", "environment")
