@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 
 from infra.errors import SeamlessFlowError
+from infra.json_lines import json_lines
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererError
 from producers.gateway.dialects.openai_chat.messages import canonical_messages, canonical_tools
@@ -57,14 +58,13 @@ def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tup
     """
     found, faults = [], []
     try:
-        lines = path.read_bytes().split(b"\n")
+        with path.open("rb") as file:
+            lines = list(json_lines(file))
     except OSError as error:
         raise ConversationsRejected(path, [error.strerror or str(error)]) from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, _, _, content in lines:
         try:
-            row = json.loads(line.decode("utf-8-sig"))  # some editors begin a file with a mark
+            row = json.loads(content.decode())
             found.append(_chains(f"{path.name}:{number}", row, renderer, longest))
         except ApiError as error:
             faults.append(f"{path}:{number}: {error.message}")

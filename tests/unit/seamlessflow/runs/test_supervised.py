@@ -17,6 +17,7 @@ from seamlessflow.demo.task import LOOKUP, make_tasks
 from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.runs.supervised.conversations import ConversationsRejected, read_conversations
 from seamlessflow.runs.supervised.training import SupervisedForeign, fine_tune
+from tests.builders.line_forms import LINE_FORMS, SEPARATORS, Written
 
 ASKED: dict[str, Any] = {"role": "user", "content": "key 7"}
 SAID: dict[str, Any] = {"role": "assistant", "content": "code 3"}
@@ -59,6 +60,17 @@ def test_answers_alone_are_learned_with_their_ends(renderer: Renderer, tmp_path:
     assert texts[0].endswith("</tool_call><|im_end|>")
     assert texts[1].endswith(f"code {task['table'][task['key']]}<|im_end|>")
     assert (tokens.trained_T == (tokens.turns_T >= 0)).all()
+
+
+@pytest.mark.parametrize("written_as", LINE_FORMS.values(), ids=LINE_FORMS)
+def test_conversations_are_the_same_however_their_lines_were_written(
+    renderer: Renderer, tmp_path: Path, written_as: Written
+) -> None:
+    path = tmp_path / "conversations.jsonl"
+    asked = {"role": "user", "content": SEPARATORS}
+    row = json.dumps({"messages": [asked, SAID]}, ensure_ascii=False).encode()
+    path.write_bytes(written_as([row] * 3))
+    assert len(read_conversations(path, renderer, 512)) == 3
 
 
 def test_an_answer_of_weight_0_is_not_learned(renderer: Renderer, tmp_path: Path) -> None:
