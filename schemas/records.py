@@ -502,6 +502,7 @@ class OpenSession(Record):
     max_idle_ms: int = 3600000
     idempotency_key: str | None = None
     fork: ForkedPrefix | None = None
+    overrides: Sampling | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -820,6 +821,7 @@ class SessionOpened(Record):
     idempotency_key: str | None = None
     fold_version: int = 1
     fork: ForkedPrefix | None = None
+    overrides: Sampling | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -905,6 +907,7 @@ class Task(Record):
     issued_at_ms: int
     deadline_ms: int
     fork: ForkedPrefix | None = None
+    overrides: Sampling | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
