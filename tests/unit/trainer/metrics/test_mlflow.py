@@ -252,7 +252,7 @@ def test_names_of_metrics_are_made_legal(name: str, legal: str) -> None:
 
 def test_a_uri_that_mlflow_does_not_know_is_refused(library: MlflowLibrary, tmp_path: Path) -> None:
     with pytest.raises(SettingsRejected, match=r"trainer\.mlflow_uri: ftp:.*unsupported URI"):
-        Mlflow("ftp://nowhere", "small", "tiny", tmp_path / "run")
+        Mlflow("ftp://nowhere", "small", TrackedRun("tiny", {}, tmp_path / "run"))
 
 
 def test_a_password_in_the_uri_is_refused() -> None:

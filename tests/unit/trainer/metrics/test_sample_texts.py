@@ -17,7 +17,7 @@ def spelt(ids: Sequence[int]) -> str:
 
 def batch(*rewards: Sequence[float]) -> Batch:
     groups = (group(f"g{number}", *of) for number, of in enumerate(rewards))
-    return Batch(0, tuple(Prepared(one, (), 0, 0, 0, 0) for one in groups))
+    return Batch(0, tuple(Prepared(one, ()) for one in groups))
 
 
 def shown(of: Batch, count: int) -> list[tuple[str, float]]:
@@ -48,7 +48,7 @@ def test_the_prompt_ends_before_the_first_trained_token() -> None:
     trained_T[2:] = True
     tokens = replace(chain.tokens, ids_T=ids_T, trained_T=trained_T)
     changed = replace(session, chains=(Chain(chain.session_id, chain.turns, tokens),))
-    of = Batch(0, (Prepared(replace(one, sessions=(changed,)), (), 0, 0, 0, 0),))
+    of = Batch(0, (Prepared(replace(one, sessions=(changed,)), ()),))
 
     (row,) = sample_texts(of, 1, spelt)
     rest = spelt(range(2, len(chain)))
@@ -59,4 +59,4 @@ def test_a_session_without_a_chain_is_left_out() -> None:
     one = group("g", 1.0)
     empty = replace(one, sessions=(replace(one.sessions[0], chains=()),))
 
-    assert sample_texts(Batch(0, (Prepared(empty, (), 0, 0, 0, 0),)), 1, spelt) == []
+    assert sample_texts(Batch(0, (Prepared(empty, ()),)), 1, spelt) == []
