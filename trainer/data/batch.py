@@ -279,7 +279,9 @@ def _without_credit(chains: Sequence[Chain], rules: BatchRules) -> Parts:
 
 def _credited(group: Group, rules: BatchRules) -> list[Chain]:
     """Return the chains of all sessions with their advantages."""
-    episodes = [episode(one.chains, one.shaped, one.turn_rewards) for one in group.sessions]
+    episodes = [
+        episode(one.chains, one.shaped, one.turn_rewards, one.values) for one in group.sessions
+    ]
     with method("advantage estimator", rules.advantage):
         advantages = checked_advantages(rules.estimator(episodes), episodes)
     found = []

@@ -12,10 +12,9 @@ from statistics import fmean
 import numpy as np
 
 from trainer.backends.backend import StepInput
-from trainer.data.advantages import ReturnRules, estimator, no_advantages
+from trainer.data.advantages import ESTIMATORS, ReturnRules, estimator, no_advantages
 from trainer.data.batch import Batch, BatchRules
 from trainer.data.chains import NOWHERE, Chain
-from trainer.data.credit.batches import BATCH_ESTIMATORS
 from trainer.data.credit.columns import Column
 from trainer.data.credit.overlong import OverlongRules
 from trainer.data.packing import MicroBatch, pack
@@ -42,10 +41,11 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     """Return the rules by which groups become a batch."""
     trainer = settings.trainer
     filters = {str(name): action for name, action in trainer.filters.items()}
-    # Some are estimated once the batch is fixed, so that equal returns tell nothing before.
-    later = trainer.advantage in BATCH_ESTIMATORS
-    by_name = no_advantages if later else estimator(trainer.advantage, return_rules(trainer))
-    if later:
+    if trainer.advantage in ESTIMATORS:
+        by_name = estimator(trainer.advantage, return_rules(trainer))
+    else:
+        # Estimated once the batch is fixed, so that equal returns tell nothing before.
+        by_name = no_advantages
         filters.pop("zero_variance", None)
     return BatchRules(
         by_name,
@@ -65,7 +65,7 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
 def return_rules(trainer: TrainerSection) -> ReturnRules:
     """Return the settings of returns."""
     own = trainer.returns.model_dump(exclude={"entropy_scale"})
-    return ReturnRules(**own, kl_penalty=trainer.kl_penalty)
+    return ReturnRules(**own, kl_penalty=trainer.kl_penalty, rewards=trainer.reward_weights)
 
 
 def step_updates(

@@ -69,7 +69,7 @@ def simulate(
     """Compare scheduling strategies on a modelled cluster, before a run; see docs/scheduling.md.
 
     Needs neither Kafka nor a device. Options count over the file, and both over a recorded run;
-    `seamlessflow train --settings` explains the sections simulation and device_model.
+    `seamlessflow settings simulation` explains that section, and so for device_model.
     """
     check_strategies(strategy or ())
     workers = _workers(
