@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from json import JSONDecodeError
 from math import ceil
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic import SecretStr as SecretStr
 from pydantic_settings import (
     BaseSettings,
@@ -33,6 +33,20 @@ from schemas.releases import release_named
 _CREDENTIAL = re.compile("password|secret|key.pem|jaas|oauthbearer.config")
 """Words in the names of librdkafka's settings whose values are secret."""
 NO_JSON = "must be JSON, such as [...] or {...}"
+
+
+def _can_be_sent(key: SecretStr) -> SecretStr:
+    text = key.get_secret_value()
+    if text != text.strip() or not text.isascii() or not text.isprintable():
+        raise ValueError(
+            "must be printable ASCII without white space around it, or no HTTP header carries it: "
+            "a key that was read from a file often has the line feed of that file at its end"
+        )
+    return key
+
+
+SentKey = Annotated[SecretStr, AfterValidator(_can_be_sent)]
+"""Key that clients send in an HTTP header, as a setting."""
 
 
 class Section(BaseModel):

@@ -32,6 +32,7 @@ from seamlessflow.commands.sft import sft
 from seamlessflow.commands.show import show
 from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
+from seamlessflow.outputs import guard_outputs
 from seamlessflow.processes.stopping import Interrupted
 
 app = typer.Typer(
@@ -80,6 +81,7 @@ def main() -> None:
     """Run the command line; print an error of this project, and end with its status."""
     for number in (signal.SIGINT, signal.SIGTERM):  # until a command has handlers of its own
         signal.signal(number, _interrupt)
+    guard_outputs()
     try:
         app()
     except SeamlessFlowError as error:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from infra.errors import SeamlessFlowError
 from infra.faults import Fault, SettingPath, faults
+from infra.plain_yaml import read_yaml
 from infra.settings import from_environment, unread
 from infra.variables import place_in
 from seamlessflow.config import RunConfig
@@ -25,19 +26,6 @@ Check = Callable[[RunConfig], Iterable[Fault]]
 """Finds what is wrong with a configuration whose values are right in themselves."""
 
 _ROUNDS = 3
-
-
-class _OnceLoader(yaml.SafeLoader):
-    """Reader of YAML that refuses a name that a mapping has twice; PyYAML takes the last one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set[str]()
-        for name in (name for name, _ in node.value if isinstance(name, yaml.ScalarNode)):
-            if name.value in seen:
-                problem = f"{name.value} stands there twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, name.start_mark)
-            seen.add(name.value)
-        return super().construct_mapping(node, deep)
 
 
 class ConfigRejected(SeamlessFlowError):
@@ -157,9 +145,7 @@ def sections_of(path: Path) -> Mapping[str, Any]:
     """Return the sections of a YAML or TOML file as they stand there. Raises `FileRejected`."""
     try:
         text = path.read_text(encoding="utf-8")
-        found = (
-            tomllib.loads(text) if path.suffix == ".toml" else _OnceLoader(text).get_single_data()
-        )
+        found = tomllib.loads(text) if path.suffix == ".toml" else read_yaml(text)
     except OSError as error:
         raise FileRejected(path, error.strerror or str(error)) from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:

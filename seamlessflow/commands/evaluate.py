@@ -31,16 +31,15 @@ def evaluate(
     Its sessions never reach an optimizer step; data, logs and evaluation.json are written below
     OUT/evaluations.
     """
-    from rich.console import Console
-
     from infra.weights.versions import lease
     from seamlessflow.config_file import load
+    from seamlessflow.console import clean_console
     from seamlessflow.processes.stopping import Interrupted, stoppable
     from seamlessflow.runs.chosen_weights import choose_weights
     from seamlessflow.runs.evaluation_run import evaluation_check, lines, run_evaluation
     from seamlessflow.watching.display import display
 
-    console = Console(highlight=False)
+    console = clean_console(highlight=False)
 
     loaded = load(config, evaluation_check(version, weights, tasks, chosen))
     policy = choose_weights(loaded, version, weights)

@@ -37,9 +37,6 @@ class Episode:
     previous: Callable[[], Int64s]
     """Returns `previous_N`."""
 
-    logprobs_N: Float64s = field(default_factory=lambda: np.zeros(0))
-    """Log-prob of each trained token, as its engine reported it."""
-
     columns: Mapping[Column, Float64s] = field(default_factory=dict)
     """Columns of the trained tokens, once they are annotated."""
 
@@ -85,14 +82,12 @@ def episode(
     turns_N = np.concatenate([one.tokens.turns_T[one.tokens.trained_T] for one in chains])
     of_turns = [turn_rewards.get(turn, 0.0) for turn in chains[0].turns]
     rewards_K = np.array(of_turns, np.float64)
-    trained = [one.tokens.logprobs_T[one.tokens.trained_T] for one in chains]
-    logprobs_N = np.concatenate(trained).astype(np.float64)
     columns = {
         name: np.concatenate([one.columns[name] for one in chains]).astype(np.float64)
         for name in chains[0].columns
     }
     previous = partial(_previous, chains)
-    return Episode(reward, rewards_K, turns_N, previous, logprobs_N, columns, given)
+    return Episode(reward, rewards_K, turns_N, previous, columns, given)
 
 
 def _previous(chains: Sequence[Chain]) -> Int64s:

@@ -131,7 +131,7 @@ def token_reward(one: Told, token: TokenName, end: float, settings: TrainerSecti
     if all(other[0] != token[0] for other in one.after(token)):
         found += one.turn_reward(token[0])
     if settings.kl_penalty:
-        distance = one.column("logprob", token) - one.column(Column.REFERENCE, token)
+        distance = one.column(Column.PROXIMAL, token) - one.column(Column.REFERENCE, token)
         found -= settings.kl_penalty * distance
     return found
 
@@ -209,7 +209,7 @@ def distill(groups: Sequence[Group], _: TrainerSection) -> tuple[Of, Of]:
     found: Of = {}
     for one in (one for group in groups for one in group if not one.left_out):
         for token in one.previous:
-            distance = one.column(Column.TEACHER, token) - one.column("logprob", token)
+            distance = one.column(Column.TEACHER, token) - one.column(Column.PROXIMAL, token)
             found[one.made.name, token] = distance
     return found, {}
 

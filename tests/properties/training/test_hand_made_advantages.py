@@ -32,7 +32,7 @@ def session(
     runs = [PROMPT, Run([3] * min(2, len(tokens)), "policy", "a", 0, 2)]
     if len(tokens) == 3:
         runs += [Run([4], "tool", "x", 1, 2), Run([5], "policy", "b", 2, 1)]
-    numbers = {"logprob": [-1.0] * len(tokens), **said}
+    numbers = {Column.PROXIMAL: [-1.0] * len(tokens), **said}
     of_tokens = {kind: dict(zip(tokens, of, strict=True)) for kind, of in numbers.items()}
     return MadeSession(name, tuple(runs), tuple(rewards), limit, of_tokens)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trainer.settings import TrainerSettings
-from trainer.step_methods import differences, listed, step_methods, without_settings
+from trainer.step_methods import RAISED, differences, listed, step_methods, without_settings
 
 
 def methods(**trainer: Any) -> Any:
@@ -124,6 +124,17 @@ def test_epsilon_and_deviation_are_a_part_of_the_recorded_advantage() -> None:
     for changed in ({"epsilon": 1e-4}, {"deviation": "sample"}):
         (found,) = differences(methods(), methods(returns=changed))
         assert found.startswith("advantage has other values (trainer.advantage")
+
+
+@pytest.mark.parametrize("advantage", ["gae", "turn_gae", "reinforce_pp", "reinforce_pp_baseline"])
+def test_a_version_of_a_setting_is_one_of_the_methods_that_use_it(advantage: str) -> None:
+    plain, penalised = methods(advantage=advantage), methods(advantage=advantage, kl_penalty=0.1)
+    own, loss = (
+        RAISED[kind, name] for kind, name in (("advantage", advantage), ("loss", "ppo_clip"))
+    )
+    assert [one.version for one in plain[:2]] == [own, loss]
+    assert [one.version for one in penalised[:2]] == [own + 1, loss]
+    assert methods(loss={"kl": 0.1})[1].version == loss + 1
 
 
 def test_a_step_of_a_release_that_recorded_no_methods_differs_in_none() -> None:

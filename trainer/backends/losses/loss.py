@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trainer.backends.losses.corrections import CORRECTIONS
 from trainer.backends.losses.masks import masked
-from trainer.backends.losses.ratios import LARGEST_LOG_RATIO, ratio
+from trainer.backends.losses.ratios import continued_exp, ratio
 from trainer.backends.losses.surrogates import SURROGATES
 from trainer.backends.losses.tokens import Losses, LossTokens
 from trainer.data.credit.columns import Column
@@ -71,13 +71,13 @@ def divergence(tokens: LossTokens, reference_N: Tensor, settings: LossSection) -
     With x = log reference - log policy, k2 is x^2 / 2, whose mean gradient is that of the
     divergence, and k3 is exp(x) - x - 1, whose mean value is the divergence itself and whose mean
     gradient is that of KL(reference || policy) (http://joschu.net/blog/kl-approx.html). Means are
-    over tokens that the policy sampled. x is bounded, as ratios are.
+    over tokens that the policy sampled. x itself has no bound: the farther a token is, the more it
+    is drawn back.
     """
-    bound = LARGEST_LOG_RATIO
-    differences_N = (reference_N - tokens.logprobs_N).clamp(-bound, bound)
+    differences_N = reference_N - tokens.logprobs_N
     if settings.kl_estimator == "k2":
         return differences_N.square() / 2
-    return differences_N.exp() - differences_N - 1
+    return continued_exp(differences_N) - differences_N - 1
 
 
 def old_policy(

@@ -22,6 +22,14 @@ def ratio(log_ratios_N: Tensor) -> Tensor:
     return log_ratios_N.clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO).exp()
 
 
+def continued_exp(log_ratios_N: Tensor) -> Tensor:
+    """Return exp, which beyond the bound goes on as its tangent there: finite, and with a gradient
+    that neither ends nor turns.
+    """
+    near_N = log_ratios_N.clamp(max=LARGEST_LOG_RATIO)
+    return near_N.exp() * (1 + log_ratios_N - near_N)
+
+
 def binary_divergence(old_N: Tensor, new_N: Tensor, kind: Divergence) -> Tensor:
     """Return how far the choice between a token and all others moved, from two log-probs of it.
 

@@ -120,18 +120,22 @@ def turn_gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
 
 
 def distill(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
-    """Return the log-prob of each token under the teacher less that of the policy that sampled it.
+    """Return the log-prob of each token under the teacher less that of the policy before the step.
 
     On-policy distillation: the reverse KL divergence, token by token (arXiv 2306.13649).
     """
-    return [[Credit(one.column(Column.TEACHER) - one.logprobs_N) for one in of] for of in groups]
+
+    def gains_N(one: Episode) -> Float64s:
+        return one.column(Column.TEACHER) - one.column(Column.PROXIMAL)
+
+    return [[Credit(gains_N(one)) for one in of] for of in groups]
 
 
 def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:
     """Return the reward of each token.
 
     The last token of a branch has `outcome`, the last one of a turn the reward of the turn, and
-    each one - `kl_penalty` x (log-prob of the policy that sampled it - that of the reference).
+    each one - `kl_penalty` x (log-prob of the policy before the step - that of the reference).
     """
     previous_N, turns_N = episode.previous_N, episode.turns_N
     found_N = np.where(followers(previous_N) == 0, outcome, 0.0)
@@ -140,7 +144,8 @@ def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float
     goes_on_N[previous_N[later_N]] = True
     found_N += np.where(goes_on_N, 0.0, episode.turn_rewards_K[turns_N])
     if rules.kl_penalty:
-        found_N -= rules.kl_penalty * (episode.logprobs_N - episode.column(Column.REFERENCE))
+        policy_N = episode.column(Column.PROXIMAL)
+        found_N -= rules.kl_penalty * (policy_N - episode.column(Column.REFERENCE))
     return found_N
 
 
@@ -206,5 +211,5 @@ BATCH_ESTIMATORS: Mapping[str, BatchEstimation] = {
     "reinforce_pp_baseline": BatchEstimation(reinforce_pp_baseline),
     "gae": BatchEstimation(gae, frozenset({Column.VALUE})),
     "turn_gae": BatchEstimation(turn_gae, frozenset({Column.VALUE})),
-    "distill": BatchEstimation(distill, frozenset({Column.TEACHER})),
+    "distill": BatchEstimation(distill, frozenset({Column.TEACHER, Column.PROXIMAL})),
 }

@@ -51,6 +51,13 @@ def test_a_task_keeps_all_its_fields(tmp_path: Path) -> None:
     assert row.metadata == {"level": "2"}
 
 
+@pytest.mark.parametrize("number", [2**63, 2**64, -(2**64), 10**30])
+def test_a_wide_integer_keeps_its_digits(tmp_path: Path, number: int) -> None:
+    (row,) = read(write(tmp_path, f'{{"id": {number}, "answer": {number}}}')).rows
+    assert row.task_id == str(number)
+    assert row.payload == b'{"answer":%d,"id":%d}' % (number, number)
+
+
 def test_a_task_may_name_the_size_of_its_groups_and_tags(tmp_path: Path) -> None:
     lines = ['{"id": 1, "group_size": 4, "min_group_size": 3, "tags": ["hard", 2]}', '{"id": 2}']
     one, other = read(write(tmp_path, *lines)).rows
@@ -92,6 +99,27 @@ def test_a_file_that_cannot_be_used_is_rejected(
     with pytest.raises(TasksRejected) as caught:
         read(write(tmp_path, *lines))
     assert caught.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("members", "name"),
+    [
+        ('"id": "b", "id": "c"', "id"),
+        ('"id": "b", "prompt": "x", "id": "b"', "id"),
+        ('"id": "b", "tags": [], "tags": ["x"]', "tags"),
+        ('"id": "b", "group_size": 2, "group_size": 3', "group_size"),
+    ],
+)
+def test_a_member_that_stands_there_twice_is_refused(
+    tmp_path: Path, members: str, name: str
+) -> None:
+    with pytest.raises(TasksRejected, match=f"line 2: '{name}' stands there twice"):
+        read(write(tmp_path, '{"id": "a"}', f"{{{members}}}"))
+
+
+def test_members_of_one_name_may_stand_in_several_objects(tmp_path: Path) -> None:
+    line = '{"id": "a", "files": [{"id": 1}, {"id": 2}], "text": "\\"id\\": \\"id\\""}'
+    assert len(read(write(tmp_path, line)).rows) == 1
 
 
 def test_a_missing_file_is_rejected(tmp_path: Path) -> None:

@@ -298,6 +298,42 @@ def test_the_divergence_from_the_reference_is_added(
     assert logprobs_N.grad.tolist() == pytest.approx([0.5 * slope for slope in slopes])
 
 
+FAR = math.exp(20)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    ("estimator", "logprob", "reference", "slope"),
+    [
+        ("k2", -0.1, -19.0, 18.9),
+        ("k2", -0.1, -25.0, 24.9),
+        ("k2", -0.1, -400.0, 399.9),
+        ("k2", -25.0, -0.1, -24.9),
+        ("k3", -0.1, -25.0, 1.0),
+        ("k3", -0.1, -400.0, 1.0),
+        # exp(x) alone is bounded, and goes on with the slope at the bound.
+        ("k3", -20.0, -0.1, 1 - math.exp(19.9)),
+        ("k3", -25.0, -0.1, 1 - FAR),
+        ("k3", -400.0, -0.1, 1 - FAR),
+    ],
+)
+def test_a_token_far_from_the_reference_is_drawn_back_to_it(
+    dtype: torch.dtype, estimator: str, logprob: float, reference: float, slope: float
+) -> None:
+    logprobs_N = torch.tensor([logprob], dtype=dtype, requires_grad=True)
+    chosen = LossSection.model_validate({"kl": 0.5, "kl_estimator": estimator})
+    without = logprobs_N.detach()
+    columns = without, torch.zeros_like(without)
+    tokens = loss_tokens(
+        logprobs_N, *columns, chosen, reference_N=torch.tensor([reference], dtype=dtype)
+    )
+    found = token_losses(tokens, chosen).loss_N
+    torch.autograd.backward(found)
+    assert found.item() >= 0
+    assert logprobs_N.grad is not None
+    assert logprobs_N.grad.item() == pytest.approx(0.5 * slope, rel=1e-5)
+
+
 def test_the_mean_gradient_of_k2_is_that_of_the_divergence_and_that_of_k3_of_the_other_one() -> (
     None
 ):

@@ -22,14 +22,12 @@ def episode(
 ) -> Episode:
     """Return a session whose tokens are of these turns; unbranched unless `previous` is given."""
     order = np.arange(len(turns)) - 1 if previous is None else np.array(previous, np.int64)
-    logprobs = columns.pop("logprobs", [0.0] * len(turns))
     given = dict(zip(("right", "short"), columns.pop("rewards", []), strict=False))
     return Episode(
         reward,
         np.array(turn_rewards or [0.0] * (max(turns, default=-1) + 1)),
         np.array(turns, np.int32),
         lambda: order,
-        np.array(logprobs),
         {Column(name): np.array(of) for name, of in columns.items()},
         given,
     )
@@ -106,7 +104,7 @@ def test_the_baseline_form_first_takes_the_mean_of_the_group() -> None:
 
 
 def test_a_penalty_lowers_the_returns_of_all_tokens_before() -> None:
-    one = episode(1.0, [0, 0], logprobs=[-1.0, -2.0], reference=[-1.5, -4.0])
+    one = episode(1.0, [0, 0], proximal=[-1.0, -2.0], reference=[-1.5, -4.0])
     rewards = token_rewards(one, ReturnRules(kl_penalty=0.1), one.reward)
     assert rewards == pytest.approx([-0.05, 0.8])
     found = joined(of("reinforce_pp", [one], kl_penalty=0.1))
@@ -114,13 +112,13 @@ def test_a_penalty_lowers_the_returns_of_all_tokens_before() -> None:
 
 
 def test_a_student_gains_where_the_teacher_finds_its_token_likelier() -> None:
-    one = episode(0.0, [0, 0], logprobs=[-1.0, -2.0], teacher=[-0.5, -3.0])
+    one = episode(0.0, [0, 0], proximal=[-1.0, -2.0], teacher=[-0.5, -3.0])
     assert joined(of("distill", [one])) == pytest.approx([0.5, -1.0])
 
 
 @pytest.mark.parametrize("name", BATCH_ESTIMATORS)
 def test_a_session_without_a_trained_token_has_no_advantage(name: str) -> None:
-    other = episode(0.0, [0, 0], value=[0.5, 0.1], teacher=[0.5, 0.1])
+    other = episode(0.0, [0, 0], value=[0.5, 0.1], teacher=[0.5, 0.1], proximal=[0.0, 0.0])
     found = of(name, [episode(1.0, [], previous=[]), other])
     assert [len(one.advantages_N) for one in found] == [0, 2]
 
