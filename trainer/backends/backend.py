@@ -112,7 +112,10 @@ class Backend(Protocol):
         """
 
     def remember(self, version: int) -> None:
-        """Keep a copy of the present weights, which are `version`, to measure engines against."""
+        """Keep a copy of the present weights, which are `version`, to measure engines against.
+
+        Called once behind each step, so that the back end knows when to renew the reference.
+        """
 
     def remembered(self) -> Sequence[int]:
         """Return the versions of which there still is a copy."""

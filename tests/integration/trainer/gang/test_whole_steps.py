@@ -41,6 +41,7 @@ Execute = Callable[[Backend, TrainerSettings, Path], dict[str, float]]
 FILES = (
     *("model", "adapter_model", "weights", "optimizer"),
     *("critic-weights", "critic-optimizer"),
+    *("reference-weights", "reference-optimizer", "reference-steps"),
 )
 
 
@@ -97,6 +98,7 @@ def executed(backend: Backend, settings: TrainerSettings, out: Path) -> dict[str
     updates = step_updates(settings, ready, 0, 0, ())
     assert all(len(one.input.micro_batches) > 1 for one in updates)
     metrics = of_step([backend.train(one.input) for one in updates])
+    backend.remember(1)
     backend.snapshot()
     out.mkdir()
     backend.save(out)
@@ -146,7 +148,8 @@ def test_a_step_on_two_ranks_is_that_on_one(
     wanted = executed(TorchBackend(model, alone), TrainerSettings(trainer=alone), tmp_path / "one")
     found = on_ranks(GANGS[gang], case, model, further, tmp_path / "two")
     assert_equal(found, wanted, tmp_path / "two", tmp_path / "one")
-    assert len(files(tmp_path / "one")) == (5 if alone.critic_used else 3)
+    beside = 2 * alone.critic_used + 3 * bool(alone.reference_every)
+    assert len(files(tmp_path / "one")) == 3 + beside
 
 
 def many_tokens(backend: Backend, _: TrainerSettings, out: Path) -> dict[str, float]:
