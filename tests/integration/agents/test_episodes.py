@@ -3,16 +3,20 @@
 import asyncio
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import orjson
 import pytest
 
+from infra.clock import now_ms
 from producers.agents.ended_groups import EndedGroups
 from producers.agents.gateway_client.client import GatewayRefused
 from producers.agents.harness.agent import CallableAgent
 from producers.agents.harness.session import AgentSession
+from producers.agents.serving import ServingTime
 from schemas.json_form import to_json
+from tests.builders.records.fleet import heartbeat
 from tests.builders.records.forks import forked
 from tests.integration.agents.one_episode import SESSION, THREADS, a_task, closed, run
 from tests.integration.agents.scripted_gateway import (
@@ -21,6 +25,7 @@ from tests.integration.agents.scripted_gateway import (
 )
 
 Payload = Mapping[str, object]
+LIMIT_S = 0.1
 
 
 def test_a_task_becomes_a_session_with_its_identity_a_reward_and_a_close() -> None:
@@ -168,6 +173,33 @@ def test_an_agent_is_stopped_at_its_tasks_deadline() -> None:
         return 1.0
 
     gateway = run(CallableAgent(agent, THREADS), a_task(limit_s=0.2))
+    assert closed(gateway) == ("timeout", "policy")
+
+
+def test_the_clock_of_an_agent_stands_while_no_engine_can_answer() -> None:
+    serving = ServingTime()
+
+    async def agent(task: Payload, session: AgentSession) -> float:
+        serving.note([heartbeat(state="starting", at_ms=now_ms())])
+        with suppress(TimeoutError):  # as long as nothing answers its call
+            await asyncio.wait_for(asyncio.Event().wait(), 20 * LIMIT_S)
+        serving.note([heartbeat(state="ready", at_ms=now_ms())])
+        return 1.0
+
+    gateway = run(CallableAgent(agent, THREADS), serving=serving, time_limit_s=LIMIT_S)
+    assert closed(gateway) == ("complete", "policy")
+
+
+def test_the_clock_of_an_agent_goes_on_once_an_engine_can_answer() -> None:
+    serving = ServingTime()
+
+    async def agent(task: Payload, session: AgentSession) -> float:
+        serving.note([heartbeat(state="asleep", at_ms=now_ms())])
+        serving.note([heartbeat(state="ready", at_ms=now_ms())])
+        await asyncio.Event().wait()
+        return 1.0
+
+    gateway = run(CallableAgent(agent, THREADS), serving=serving, time_limit_s=LIMIT_S)
     assert closed(gateway) == ("timeout", "policy")
 
 
