@@ -55,6 +55,7 @@ _LEAST_WAIT_S = 0.05
 _ALL_OF_ITS_TIME = 0.9
 """Share of its time that an agent must have had for its time-out to be its own doing."""
 _LEFT_BEHIND = CloseCall("aborted", "the process that ran the agent is gone", "infrastructure")
+_GIVEN_UP = CloseCall("aborted", "the session was not opened in time", "infrastructure")
 _ENDED = "seamlessflow_agents_tasks_total"
 
 
@@ -136,11 +137,11 @@ class Episodes:
             failed = AgentCrashed(_description(error), infrastructure=True)
             await self._gateway.close(name, closing_calls(failed, self._rules).close)
 
-    async def _close_left(self, name: str) -> bool:
-        """Close the session of a process that is gone; return False if it was never opened."""
+    async def _close_left(self, name: str, close: CloseCall = _LEFT_BEHIND) -> bool:
+        """Close a session that no agent runs in; return False if it was never opened."""
         try:
-            if await self._gateway.close(name, _LEFT_BEHIND):
-                _log.warning("%s: closed, the process that ran its agent is gone", name)
+            if await self._gateway.close(name, close):
+                _log.warning("%s: closed, %s", name, close.reason)
         except GatewayRefused as error:
             if error.code == "unknown_session":
                 return False
@@ -153,6 +154,9 @@ class Episodes:
         try:
             opened = await self._open(name, task, gateway)
         except GatewayRefused as error:
+            if not error.answered:
+                # The manager may carry the call out when it is back: no one else would close that.
+                await self._close_left(name, _GIVEN_UP)
             if task.fork is None or not _refuses_fork(error):
                 raise
             return await self._without_fork(name, task, gateway, error)

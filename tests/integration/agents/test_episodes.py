@@ -20,12 +20,17 @@ from tests.builders.records.fleet import heartbeat
 from tests.builders.records.forks import forked
 from tests.integration.agents.one_episode import SESSION, THREADS, a_task, closed, run
 from tests.integration.agents.scripted_gateway import (
+    SILENCE,
     accepting,
     refusal,
 )
 
 Payload = Mapping[str, object]
 LIMIT_S = 0.1
+
+
+async def never(task: Payload, session: AgentSession) -> float:
+    raise AssertionError("must not run")
 
 
 def test_a_task_becomes_a_session_with_its_identity_a_reward_and_a_close() -> None:
@@ -270,13 +275,26 @@ def test_a_busy_gateway_is_asked_again() -> None:
 
 
 def test_a_gateway_that_stays_away_until_the_deadline_costs_the_task_only() -> None:
-    async def agent(task: Payload, session: AgentSession) -> float:
-        raise AssertionError("must not run")
+    def answering(path: str, body: Payload) -> tuple[int, Payload]:
+        return refusal(503, "kafka") if path == "/sessions" else refusal(404, "unknown_session")
 
-    gateway = run(
-        CallableAgent(agent, THREADS), a_task(limit_s=0.5), lambda *_: refusal(503, "kafka")
-    )
-    assert set(gateway.paths()) == {"/sessions"}
+    gateway = run(CallableAgent(never, THREADS), a_task(limit_s=0.5), answering)
+    assert set(gateway.paths()[:-1]) == {"/sessions"}
+    assert closed(gateway) == ("aborted", "infrastructure")
+
+
+def test_a_session_that_may_be_opened_behind_its_deadline_is_closed() -> None:
+    """The manager carries the call out once it is back, and no agent would close the session."""
+    away = iter([refusal(503, "manager"), refusal(504, "timeout")])
+
+    def answering(path: str, body: Payload) -> tuple[int, Payload]:
+        if path == "/sessions":
+            return SILENCE
+        return next(away, None) or accepting(path, body)
+
+    gateway = run(CallableAgent(never, THREADS), a_task(limit_s=0.5), answering, call_limit_s=0.2)
+    assert gateway.paths()[-3:] == [f"/sessions/{SESSION}/close"] * 3
+    assert closed(gateway) == ("aborted", "infrastructure")
 
 
 def test_a_wrong_admin_key_ends_the_process() -> None:
