@@ -38,7 +38,7 @@ ONE_REWARD: Mapping[str, float] = {"reward": 1.0}
 
 
 class ReturnsSection(Section):
-    """Returns of turns, for the advantages `turn` and `session_and_turn`."""
+    """Returns, and how advantages follow from them."""
 
     discount: float = Field(
         1.0, ge=0, le=1, description="Factor of a turn's return in the return of the turn before it"
@@ -57,6 +57,17 @@ class ReturnsSection(Section):
     )
     trace: float = Field(
         0.95, ge=0, le=1, description="gae, turn_gae: lambda, between one step (0) and all (1)"
+    )
+    epsilon: float = Field(
+        1e-6,
+        ge=0,
+        description="Added to each deviation that is divided by, of the returns of a group or of "
+        "the advantages of a batch: returns that differ by less have small advantages",
+    )
+    deviation: Literal["population", "sample"] = Field(
+        "population",
+        description="That deviation: population has 1 / n, sample 1 / (n - 1), so its advantages "
+        "are less by the root of (n - 1) / n",
     )
     entropy_scale: float = Field(
         0.0,

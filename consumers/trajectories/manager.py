@@ -2,8 +2,8 @@
 
 Reader threads fill the inbox. Each round applies what is in it: records of `sessions` and
 `requests` go through `Ownership`, which passes on those of owned partitions to `Actor`; records of
-`fleet` and `control` go to `RolloutFleet`. `Actor` writes through `Outbox`. The round ends with
-deadlines, waiting turns and the next commit.
+`fleet` and `control` go to `RolloutFleet` and `SessionFates`. `Actor` writes through `Outbox`. The
+round ends with deadlines, waiting turns and the next commit.
 
 A round waits for the inbox only: sending queues records, and transactions run on the committer's
 thread. The exception is a rebalance, which waits for the transaction in progress.
@@ -25,6 +25,7 @@ from consumers.trajectories.bus.connections import Connections, close
 from consumers.trajectories.bus.outbox import Outbox
 from consumers.trajectories.decisions.context import Contexts
 from consumers.trajectories.decisions.fleet import RolloutFleet
+from consumers.trajectories.decisions.session_fates import SessionFates
 from consumers.trajectories.matching.renderers import Renderers
 from consumers.trajectories.sessions.partition import Partition
 from consumers.trajectories.sessions.spilled.open_sessions import SpillStore
@@ -67,9 +68,10 @@ class Manager:
         self._partitions: dict[int, Partition] = {}
         self._renderers = renderers
         self._fleet = RolloutFleet()
+        self._fates = SessionFates()
         self._clock = clock
         largest = connections.largest_trajectory
-        contexts = Contexts(self._fleet, renderers.of, no_progress_ms, clock, largest)
+        contexts = Contexts(self._fleet, renderers.of, no_progress_ms, clock, largest, self._fates)
         self._outbox = outbox = Outbox(connections.producer, connections.echoes, self._fleet)
         failures = Failures(contexts, outbox, metrics)
         self._placement = Placement(self._partitions, contexts, outbox, hand_back_ms, failures)
@@ -143,6 +145,7 @@ class Manager:
             self._renderers.prepare(record)
         elif isinstance(record, ManagerStarted):
             self._succession.apply(record)
+        self._fates.apply(record)
         departure = self._fleet.apply(record, self._clock())
         if departure is not None:
             self._placement.departed(departure)

@@ -25,6 +25,7 @@ from infra.kafka.client import (
 from infra.kafka.decoding import Wanted, decoded
 from infra.kafka.outage import ASK_S, NO_LEADER_YET, REFUSALS, Outage
 from infra.kafka.start.group import lasting
+from infra.kafka.transactions.warning import WARN_EVERY_S, warn_of_hanging
 from infra.kafka.unreadable import Letter, Unreadable
 from infra.settings import KafkaSettings
 from schemas.codec import decode
@@ -153,18 +154,23 @@ class Reader:
     ) -> dict[Partition, tuple[int, str]]:
         """Return committed offsets (-1001 if there is none) and metadata of the consumer group.
 
-        Raises what `Outage.endure` raises.
+        Logs every 30 s which transaction they wait for, if one hangs. Raises what `Outage.endure`
+        raises.
         """
         if not partitions:
             return {}
         asked = [TopicPartition(self._prefix + topic, number) for topic, number in partitions]
         outage = Outage(self._settings, self._stopping, limit_s)
+        warn_s = WARN_EVERY_S
         while True:
             try:
                 found = self._consumer.committed(asked, ASK_S)
                 break
             except KafkaException as error:
                 outage.endure(error.args[0])
+            if outage.waited_s > warn_s:
+                warn_s = outage.waited_s + WARN_EVERY_S
+                warn_of_hanging(self._settings, self._stopping)
         places = zip(self._partitions(found), found, strict=True)
         committed = {one: (place.offset, place.metadata or "") for one, place in places}
         for partition in committed.keys() & self._next.keys():  # a member of the group begins there

@@ -8,13 +8,14 @@ import codecs
 import json
 import re
 from collections.abc import Iterable, Sequence, Set
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Protocol
 
 import tokenizers
 
 from infra.errors import SeamlessFlowError
+from infra.rendering.outside_text import MARK, removing_marks
 
 ENCODED_TEXTS_KEPT = 128
 """Number of texts whose ids are cached. Templates encode the same few again and again, among them a
@@ -68,11 +69,10 @@ class Tokenizer:
         unk_token = getattr(inner.model, "unk_token", None)
         self.unk_token_id = None if unk_token is None else inner.token_to_id(unk_token)
         self.eos_token_id = None if eos_token is None else inner.token_to_id(eos_token)
-        self.special_ids = frozenset(
-            token_id
-            for token_id, token in inner.get_added_tokens_decoder().items()
-            if token.special
-        )
+        added = inner.get_added_tokens_decoder()
+        self.special_ids = frozenset(one for one, token in added.items() if token.special)
+        self.added_tokens = {token.content: token.special for token in added.values()}
+        """Added tokens, each with True if it is special."""
         self._byte_level = _is_byte_level(inner)
         self._bytes_of: dict[int, bytes] = {}
         self._remembered = lru_cache(maxsize=ENCODED_TEXTS_KEPT)(self._encode)
@@ -94,7 +94,10 @@ class Tokenizer:
         return cls(inner, eos_token=eos_token, directory=directory)
 
     def encode(self, text: str, **_: object) -> list[int]:
-        """Return the ids of `text`; spelt-out special tokens become their ids, none are added."""
+        """Return the ids of `text`; spelt-out special tokens become their ids, none are added.
+
+        Those that `outside_text.py` marked are text.
+        """
         if len(text) > LONGEST_TEXT_KEPT:
             return list(self._encode(text))
         return list(self._remembered(text))
@@ -139,8 +142,13 @@ class Tokenizer:
             known = self._bytes_of[token_id] = _spelling(self._inner.id_to_token(token_id))
         return known
 
+    @cached_property
+    def _removing_marks(self) -> tokenizers.Tokenizer:
+        return removing_marks(self._inner)
+
     def _encode(self, text: str) -> tuple[int, ...]:
-        return tuple(self._inner.encode(text, add_special_tokens=False).ids)
+        inner = self._removing_marks if MARK in text else self._inner
+        return tuple(inner.encode(text, add_special_tokens=False).ids)
 
 
 class _ByteStream:

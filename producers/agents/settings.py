@@ -75,7 +75,8 @@ class AgentsSection(Section):
         "zero",
         description="What a session is worth whose agent failed or gave no reward after its last "
         "prompt exceeded the context or its last answer was cut at max_tokens. zero: its reward, "
-        "0 without one, and its turns are trained; retry, drop: as for on_timeout",
+        "0 without one, and its turns are trained; retry, drop: as for on_timeout. What is no "
+        "reward, such as NaN or a text, is the agent's error: told, and tried again",
     )
     await_reward_s: float = Field(
         0,

@@ -93,6 +93,7 @@ class App:
                 for version in ("v1", "v1beta")
             },
             "/sessions": ("POST", "open", self._open),
+            "/sessions/*": ("GET", "describe", self._describe),
             "/sessions/*/reward": ("POST", "reward", self._admin_handler(self._sessions.reward)),
             "/sessions/*/close": ("POST", "close", self._admin_handler(self._sessions.close)),
             "/health": ("GET", "health", self._health),
@@ -155,6 +156,11 @@ class App:
         with self.in_flight.call(exchange):
             await self._sessions.open(exchange, "")
 
+    async def _describe(self, exchange: Exchange, session: str | None) -> None:
+        self._keys.require_owner(exchange.headers, session or "")
+        with self.in_flight.call(exchange):
+            await self._sessions.describe(exchange, session or "")
+
     def _count_handler(self, form: CountForm) -> Handler:
         async def count(exchange: Exchange, session: str | None) -> None:
             caller = self._callers.caller(exchange.headers, session)
@@ -216,7 +222,9 @@ def _split(path: str) -> tuple[str, str | None]:
         return route_of(path), None
     session, _, rest = path.removeprefix(_SESSION_PREFIX).partition("/")
     spoken = rest.startswith(("v1/", "v1beta/"))
-    return (route_of(f"/{rest}") if spoken else f"/sessions/*/{rest}"), session
+    if spoken:
+        return route_of(f"/{rest}"), session
+    return f"/sessions/*/{rest}".removesuffix("/"), session
 
 
 async def _answer_error(

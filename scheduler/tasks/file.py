@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
-import orjson
 import xxhash
 
 from infra.errors import SeamlessFlowError
 from scheduler.tasks.source import TaskRow, TaskSource
+from schemas.json_text import read_json
 
 _ROWS_KEPT = 1_024
 """Tasks kept in memory: those of groups under way are looked up again for each attempt."""
@@ -210,7 +210,7 @@ def task_lines(path: Path, id_of: Callable[[bytes], str] | None = None) -> Itera
 
 def _id_of(line: bytes) -> str:
     """Return the id of the task in a line. Raises `ValueError`."""
-    task: Any = orjson.loads(line)
+    task: Any = read_json(line)
     if any(line.count(name) > 1 for name in _OURS_IN_JSON):
         json.loads(line, object_pairs_hook=_once)  # three times as slow, so not for each line
     task_id = task.get("id") if isinstance(task, dict) else None

@@ -74,13 +74,23 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
             yield from _policy_faults(own, config)
             yield from group_faults(own)
         yield from _sharing_faults(config)
-        yield from pacing_faults(config.pacing)
+        yield from (
+            _service_faults(config) if config.opened_outside else pacing_faults(config.pacing)
+        )
         yield from evaluation_faults(config.evaluation, config.evaluation.files)
         yield from update_faults(config)
         yield from packages.training_faults(config)
         yield from _shared(config, trainers=True, here=here)
         yield from _model(("policy", "model"), config.policy.model, config)
         yield from importing.faults()
+
+
+def _service_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault if nobody could open the sessions of a service."""
+    if config.gateway.admin_key is None and config.secret_invented:
+        text = "neither tasks nor an agent is named, so others open the sessions, with this key"
+        remedy = "set it, or name pacing.tasks and agents.callable or agents.command"
+        yield Fault(("gateway", "admin_key"), f"{text}: {remedy}")
 
 
 def _policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:

@@ -39,7 +39,9 @@ def examine(
     if model is not None:
         yield _safely("model", lambda: _model(model, renderer))
     if kafka is not None:
-        yield _broker(kafka)
+        yield (broker := _broker(kafka))
+        if broker.grade is Grade.OK:
+            yield _transactions(kafka)
 
 
 def _safely(what: str, check: Callable[[], Finding]) -> Finding:
@@ -173,3 +175,20 @@ def _broker(kafka: KafkaSettings) -> Finding:
     except (KafkaRefused, KafkaUnavailable) as error:
         remedy = "start it, or check SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS and __OPTIONS"
         return Finding(what, Grade.FAILED, str(error), remedy)
+
+
+def _transactions(kafka: KafkaSettings) -> Finding:
+    from infra.kafka.transactions.hanging import TransactionLookup
+    from infra.kafka.transactions.warning import REMEDY
+
+    lookup = TransactionLookup(kafka)
+    try:
+        hanging = [str(one) for one in lookup.find() if one.hangs]
+    except SeamlessFlowError as error:
+        remedy = "nothing while managers get their offsets"
+        return Finding("transactions", Grade.WARNING, f"not looked at: {error}", remedy)
+    finally:
+        lookup.close()
+    if hanging:
+        return Finding("transactions", Grade.FAILED, "; ".join(hanging), REMEDY)
+    return Finding("transactions", Grade.OK, "none hangs")

@@ -102,6 +102,11 @@ class System:
                 self._launcher.end(names)
 
     @property
+    def gateway_url(self) -> str:
+        """URL of the gateway."""
+        return self._specs.gateway_url
+
+    @property
     def progress(self) -> RunProgress:
         """Progress of the run, with all records until now."""
         return self._observer.poll()
@@ -175,7 +180,8 @@ class System:
 
     def _first_specs(self) -> list[ChildSpec]:
         specs = self._specs
-        return [specs.gateway(), specs.manager(), *specs.rollouts(), specs.agents()]
+        agents = [] if self._config.opened_outside else [specs.agents()]
+        return [specs.gateway(), specs.manager(), *specs.rollouts(), *agents]
 
     def _stop_order(self) -> list[list[str]]:
         """Return names of processes: clients before the servers that they call."""

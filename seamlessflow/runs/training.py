@@ -93,6 +93,8 @@ def run_processes(
             before = _evaluate(config, system, held_back, launcher.stopping)
             system.restart_scheduler(training=True)
         display.phase("training")
+        if config.opened_outside:
+            display.notice(f"sessions are opened from outside: POST {system.gateway_url}/sessions")
         meter = LoadMeter(launcher.pids)
         system.wait_for_the_last_step()
         loads = meter.loads(launcher.pids)

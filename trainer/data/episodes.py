@@ -37,9 +37,6 @@ class Episode:
     previous: Callable[[], Int64s]
     """Returns `previous_N`."""
 
-    logprobs_N: Float64s = field(default_factory=lambda: np.zeros(0))
-    """Log-prob of each trained token, as its engine reported it."""
-
     columns: Mapping[Column, Float64s] = field(default_factory=dict)
     """Columns of the trained tokens, once they are annotated."""
 
@@ -74,13 +71,11 @@ def episode(chains: Sequence[Chain], reward: float, turn_rewards: Mapping[str, f
         return Episode(reward, np.zeros(0), np.zeros(0, np.int32), lambda: np.zeros(0, np.int64))
     turns_N = np.concatenate([one.tokens.turns_T[one.tokens.trained_T] for one in chains])
     rewards_K = np.array([turn_rewards.get(turn, 0.0) for turn in chains[0].turns], np.float64)
-    trained = [one.tokens.logprobs_T[one.tokens.trained_T] for one in chains]
-    logprobs_N = np.concatenate(trained).astype(np.float64)
     columns = {
         name: np.concatenate([one.columns[name] for one in chains]).astype(np.float64)
         for name in chains[0].columns
     }
-    return Episode(reward, rewards_K, turns_N, partial(_previous, chains), logprobs_N, columns)
+    return Episode(reward, rewards_K, turns_N, partial(_previous, chains), columns)
 
 
 def _previous(chains: Sequence[Chain]) -> Int64s:

@@ -12,10 +12,17 @@ from consumers.trajectories.acting.failures import Failures, named
 from consumers.trajectories.acting.placement import Placement
 from consumers.trajectories.acting.request_ends import RequestEnds
 from consumers.trajectories.bus.outbox import Outbox
-from consumers.trajectories.decisions.context import Contexts, Decision, refuse
-from consumers.trajectories.decisions.counting import count, not_counted
+from consumers.trajectories.decisions.context import (
+    Context,
+    Contexts,
+    Decision,
+    refuse,
+    unanswered,
+)
+from consumers.trajectories.decisions.counting import count
 from consumers.trajectories.decisions.decide import decide
-from consumers.trajectories.sessions.addressing import Command
+from consumers.trajectories.decisions.describing import describe
+from consumers.trajectories.sessions.addressing import Command, Question
 from consumers.trajectories.sessions.fold import Folded
 from consumers.trajectories.sessions.partition import Partition
 from consumers.trajectories.sessions.replies import answered, replies
@@ -66,8 +73,8 @@ class Actor:
         """Decide a command, or defer it until all events of its session are read back."""
         partition.next_request = received.offset + 1
         command = received.record
-        if isinstance(command, r.CountTokens):
-            self._count_tokens(partition, command, received)
+        if isinstance(command, Question):
+            self._answer(partition, command, received)
             return
         if not isinstance(command, Command):  # unreadable
             return
@@ -181,6 +188,7 @@ class Actor:
         if isinstance(event, r.TurnStarted) and folded.accepted:
             self._placement.trace(event.turn_id, received.headers)
         if isinstance(event, r.SessionFinalized) and folded.accepted:
+            self._contexts.fates.note_finalized(session.opened, session.closed)
             failure = partition.emit(session, received.headers)
             if failure is not None:
                 self._failures.not_assembled(partition, session.session_id, failure)
@@ -239,20 +247,27 @@ class Actor:
     def _decision(self, partition: Partition, command: Command) -> Decision:
         return decide(partition.find(command), command, self._contexts.now(partition))
 
-    def _count_tokens(
-        self, partition: Partition, command: r.CountTokens, received: Received
-    ) -> None:
+    def _answer(self, partition: Partition, question: Question, received: Received) -> None:
         context = self._contexts.now(partition)
-        if command.reply is None or command.expires_at_ms <= context.now_ms:
+        if question.reply is None or question.expires_at_ms <= context.now_ms:
             return
         try:
-            answer = count(partition.find(command), command, context)
+            answer = self._answer_to(partition.find(question), question, context)
         except ENDS_PROCESS:
             raise
         except Exception as error:
             self._failures.command_failed(received, error)
-            answer = not_counted(command, 500, "internal_error", repr(error))
-        self._outbox.reply(command.reply.partition, answer)
+            answer = unanswered(question, 500, "internal_error", repr(error))
+        self._outbox.reply(question.reply.partition, answer)
+
+    def _answer_to(
+        self, session: Session | None, question: Question, context: Context
+    ) -> r.CommandAnswered:
+        match question:
+            case r.CountTokens():
+                return count(session, question, context)
+            case r.DescribeSession():
+                return describe(session, question, context)
 
     def _defer(self, partition: Partition, name: str) -> deque[Received]:
         return self._deferred[partition.number].setdefault(name, deque())

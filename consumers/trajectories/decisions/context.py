@@ -2,11 +2,12 @@
 (`Decision`), which may be a refusal (`refuse`)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from consumers.trajectories.decisions.fleet import RolloutFleet
+from consumers.trajectories.decisions.session_fates import SessionFates
 from consumers.trajectories.matching.prompt_renderer import PromptRenderer
-from consumers.trajectories.sessions.addressing import Command
+from consumers.trajectories.sessions.addressing import Command, Question
 from consumers.trajectories.sessions.ended import EndedSessions
 from consumers.trajectories.sessions.partition import Partition
 from infra.clock import now_ms
@@ -31,6 +32,7 @@ class Context:
     ended: EndedSessions = field(default_factory=EndedSessions)
     owner_since_ms: int = 0
     """Time of this manager's claim. Gateways may lack answers that the log had before it."""
+    fates: SessionFates = field(default_factory=SessionFates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Contexts:
     clock: Callable[[], int] = now_ms
     largest_trajectory: int = TRAJECTORIES.max_record_bytes
     """Most bytes of a trajectory with its tokens."""
+    fates: SessionFates = field(default_factory=SessionFates)
 
     def now(self, partition: Partition) -> Context:
         """Return the context of a decision made now about a session of `partition`."""
@@ -60,6 +63,7 @@ class Contexts:
             partition.used,
             partition.ended,
             partition.owner_since_ms,
+            self.fates,
         )
 
 
@@ -96,3 +100,21 @@ def refuse(
         reason=reason,
         detail=detail,
     )
+
+
+def answer_to(
+    question: Question, *, tokens: int | None = None, state: bytes | None = None
+) -> CommandAnswered:
+    """Return the answer to a question: a number of tokens, or a session's state as JSON."""
+    return CommandAnswered(
+        gateway="" if question.reply is None else question.reply.gateway,
+        session_id=question.session_id,
+        command_id=question.command_id,
+        tokens=tokens,
+        state=state,
+    )
+
+
+def unanswered(question: Question, status: int, reason: str, detail: str) -> CommandAnswered:
+    """Return the answer that refuses a question; `reason` is for programs, `detail` for people."""
+    return replace(answer_to(question), status=status, reason=reason, detail=detail)

@@ -28,6 +28,7 @@ from consumers.trajectories.sessions.message_keys import (
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
 from consumers.trajectories.sessions.tree import ROOT, Tree
 from schemas.identity import turn_of_tool_call
+from schemas.json_text import read_json
 from schemas.tokens import TOKEN_BYTES
 
 
@@ -57,7 +58,7 @@ def match(
     copied = fork_point(session, walk.history_key)
     if copied is not None:
         return copied
-    offered = orjson.loads(tools) if tools else None
+    offered = read_json(tools) if tools else None
     detail = "no_history" if not session.turns else "edited_history"
     if walk.turns:
         turn, ambiguous = _choose(session, walk, messages, named)

@@ -7,7 +7,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from producers.agents.gateway_client.result import REWARD, BadResult, Result, RewardCall, rewards_of
+from producers.agents.gateway_client.result import (
+    REWARD,
+    BadResult,
+    Result,
+    RewardCall,
+    rewards_of,
+    shown,
+)
 
 REASON_CHARACTERS = 2_000
 """Longest reason; of a longer one the end is kept, which is the point of a traceback."""
@@ -34,6 +41,8 @@ class AgentCrashed:
     infrastructure: bool = False
     unjudged: bool = False
     """True if it was the judge."""
+    bad_result: bool = False
+    """True if it is what the agent or its judge returned: never the policy's doing."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +106,10 @@ def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
         case AgentReturned(result):
             try:
                 return _finished(result, rules)
-            except BadResult as error:
-                return closing_calls(AgentCrashed(str(error)), rules)
-        case AgentCrashed(detail, infrastructure, unjudged):
-            cause = "infrastructure" if infrastructure else "environment"
-            reason, status = detail[-REASON_CHARACTERS:], _UNREWARDED if unjudged else "aborted"
-            return ClosingCalls((), CloseCall(status, reason, cause, on_limit=rules.on_limit))
+            except Exception as error:  # a mapping of the agent's may raise anything
+                return closing_calls(AgentCrashed(str(error), bad_result=True), rules)
+        case AgentCrashed():
+            return ClosingCalls((), _crashed(ending, rules))
         case AgentTimedOut(limit_s, late=True):
             reason = f"the agent began late and was stopped after {limit_s:.1f} s"
             return ClosingCalls((), CloseCall("aborted", reason, "infrastructure"))
@@ -115,10 +122,21 @@ def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
             return ClosingCalls((), close)
 
 
+def _crashed(crash: AgentCrashed, rules: EndingRules) -> CloseCall:
+    return CloseCall(
+        _UNREWARDED if crash.unjudged else "aborted",
+        crash.detail[-REASON_CHARACTERS:],
+        "infrastructure" if crash.infrastructure else "environment",
+        # Else a mistake of the agent's author would be trained as a reward of 0 wherever the last
+        # answer was cut, and the display would not show it.
+        on_limit="retry" if crash.bad_result else rules.on_limit,
+    )
+
+
 def _finished(result: Result, rules: EndingRules) -> ClosingCalls:
     status = result.get("status", "complete")
     if status not in _STATUSES:
-        raise BadResult(f"an agent may end as {' or '.join(_STATUSES)}, not as {status!r}")
+        raise BadResult(f"an agent may end as {' or '.join(_STATUSES)}, not as {shown(status)}")
     rewards = rewards_of(result)
     given = [one.name for one in rewards if one.response_id is None]
     lacks = [name for name in rules.rewards if name not in given]

@@ -11,6 +11,7 @@ from producers.agents.harness.command import Command, CommandFailed
 from producers.agents.harness.loading import Callback, invoke
 from producers.agents.harness.session import AgentSession
 from producers.agents.harness.threads import CallThreads
+from schemas.json_text import read_json
 
 
 class Agent(Protocol):
@@ -34,7 +35,7 @@ class CallableAgent:
         self._threads = threads
 
     async def run(self, payload: bytes, session: AgentSession) -> object:
-        return await invoke(self._function, self._threads, orjson.loads(payload), session)
+        return await invoke(self._function, self._threads, read_json(payload), session)
 
     def goes_on(self, session: AgentSession) -> bool:
         return self._threads.runs_with(session)

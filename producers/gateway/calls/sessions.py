@@ -1,5 +1,6 @@
-"""The session interface: open, reward, close. Each answers once the manager has recorded it.
+"""The session interface: open, describe, reward, close.
 
+Each but a description answers once the manager has recorded it.
 A call repeated with its `Idempotency-Key` gets the answer of the first one.
 """
 
@@ -38,6 +39,7 @@ from schemas.records import (
     AssignReward,
     CloseSession,
     CommandAnswered,
+    DescribeSession,
     ForkedPrefix,
     OpenSession,
     Reward,
@@ -201,6 +203,15 @@ class Sessions:
             await_rewards=body.await_rewards,
         )
         await self._answer(exchange, command)
+
+    async def describe(self, exchange: Exchange, session_id: str) -> None:
+        """Serve `GET /sessions/{id}`. Raises `ApiError`."""
+        question = DescribeSession(**self._command_fields(session_id))
+        with served(self._telemetry, exchange, session_id) as span:
+            answered = await self._carry_out(question, span)
+            if not isinstance(answered, CommandAnswered) or answered.state is None:
+                raise ApiError(500, "the manager gave no description")
+            await exchange.answer(200, answered.state)
 
     async def _answer(self, exchange: Exchange, command: AssignReward | CloseSession) -> None:
         with served(self._telemetry, exchange, command.session_id) as span:

@@ -18,6 +18,7 @@ from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererError
 from producers.gateway.dialects.openai_chat.messages import canonical_messages, canonical_tools
 from producers.gateway.errors import ApiError
+from schemas.json_text import read_json
 from schemas.tokens import TOKEN_BYTES
 from trainer.data.chains import NOWHERE, Chain, Tokens
 
@@ -111,7 +112,7 @@ def _parts(row: object) -> tuple[list[Message], list[Message] | None, list[int]]
     messages = list(map(orjson.loads, canonical_messages(given)))
     tools, _ = canonical_tools(row.get("tools"))
     turns = [place for place, one in enumerate(given or ()) if _learned(place, one)]
-    return messages, orjson.loads(tools) if tools else None, turns
+    return messages, read_json(tools) if tools else None, turns
 
 
 def _learned(place: int, message: Message) -> bool:

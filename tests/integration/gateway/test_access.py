@@ -10,6 +10,7 @@ from schemas.json_form import to_json
 from schemas.records import (
     AssignReward,
     CloseSession,
+    DescribeSession,
     OpenSession,
     RequestTurn,
 )
@@ -101,6 +102,24 @@ def test_what_is_done_by_name_is_answered_with_the_session_s_own_id(
     path = f"{gateway.url}/sessions/{session}/{done}"
     answer = httpx.post(path, headers=gateway.admin, json={"value": 1} if done == "reward" else {})
     assert answer.json() == {"session_id": f"{session}~1"}
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_session_is_described_to_an_administrator_and_to_its_own_agent(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str, end: str
+) -> None:
+    path = f"{gateway.url}/sessions/{session}{end}"
+    for headers in (gateway.admin, gateway.bearing(session)):
+        answer = httpx.get(path, headers=headers)
+        assert (answer.status_code, answer.json()) == (200, {"status": "open"})
+    assert manager.await_command(DescribeSession, session, 2).reply is not None
+
+
+def test_a_session_is_not_described_to_others(gateway: GatewayProcess, session: str) -> None:
+    path = f"{gateway.url}/sessions/{session}"
+    assert httpx.get(path, headers=gateway.bearing("another")).status_code == 403
+    assert httpx.get(path).status_code == 401
+    assert httpx.post(path, headers=gateway.admin).status_code == 405
 
 
 def test_a_session_without_a_name_gets_one(gateway: GatewayProcess) -> None:

@@ -16,12 +16,14 @@ from trainer.data.credit.batches import BATCH_ESTIMATORS
 
 NAMES = sorted({*ESTIMATORS, *BATCH_ESTIMATORS})
 shares = st.sampled_from([0.0, 0.25, 0.5, 1.0])
-RETURNS: dict[str, st.SearchStrategy[float]] = {
+RETURNS: dict[str, st.SearchStrategy[Any]] = {
     "discount": shares,
     "session_weight": st.sampled_from([0.0, 1.0, 1.5]),
     "turn_weight": st.sampled_from([0.0, 1.0, 2.5]),
     "token_discount": shares,
     "trace": shares,
+    "epsilon": st.sampled_from([0.0, 1e-6, 0.25]),
+    "deviation": st.sampled_from(["population", "sample"]),
     "entropy_scale": shares,
 }
 OVERLONG: dict[str, st.SearchStrategy[Any]] = {

@@ -32,7 +32,7 @@ def session(
     runs = [PROMPT, Run([3] * min(2, len(tokens)), "policy", "a", 0, 2)]
     if len(tokens) == 3:
         runs += [Run([4], "tool", "x", 1, 2), Run([5], "policy", "b", 2, 1)]
-    numbers = {"logprob": [-1.0] * len(tokens), **said}
+    numbers = {Column.PROXIMAL: [-1.0] * len(tokens), **said}
     of_tokens = {kind: dict(zip(tokens, of, strict=True)) for kind, of in numbers.items()}
     return MadeSession(name, tuple(runs), tuple(rewards), limit, of_tokens)
 
@@ -120,6 +120,13 @@ CASES = [
         [0.8 * sqrt(1.5)] * 3 + [-1.4 * sqrt(1.5), 0, 0],
         {"returns": {"entropy_scale": 0.5}},
     ),
+    Case(
+        "grpo",
+        [0.5 / (sqrt(1 / 6) + 0.25)] * 3 + [-0.5 / (sqrt(1 / 6) + 0.25), 0, 0],
+        {"returns": {"epsilon": 0.25}},
+    ),
+    # Variance (0.25 + 0.25 + 0) / 2 = 1/4.
+    Case("grpo", [1, 1, 1, -1, 0, 0], {"returns": {"deviation": "sample"}}),
     # A has 3 tokens: half of the way from 2 to 4, so 0.5 less.
     Case(
         "grpo_unscaled",
@@ -153,6 +160,7 @@ def of_batch(values: Sequence[float | None]) -> Of:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_advantages_are_those_worked_out_by_hand(case: Case) -> None:
-    found, learned = by_trainer(BATCH, section(case.name, **case.options))
+    returns = {"epsilon": 0.0, **case.options.get("returns", {})}
+    found, learned = by_trainer(BATCH, section(case.name, **{**case.options, "returns": returns}))
     assert found == pytest.approx(of_batch(case.advantages), rel=1e-6, abs=1e-7)
     assert learned == pytest.approx(of_batch(case.learned), rel=1e-6, abs=1e-7)

@@ -51,6 +51,13 @@ def test_a_task_keeps_all_its_fields(tmp_path: Path) -> None:
     assert row.metadata == {"level": "2"}
 
 
+@pytest.mark.parametrize("number", [2**63, 2**64, -(2**64), 10**30])
+def test_a_wide_integer_keeps_its_digits(tmp_path: Path, number: int) -> None:
+    (row,) = read(write(tmp_path, f'{{"id": {number}, "answer": {number}}}')).rows
+    assert row.task_id == str(number)
+    assert row.payload == b'{"answer":%d,"id":%d}' % (number, number)
+
+
 def test_a_task_may_name_the_size_of_its_groups_and_tags(tmp_path: Path) -> None:
     lines = ['{"id": 1, "group_size": 4, "min_group_size": 3, "tags": ["hard", 2]}', '{"id": 2}']
     one, other = read(write(tmp_path, *lines)).rows

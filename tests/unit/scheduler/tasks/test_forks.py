@@ -36,6 +36,12 @@ def test_a_fork_comes_back_with_its_task_and_its_beginning(tmp_path: Path) -> No
     assert row.fork == forked()
 
 
+def test_a_wide_integer_of_a_task_keeps_its_digits(tmp_path: Path) -> None:
+    line = fork_line("f", {**TASK, "answer": 2**64}, 4, forked())
+    (row,) = source_of(fork_file(write(tmp_path, line))).rows
+    assert b'"answer":18446744073709551616' in row.payload
+
+
 def with_member(**changes: object) -> bytes:
     line = orjson.loads(fork_line("f", TASK, 4, forked()))
     return orjson.dumps(line | changes)

@@ -32,6 +32,21 @@ def values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]
     return run_values(tmp_path)
 
 
+def test_a_service_needs_neither_tasks_nor_an_agent_but_a_key(values: Mapping[str, Any]) -> None:
+    service = {name: of for name, of in values.items() if name not in ("pacing", "agents")}
+    (line,) = faults(service)
+
+    assert line.startswith("gateway.admin_key: neither tasks nor an agent is named")
+    assert faults(changed(service, "gateway", admin_key="a key of sixteen letters")) == ()
+
+
+@pytest.mark.parametrize("lacking", ["pacing", "agents"])
+def test_half_a_run_is_no_service(values: Mapping[str, Any], lacking: str) -> None:
+    lines = faults({name: of for name, of in values.items() if name != lacking})
+
+    assert lines and not any(line.startswith("gateway.admin_key") for line in lines)
+
+
 @pytest.mark.parametrize("check", [before_training, before_demo])
 def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check) -> None:
     assert faults(values, check) == ()

@@ -68,6 +68,19 @@ def test_an_answer_of_weight_0_is_not_learned(renderer: Renderer, tmp_path: Path
     assert renderer.decode(chain.tokens.ids_T.astype("<i4").tobytes()).count("code 3") == 2
 
 
+def test_results_are_learned_in_the_order_of_their_calls(
+    renderer: Renderer, tmp_path: Path
+) -> None:
+    calls = [{**CALL, "id": one} for one in ("a", "b")]
+    told = [{"role": "tool", "tool_call_id": one, "content": f"of {one}"} for one in ("a", "b")]
+    rows = [
+        {"messages": [ASKED, {**CALLED, "tool_calls": calls}, *results, SAID], "tools": [LOOKUP]}
+        for results in (told, told[::-1])
+    ]
+    (ordered,), (exchanged,) = read_conversations(written(tmp_path, *rows), renderer, 512)
+    assert exchanged.tokens.ids_T.tolist() == ordered.tokens.ids_T.tolist()
+
+
 def test_an_answer_that_the_template_changes_later_ends_its_chain(
     renderer: Renderer, tmp_path: Path
 ) -> None:
@@ -94,6 +107,7 @@ def test_an_answer_that_the_template_changes_later_ends_its_chain(
         ({"messages": [ASKED, {**SAID, "content": "code 3 " * 99}]}, "more than policy.max_con"),
         ({"messages": [ASKED, {**SAID, "weight": 0.5}]}, "message 1 has the weight 0.5, which is"),
         ({"messages": [ASKED, CALLED, {"role": "tool", "content": "3"}, SAID]}, "must name a tool"),
+        ({"messages": [ASKED, CALLED, ASKED, SAID]}, "did not have response messages: a"),
         ({"messages": [ASKED, NO_TEXT, SAID]}, "a function with name and arguments as text"),
         ("[" * 99_999, "recursion"),
         (b'{"messages": "\xe9"}', "'utf-8' codec can't decode byte 0xe9"),

@@ -20,7 +20,7 @@ def advantages(prepared: Prepared) -> list[float]:
 
 def test_every_chain_of_a_session_gets_the_sessions_advantage() -> None:
     prepared = prepare(group("g", 1.0, 0.0), NOW, RULES)
-    assert advantages(prepared) == [1.0, 1.0, 1.0, -1.0, -1.0, -1.0]
+    assert advantages(prepared) == pytest.approx([1.0] * 3 + [-1.0] * 3, rel=1e-5)
 
 
 def test_groups_whose_tokens_are_oldest_come_first() -> None:
@@ -35,7 +35,7 @@ def test_stale_tokens_leave_the_loss_and_are_counted() -> None:
     prepared = prepare(mixed, NOW, RULES)
     assert [chain.session_id for chain in prepared.chains] == ["b"]
     assert (prepared.stale, prepared.longest_stale) == (5, 5)
-    assert advantages(prepared) == [-1.0] * 3
+    assert advantages(prepared) == pytest.approx([-1.0] * 3, rel=1e-5)
 
 
 def test_a_group_that_is_all_stale_is_dropped() -> None:

@@ -306,3 +306,18 @@ def test_the_last_reward_finalizes_a_closed_session() -> None:
         "RewardAssigned",
         "SessionFinalized",
     ]
+
+
+def test_a_request_behind_a_response_brings_a_result_for_each_of_its_calls() -> None:
+    function = {"name": "f", "arguments": "{}"}
+    calls = [{"id": f"call_a_{n}", "type": "function", "function": function} for n in range(2)]
+    answer = message("assistant", None, tool_calls=calls)
+    built = session_after(started("a"), dispatched(), completed(ids(3), message=answer))
+
+    def asked(*answered: str) -> r.RequestTurn:
+        results = tuple(message("tool", "42", tool_call_id=one) for one in answered)
+        return request_turn("b", messages=results, previous_turn="a")
+
+    assert refusal(built, asked("call_a_1")) == (400, "bad_request")
+    decision = decide(built.session, asked("call_a_0", "call_a_1"), context())
+    assert isinstance(decision.events[0], r.TurnStarted)

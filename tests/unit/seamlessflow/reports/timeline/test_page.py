@@ -94,6 +94,15 @@ def test_stalls_losses_time_outs_and_warnings_are_marks() -> None:
     ]
 
 
+def test_a_pause_of_the_run_is_a_mark_among_the_others() -> None:
+    begin = control.claimed(), control.assigned("w", at_ms=0), control.acquired("w", at_ms=0)
+    late = control.claimed(2, at_ms=90_000), control.lost("w", at_ms=90_100, epoch=2)
+    assert page_data(timeline([*begin, *late]), facts([*begin, *late]), "a run")["marks"] == [
+        [0, "no process of the run lived for 90 s"],
+        [90_100, "rollout process of w lost: no_heartbeat"],
+    ]
+
+
 def test_a_decision_of_a_deposed_scheduler_is_no_fact() -> None:
     records = [control.claimed(2), control.assigned("w", epoch=1), control.lost("w", epoch=1)]
 
