@@ -31,7 +31,6 @@ from producers.agents.gateway_client.ending import (
     EndingRules,
     closing_calls,
 )
-from producers.agents.gateway_client.result import BadResult, Result, judged, result_of
 from producers.agents.harness.agent import Agent
 from producers.agents.harness.command import TRY_AGAIN, CommandFailed
 from producers.agents.harness.containment import ContainedCall
@@ -39,6 +38,7 @@ from producers.agents.harness.loading import Callback, invoke
 from producers.agents.harness.session import AgentSession, SharedHttpClient
 from producers.agents.harness.threads import CallThreads
 from producers.agents.leftovers import END_GRACE_S, Leftovers
+from producers.agents.result import BadResult, Result, judged, result_of
 from producers.agents.settings import AgentsSection
 from schemas.forks import PLAYBACK, history, of_session
 from schemas.identity import session_id

@@ -20,6 +20,7 @@ import numpy as np
 import xxhash
 
 from infra.errors import SeamlessFlowError
+from infra.json_lines import json_lines, line_content
 from scheduler.tasks.source import TaskRow, TaskSource
 from schemas.json_text import read_json
 
@@ -110,9 +111,9 @@ class TaskFile(Sequence[TaskRow]):
 
     def _read(self, place: int) -> TaskRow:
         start, end = int(self._starts[place]), int(self._starts[place + 1])
-        line = os.pread(self._file, end - start, start)
+        line, _, _ = os.pread(self._file, end - start, start).partition(b"\n")
         try:
-            return replace(self._form.row_of(line), split=self._split)
+            return replace(self._form.row_of(line_content(line)), split=self._split)
         except ValueError as error:
             reason = f"it changed while it was in use: no task at byte {start}"
             raise TasksRejected(self._path, 0, reason) from error
@@ -195,13 +196,12 @@ def task_lines(path: Path, id_of: Callable[[bytes], str] | None = None) -> Itera
     `id_of` returns the id of a line and raises `ValueError`; by default that of a user's task.
     """
     id_of = id_of or _id_of
+    number = 0
     try:
         with path.open("rb") as file:
-            offset = 0
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield TaskLine(number, offset, len(line), id_of(line))
-                offset += len(line)
+            for line in json_lines(file):
+                number = line.number
+                yield TaskLine(number, line.offset, line.size, id_of(line.content))
     except OSError as error:
         raise TasksRejected(path, 0, error.strerror or str(error)) from error
     except ValueError as error:

@@ -205,6 +205,12 @@ RUNS: Mapping[str, WholeRun] = {
         {"rewards": {"reward": 1.0, "first": 0.5}},
         more={"agents": {"callable": "tests.algorithms.two_rewards:run"}},
     ),
+    "gdpo": WholeRun(
+        {"advantage": "gdpo", "rewards": {"reward": 1.0, "first": 0.5}},
+        more={"agents": {"callable": "tests.algorithms.two_rewards:run"}},
+    ),
+    "grpo_batch": WholeRun({"advantage": "grpo_batch"}),
+    "maxrl": WholeRun({"advantage": "maxrl"}),
     "distill": WholeRun(
         {
             "advantage": "distill",

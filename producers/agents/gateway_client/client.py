@@ -21,8 +21,8 @@ from infra.settings import SamplingSection
 from infra.telemetry.contexts import Headers
 from producers.agents.gateway_client.connections import CallFailed, HttpAnswer
 from producers.agents.gateway_client.ending import CloseCall
-from producers.agents.gateway_client.result import RewardCall
 from producers.agents.gateway_client.rotation import GatewayRotation
+from producers.agents.result import RewardCall
 from schemas.json_form import to_json
 from schemas.records import Task
 

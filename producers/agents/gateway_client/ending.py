@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from producers.agents.gateway_client.result import (
+from producers.agents.result import (
+    LAST_LINE,
     REWARD,
     BadResult,
     Result,
@@ -141,7 +142,8 @@ def _finished(result: Result, rules: EndingRules) -> ClosingCalls:
     given = [one.name for one in rewards if one.response_id is None]
     lacks = [name for name in rules.rewards if name not in given]
     if lacks and not rules.await_reward_s:
-        close = CloseCall(_UNREWARDED, _lack(lacks, given), "environment", on_limit=rules.on_limit)
+        reason = _lack(lacks, given, result)
+        close = CloseCall(_UNREWARDED, reason, "environment", on_limit=rules.on_limit)
         return ClosingCalls(tuple(rewards), close)
     if not lacks:
         rewards[-1] = replace(rewards[-1], final=True)
@@ -152,11 +154,13 @@ def _finished(result: Result, rules: EndingRules) -> ClosingCalls:
     return ClosingCalls(tuple(rewards), close)
 
 
-def _lack(lacks: Collection[str], given: Collection[str]) -> str:
+def _lack(lacks: Collection[str], given: Collection[str], result: Result) -> str:
     """Return the reason of a session without its rewards: both names, since one may be misspelt."""
     told = f"the agent gave no reward {', '.join(map(repr, lacks))}"
     names = ", ".join(map(repr, dict.fromkeys(given)))
-    return (told + (f", but {names}" if names else ""))[:REASON_CHARACTERS]
+    but = f", but {names}" if names else ""
+    line = f"; its output ends with {shown(result[LAST_LINE])}" if LAST_LINE in result else ""
+    return (told + but + line)[:REASON_CHARACTERS]
 
 
 def _timed_out(limit_s: float, rules: EndingRules) -> ClosingCalls:

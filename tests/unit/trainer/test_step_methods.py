@@ -32,14 +32,14 @@ def methods(**trainer: Any) -> Any:
         ({"loss": {"masks": {"outlier": {"low": 0.1}}}}, "loss has other values (trainer.loss)"),
         ({"on_stale": "drop"}, "staleness was mask, is drop (trainer.on_stale"),
         ({"max_staleness": 7}, "staleness has other values"),
-        ({"filters": {}}, "filter was zero_variance, untrainable, is none (trainer.filters)"),
+        ({"filters": {}}, "filter was zero_variance version 2, untrainable, is none (trainer."),
         (
             {"filters": {"zero_variance": "drop", "untrainable": "drop"}},
             "filter has other values",
         ),
         (
             {"filters": {"untrainable": "drop", "zero_variance": "count"}},
-            "filter was zero_variance, untrainable, is untrainable, zero_variance",
+            "filter was zero_variance version 2, untrainable, is untrainable, zero_var",
         ),
     ],
 )
@@ -105,6 +105,12 @@ def test_a_raised_version_is_a_difference_whatever_the_settings_are() -> None:
     assert found == ["loss was ppo_clip version 2, is ppo_clip version 9 (trainer.loss)"]
     assert without_settings(reversed(methods())) == without_settings(methods())
     assert listed(present).startswith("grpo version 2, ppo_clip version 9, mask")
+
+
+def test_a_schedule_is_a_method_and_another_one_than_that_of_earlier_releases() -> None:
+    falling = methods(optimizer={"schedule": "cosine"})
+    (found,) = differences(methods(), falling)
+    assert found == "schedule was none, is cosine version 2 (trainer.optimizer.schedule)"
 
 
 @pytest.mark.parametrize("name", ["grpo", "turn", "session_and_turn", "reinforce_pp", "gae"])

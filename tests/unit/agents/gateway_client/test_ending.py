@@ -15,7 +15,7 @@ from producers.agents.gateway_client.ending import (
     EndingRules,
     closing_calls,
 )
-from producers.agents.gateway_client.result import BadResult, RewardCall, judged, result_of
+from producers.agents.result import BadResult, RewardCall, judged, result_of
 
 
 def ended(ending: Ending, **rules: Any) -> ClosingCalls:

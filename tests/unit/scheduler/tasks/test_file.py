@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.tasks.file import TaskFile, TasksRejected, read, source_of
+from tests.builders.line_forms import LINE_FORMS, SEPARATORS, Written
 
 
 def write(folder: Path, *lines: str) -> Path:
@@ -25,6 +26,21 @@ def test_a_pass_draws_every_task_once_in_an_order_of_its_own(tmp_path: Path) -> 
     )
     assert sorted(first) == sorted(second) == sorted(f"t{number}" for number in range(20))
     assert first != second
+
+
+@pytest.mark.parametrize("written", LINE_FORMS.values(), ids=LINE_FORMS)
+def test_tasks_are_the_same_however_their_lines_were_written(
+    written: Written, tmp_path: Path
+) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_bytes(written([f'{{"id":"{SEPARATORS}"}}'.encode(), b'{"id":"2"}', b'{"id":"3"}']))
+    tasks = TaskFile(path)
+    assert [task.payload.decode() for task in tasks] == [
+        f'{{"id":"{SEPARATORS}"}}',
+        '{"id":"2"}',
+        '{"id":"3"}',
+    ]
+    assert (found := tasks.find("3")) and found.task_id == "3"
 
 
 def test_the_same_seed_draws_the_same(tmp_path: Path) -> None:

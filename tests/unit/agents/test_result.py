@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from producers.agents.gateway_client.result import BadResult, as_reward, result_of
+from producers.agents.result import BadResult, as_reward, result_of
 
 ONES = [
     1,

@@ -1,6 +1,7 @@
 """Result of an agent, with that of its judge: the rewards that it gives, by name and source. Pure.
 
-`harness/session.py` has its form; `ending.py` decides what the rewards mean for the session.
+`harness/session.py` has its form; `gateway_client/ending.py` decides what the rewards mean for the
+session.
 """
 
 import math
@@ -16,6 +17,8 @@ AGENT = "agent"
 JUDGE = "verifier"
 """Sources of rewards that name none: those of the agent, and those of its judge."""
 
+LAST_LINE = "last_line"
+"""Member of the result of a program whose last line is none: that line."""
 _SHOWN_CHARACTERS = 80
 
 Result = Mapping[str, object]
