@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from infra.broker.jars import default_cache
+from infra.broker.jvm import environment
 from infra.broker.programs import KafkaPrograms
 from infra.broker.storage import BrokerStorage, new_cluster_id
 from infra.broker.transaction_watch import TransactionWatch
@@ -184,7 +185,9 @@ class Broker:
         file = self._storage.properties_file
         if not self._storage.formatted and (problem := programs.format(file, self._cluster_id)):
             raise self._failed("its storage could not be formatted", problem)
-        self._process = ChildProcess(programs.server(file), self.log_file)
+        self._process = ChildProcess(
+            programs.server(file), self.log_file, environment(), self.data_dir
+        )
         self._port = port
         self._wait_until_ready(self._process, port)
 

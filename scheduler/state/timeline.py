@@ -13,6 +13,7 @@ from scheduler.state.accounts.device_time import DeviceTime, Interval, Window, d
 from scheduler.state.accounts.division import divided
 from scheduler.state.accounts.ideal_step import IdealStep, ideal_step
 from scheduler.state.accounts.occupation import Occupation
+from scheduler.state.accounts.pauses import pauses, without
 from scheduler.state.accounts.waits import Waits
 from scheduler.state.ledger import EVAL
 from scheduler.state.state import Decision
@@ -49,7 +50,13 @@ class Timeline:
     last step; else the whole timeline."""
     groups: tuple[tuple[int, str, int], ...]
     """When each group for training was ready, for which policy, and its latency: the time since its
-    admission."""
+    admission, without pauses."""
+    pauses: tuple[Window, ...] = ()
+    """Times in which no process of the run lived: those of nobody."""
+
+    def lived_ms(self, window: Window | None = None) -> int:
+        """Return the length of the window without pauses, by default that of the training."""
+        return without(window or self.training_ms, self.pauses)
 
     def device_time(self, window: Window | None = None) -> dict[str, DeviceTime]:
         """Return each worker's device time in the window, by default that of the training."""
@@ -76,16 +83,14 @@ class Timeline:
         """Mean time of an optimizer step, of several policies from the step of any to the next;
         None before the end of the first.
         """
-        start_ms, end_ms = self.training_ms
-        return (end_ms - start_ms) / len(self.steps) if self.steps else None
+        return self.lived_ms() / len(self.steps) if self.steps else None
 
     def ideal_step(self, lag: float) -> IdealStep | None:
         """Return the ideal step for what the run did; None before the end of the first step."""
         spent = together(self.device_time().values())
-        start_ms, end_ms = self.training_ms
         if not self.steps or not spent.total:
             return None
-        devices = spent.total / (end_ms - start_ms)
+        devices = spent.total / self.lived_ms()
         return ideal_step(spent, len(self.steps), devices, self.group_ms() or 0.0, lag)
 
     @property
@@ -106,8 +111,9 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 def timeline(records: Iterable[Record]) -> Timeline:
     """Return the timeline of records of `control`, given in log order."""
-    fold = _TimelineFold()
-    for record in in_force(records):
+    counting = list(in_force(records))
+    fold = _TimelineFold(pauses(counting))
+    for record in counting:
         fold.apply(record)
     return fold.result()
 
@@ -124,6 +130,9 @@ def in_force(records: Iterable[Record]) -> Iterator[Record]:
 
 @dataclass
 class _TimelineFold:
+    pauses: tuple[Window, ...]
+    passed: int = 0
+    """Number of pauses that are over."""
     start_ms: int | None = None
     now_ms: int = 0
     occupation: Occupation = field(default_factory=Occupation)
@@ -144,6 +153,7 @@ class _TimelineFold:
     def apply(self, record: Record) -> None:
         at_ms = getattr(record, "at_ms", None)
         if isinstance(at_ms, int):
+            self._pass(at_ms)
             self.start_ms = at_ms if self.start_ms is None else self.start_ms
             self.now_ms = max(self.now_ms, at_ms)
         self.occupation.apply(record)
@@ -168,7 +178,14 @@ class _TimelineFold:
             end_ms=self.now_ms,
             training_ms=(begun_ms, self.steps[-1].at_ms if self.steps else self.now_ms),
             groups=tuple(self.groups.values()),
+            pauses=self.pauses,
         )
+
+    def _pass(self, at_ms: int) -> None:
+        """Let the workers leave at the beginning of each pause that is over by now."""
+        while self.passed < len(self.pauses) and self.pauses[self.passed][1] <= at_ms:
+            self.occupation.leave(self.pauses[self.passed][0])
+            self.passed += 1
 
     def _apply_role(self, record: Record) -> None:
         match record:
@@ -197,7 +214,7 @@ class _TimelineFold:
                 self._begin(record.at_ms)
                 self.admitted.setdefault(record.group_id, record.at_ms)
             case r.GroupReady() if record.group_id in self.admitted:
-                took = record.at_ms - self.admitted[record.group_id]
+                took = without((self.admitted[record.group_id], record.at_ms), self.pauses)
                 key = record.policy, record.group_id
                 self.groups.setdefault(key, (record.at_ms, record.policy, took))
 

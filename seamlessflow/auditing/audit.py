@@ -38,11 +38,13 @@ def audit(
     trained: Path | None = None,
     *,
     group: str = ManagerSection().group,
+    ended: bool = False,
     stopping: Stopping = never,
 ) -> AuditReport:
     """Audit the log as it is now, with the files in `trained` if it is given.
 
-    `group`: Kafka consumer group of the managers. Raises what `Rounds` raises, `NothingToAudit`.
+    `group`: Kafka consumer group of the managers. `ended`: no process of the run lives, so what is
+    open in a finished one is a violation. Raises what `Rounds` raises, `NothingToAudit`.
     """
     skipped = Skipped()
     with _rounds(settings, group, skipped, stopping) as rounds:
@@ -51,7 +53,9 @@ def audit(
         # A trajectory may be missing only because its partition had no mark yet: look again.
         time.sleep(_MARKS_S)
         _round(rounds, auditor)
-        return auditor.report([*rounds.notices, *skipped.notices])
+        if ended:
+            auditor.end()
+        return _report(rounds, auditor, skipped)
 
 
 def follow(
@@ -76,7 +80,7 @@ def follow(
             except KafkaUnavailable as error:
                 _log.warning("round not finished, trying again: %s", error)
             else:
-                yield auditor.report([*rounds.notices, *skipped.notices])
+                yield _report(rounds, auditor, skipped)
             while not stopping() and (left_s := began_s + every_s - time.monotonic()) > 0:
                 time.sleep(min(left_s, _MARKS_S))
 
@@ -105,3 +109,7 @@ def _round(rounds: Rounds | RecordingRounds, auditor: Auditor) -> None:
     for received in rounds.read():
         auditor.apply(received)
     auditor.settle(progress)
+
+
+def _report(rounds: Rounds | RecordingRounds, auditor: Auditor, skipped: Skipped) -> AuditReport:
+    return auditor.report([*rounds.notices, *skipped.notices], complete=not skipped.missed)

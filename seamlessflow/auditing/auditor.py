@@ -6,6 +6,7 @@ from pathlib import Path
 from infra.kafka.client import Partition, Received
 from schemas.topics import SESSIONS
 from seamlessflow.auditing.checks.commands import CommandsCheck
+from seamlessflow.auditing.checks.finish import Finish
 from seamlessflow.auditing.checks.groups import GroupsCheck
 from seamlessflow.auditing.checks.kept import Kept
 from seamlessflow.auditing.checks.owners import Owners
@@ -32,7 +33,7 @@ class Auditor:
         most_tokens: int | None = None,
         recorded: bool = False,
     ) -> None:
-        self._kept, self._owners = Kept(), Owners()
+        self._kept, self._owners, self._finish = Kept(), Owners(), Finish()
         if recorded:
             self._kept.leave(SESSIONS.name)
         self._commands = CommandsCheck(self._kept)
@@ -55,6 +56,7 @@ class Auditor:
         """Fold in a record; records of a partition come in its order."""
         self._records += 1
         self._kept.apply(received)
+        self._finish.apply(received.record)
         # An event of a manager that had lost the partition counts for no check.
         if received.topic != SESSIONS.name or self._owners.apply(received):
             for check in self._checks:
@@ -69,12 +71,21 @@ class Auditor:
         if self._tokens is not None:
             self._tokens.settle()
 
-    def report(self, notices: list[str]) -> AuditReport:
-        """Return what was found up to the last `settle`."""
+    def end(self) -> None:
+        """Judge what is open: no process of the run lives, so if it is finished all must be over.
+
+        Called behind the last `settle`. A run that was only stopped may go on.
+        """
+        if self._finish.reached:
+            self._turns.end()
+            self._sessions.end()
+
+    def report(self, notices: list[str], complete: bool = True) -> AuditReport:
+        """Return what was found up to the last `settle`; `complete`: see `AuditReport`."""
         found = [
             CheckResult(of.check, of.checked, check.open, of.not_checkable, of.count)
             for check in self._checks
             for of in (check.findings,)
         ]
         violations = chain.from_iterable(check.findings.violations for check in self._checks)
-        return AuditReport(tuple(found), tuple(violations), self._records, notices)
+        return AuditReport(tuple(found), tuple(violations), self._records, notices, complete)

@@ -31,11 +31,13 @@ class AuditReport:
     """Number of records that were read."""
     notices: Sequence[str] = ()
     """Sentences about records that could not be read."""
+    complete: bool = True
+    """False if a record that counts could not be read, so that it was in no check."""
 
     @property
     def clean(self) -> bool:
-        """True if no check found a violation."""
-        return not any(result.violations for result in self.results)
+        """True if every record that counts was read and no check found a violation."""
+        return self.complete and not any(result.violations for result in self.results)
 
     def result(self, check: str) -> CheckResult:
         """Return the result of the check with this name. Raises `KeyError`."""
@@ -45,6 +47,7 @@ class AuditReport:
         """Return the report as plain values."""
         return {
             "clean": self.clean,
+            "complete": self.complete,
             "records": self.records,
             "checks": {
                 one.check: {

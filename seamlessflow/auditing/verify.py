@@ -23,10 +23,9 @@ from infra.settings import KafkaSettings
 from schemas.records import StepCommitted
 from schemas.topics import CONTROL, SESSIONS, Topic
 from seamlessflow.auditing.sampled_tokens import SampledTokens, sampled_tokens
+from seamlessflow.auditing.step_files import FileFault, TrainedFile, step_files
 from seamlessflow.auditing.trained_tokens import BROKEN, Int64s, TrainedTokens, trained_tokens
-from trainer.steps.trained import Header, TrainedRun, read_trained
 
-TrainedFile = tuple[Header, Sequence[TrainedRun]]
 MOST_DEVIATIONS = 5
 """Most deviations of each kind that are listed."""
 
@@ -61,14 +60,16 @@ class Verification:
     """Committed steps that have no file."""
     wrong_marks: tuple[str, ...] = ()
     """Sentences about groups that a step marks with a wrong number of steps before it."""
+    wrong_files: tuple[str, ...] = ()
+    """Sentences about files that are not what their steps committed."""
     deviations: tuple[Deviation, ...] = ()
     """The first few deviations."""
 
     @property
     def clean(self) -> bool:
         """True if the check found no fault."""
-        wrong = self.mismatches or self.trained_twice or self.steps_missing or self.wrong_marks
-        return not wrong
+        wrong_tokens = self.mismatches or self.trained_twice
+        return not (wrong_tokens or self.steps_missing or self.wrong_marks or self.wrong_files)
 
 
 def verify(
@@ -86,8 +87,11 @@ def verify(
     control = (item.record for item in read(CONTROL))
     steps = surviving_steps([one for one in control if isinstance(one, StepCommitted)])
     events = ((item.partition, item.record) for item in read(SESSIONS))
-    found = compare(steps, _files(trained_dir), sampled_tokens(events))
-    return replace(found, wrong_marks=tuple(wrong_marks(steps)))
+    faults: list[FileFault] = []
+    files = (file for _, file in step_files(trained_dir, steps, faults))
+    found = compare(steps, files, sampled_tokens(events))
+    wrong_files = tuple(map(str, faults))
+    return replace(found, wrong_marks=tuple(wrong_marks(steps)), wrong_files=wrong_files)
 
 
 def surviving_steps(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
@@ -146,18 +150,12 @@ def compare(
     """Compare the files of `steps` with `sampled`; files of other steps do not count."""
     missing = {(one.step, one.version, one.lineage): planned(one) for one in steps}
     comparison = _Comparison(sampled, dict(sampled.numbers))
-    for header, runs in files:
+    for header, runs, _ in files:
         name = (header.step, header.version, header.lineage)
         if name in missing:
             # A second file of the step does not count.
             comparison.add_step(trained_tokens(header.step, runs), missing.pop(name))
     return comparison.result(tuple(sorted(step for step, _, _ in missing)))
-
-
-def _files(directory: Path) -> Iterator[TrainedFile]:
-    # Those of further policies are in folders of their own.
-    for path in sorted(directory.rglob("step-*.jsonl.gz")):
-        yield read_trained(path)
 
 
 @dataclass(slots=True)

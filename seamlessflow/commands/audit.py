@@ -31,6 +31,12 @@ def audit(
         int | None,
         typer.Option(min=0, max=65_535, help="With --follow: serve /metrics on loopback; 0: any."),
     ] = None,
+    ended: Annotated[
+        bool,
+        typer.Option(
+            "--ended", help="No process of the run lives any more; with --out that is seen."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
 ) -> None:
     """Check that no command, turn, session, group or token was lost, doubled or changed.
@@ -40,25 +46,31 @@ def audit(
     """
     from seamlessflow.auditing.printing import Printing
     from seamlessflow.inspection.wide_console import wide_console
-    from seamlessflow.processes.cluster import kafka_to_audit
+    from seamlessflow.processes.cluster import has_address, kafka_to_audit
     from seamlessflow.processes.stopping import stoppable
 
     if metrics_port is not None and not follow:
         raise typer.BadParameter("--metrics-port: only with --follow")
-    if trained is None and out is not None:
-        trained = out / "trained"
+    if out is not None:
+        trained = trained or out / "trained"
+        ended = ended or not has_address(out)
     printing = Printing(wide_console(), as_json)
     with kafka_to_audit(out) as kafka, stoppable() as stop, printing:
         if metrics_port is not None:
             printing.serve(metrics_port)
-        for report in _reports(kafka, trained, out, follow, stop):
+        for report in _reports(kafka, trained, out, follow, ended, stop):
             printing.update(report)
         clean = printing.finish()
     raise typer.Exit(not clean)
 
 
 def _reports(
-    kafka: "KafkaSettings", trained: Path | None, out: Path | None, going_on: bool, stop: "Stop"
+    kafka: "KafkaSettings",
+    trained: Path | None,
+    out: Path | None,
+    going_on: bool,
+    ended: bool,
+    stop: "Stop",
 ) -> "Iterator[AuditReport]":
     """Yield the reports of one audit; a run that has ended has only one."""
     from infra.settings import load
@@ -73,4 +85,4 @@ def _reports(
     if going_on and not ending():
         yield from follow(kafka, trained, group=group, stopping=ending)
     else:
-        yield audit(kafka, trained, group=group, stopping=lambda: stop.asked)
+        yield audit(kafka, trained, group=group, ended=ended, stopping=lambda: stop.asked)

@@ -123,7 +123,7 @@ def measured_step(records: Sequence[Record], warm_up: int = 0) -> MeasuredStep:
             latency=(of.group_ms(window if warm_up else None) or 0.0) / 1000,
         ),
         steps=steps,
-        step_s=(window[1] - window[0]) / steps / 1000,
+        step_s=of.lived_ms(window) / steps / 1000,
         spent=spent,
         devices=devices,
         gang=workers.gangs.most_common(1)[0][0] if workers.gangs else devices,

@@ -213,6 +213,6 @@ def _check(outcome: RunOutcome) -> Text:
     )
     if found.steps_missing:
         text += f", no record of steps {', '.join(map(str, found.steps_missing))}"
-    if found.wrong_marks:
-        text += f", {found.wrong_marks[0]}"
+    for wrong in (found.wrong_marks, found.wrong_files):
+        text += f", {wrong[0]}" if wrong else ""
     return Text(text, "green" if found.clean else "bold red")

@@ -31,7 +31,9 @@ An unknown figure is null. The sources of the figures:
   together), `step_s` (mean) and `ideal_step_s` (by its two limits): `scheduler/state`, while the
   run trained; `docs/scheduling.md` has the formulas.
 - `train_wall_s`: first training group (`GroupAdmitted`), or of recorded sessions the first step
-  (`StepStarted`), to the end of the last step (`StepCompleted`).
+  (`StepStarted`), to the end of the last step (`StepCompleted`), without `paused_s`.
+- `paused_s`: pauses in this time, in which no process of the run lived (`scheduler/state`); in no
+  other figure.
 - `warmup_s`, `restarts`, `peak_rss_mb`: from the launcher.
 - `processors`: by process, while the run trained: `computed`, its time on processors, and `waited`,
   the mean time in the run queue of its threads by what they computed, as shares of that time.
@@ -52,7 +54,8 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from scheduler.state.accounts.device_time import together
+from scheduler.state.accounts.device_time import Window, together
+from scheduler.state.accounts.pauses import without
 from scheduler.state.timeline import Timeline, timeline
 from schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
 from seamlessflow.auditing.verify import Verification
@@ -109,7 +112,10 @@ def summary(
     first, steps = made[0], [step for of in made for step in of]
     training = [one for one in sessions.values() if one.purpose != "eval"]
     roles = timeline(control)
-    each = {name: policy_figures(of, for_policy(sessions, name)) for name, of in own.items()}
+    each = {
+        name: policy_figures(of, for_policy(sessions, name), roles.pauses)
+        for name, of in own.items()
+    }
     return {
         "reward_first10": mean_reward(first[:EDGE_STEPS]),
         "reward_last10": mean_reward(first[-EDGE_STEPS:]),
@@ -128,7 +134,7 @@ def summary(
         "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
         "interrupted_turns_continued": sum(one.interrupted_turns for one in training),
         "warmup_s": facts.warmup_s,
-        "train_wall_s": _seconds(_training(control)),
+        **_wall_time(_training(control), roles.pauses),
         **_device_time(roles, facts.lag),
         **_phases(steps),
         "restarts": dict(facts.restarts),
@@ -150,12 +156,12 @@ def of_policy(control: Iterable[Record], policy: str) -> list[Record]:
 
 
 def policy_figures(
-    control: Sequence[Record], sessions: Mapping[str, SessionFacts]
+    control: Sequence[Record], sessions: Mapping[str, SessionFacts], paused: Sequence[Window] = ()
 ) -> dict[str, Any]:
-    """Return the figures of one policy, from its records of `control`."""
+    """Return the figures of one policy, from its records of `control`; `paused`: of its run."""
     steps = step_facts(control, sessions)
     tokens = _of_all(steps, "tokens_trained")
-    took_s = _seconds(_training(control))
+    took_s = _seconds(_training(control), paused)
     made = sum(isinstance(one, StepCompleted) for one in control)
     return {
         "steps": len(steps),
@@ -208,6 +214,12 @@ def _device_time(roles: Timeline, lag: float) -> dict[str, Any]:
         "step_s": None if step_ms is None else round(step_ms / 1000, 4),
         "ideal_step_s": _rounded({name: ms / 1000 for name, ms in limits.items()}),
     }
+
+
+def _wall_time(training: Window | None, paused: Sequence[Window]) -> dict[str, Any]:
+    """Return how long the run trained, and how long it paused in between."""
+    whole_s, lived_s = _seconds(training) or 0.0, _seconds(training, paused)
+    return {"train_wall_s": lived_s, "paused_s": round(whole_s - (lived_s or 0.0), 3)}
 
 
 def _phases(steps: Sequence[StepFacts]) -> dict[str, Any]:
@@ -268,11 +280,11 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def _seconds(training: tuple[int, int] | None) -> float | None:
-    return None if training is None else (training[1] - training[0]) / 1000
+def _seconds(training: Window | None, paused: Sequence[Window] = ()) -> float | None:
+    return None if training is None else without(training, paused) / 1000
 
 
-def _training(control: Iterable[Record]) -> tuple[int, int] | None:
+def _training(control: Iterable[Record]) -> Window | None:
     """Return when the training began and its last step ended; None without one of them."""
     begun, done = [], []
     for one in control:

@@ -132,10 +132,11 @@ class StepRunner:
         with self._traced(order) as batch:
             began = time.monotonic()
             with self._telemetry.child("train step", batch.headers, step=order.batch.step):
-                metrics = order.facts | self._trained(order, phases)
+                metrics, trained_sha256 = self._trained(order, phases)
+                metrics = order.facts | metrics
             metrics["train_s"] = time.monotonic() - began
             with phases.phase("commit_s"):
-                self._commit(order, batch.headers)
+                self._commit(order, trained_sha256, batch.headers)
             with (
                 phases.phase("publish_s"),
                 self._telemetry.child(
@@ -174,14 +175,14 @@ class StepRunner:
             groups=len(groups),
         )
 
-    def _trained(self, order: StepOrder, phases: Phases) -> dict[str, float]:
-        """Train a step; return its metrics. Raise `StepFailed`."""
+    def _trained(self, order: StepOrder, phases: Phases) -> tuple[dict[str, float], str]:
+        """Train a step; return its metrics and the hash of its file. Raise `StepFailed`."""
         try:
             return self._train(order, phases)
         except MethodFailed as error:
             raise StepFailed(order.batch.step, str(error)) from error
 
-    def _train(self, order: StepOrder, phases: Phases) -> dict[str, float]:
+    def _train(self, order: StepOrder, phases: Phases) -> tuple[dict[str, float], str]:
         with phases.phase("annotate_s"):
             batch = computed(self._settings.trainer, order.batch, self._backend)
         with phases.phase("advantages_s"):
@@ -206,8 +207,8 @@ class StepRunner:
             tokens=sum(map(len, packed)),
         )
         with phases.phase("commit_s"):
-            write_trained(self._settings.trained_dir, header, once)
-        return metrics | batch_facts(batch) | tokens_saved(packed)
+            trained_sha256 = write_trained(self._settings.trained_dir, header, once)
+        return metrics | batch_facts(batch) | tokens_saved(packed), trained_sha256
 
     def _updated(self, step: int, update: Update) -> Mapping[str, float]:
         """Make an update; return its metrics. Raise `StepFailed`."""
@@ -217,7 +218,7 @@ class StepRunner:
             sessions = (update.chains[number].session_id for number in error.chains)
             raise StepFailed(step, error.reason, tuple(dict.fromkeys(sessions))) from error
 
-    def _commit(self, order: StepOrder, trace: Headers) -> None:
+    def _commit(self, order: StepOrder, trained_sha256: str, trace: Headers) -> None:
         if self._fenced.is_set():
             raise StepFenced(order.batch.step)
         self._send(
@@ -232,6 +233,7 @@ class StepRunner:
                 policy=self._settings.run.policy,
                 methods=step_methods(self._settings),
                 control_offset=order.control_offset,
+                trained_sha256=trained_sha256,
             ),
             trace,
         )

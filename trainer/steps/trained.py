@@ -12,12 +12,15 @@ lines of JSON:
 `step` counts from 0, `version` is the one that the step makes. Each further line is a run of
 consecutive tokens of a turn's completion, the first at `offset`; `logprobs` are the engine's values
 in float32 at `temperature`, `versions` those that sampled the tokens, `advantage` one number for
-all or a list of one for each. A token is in one line only.
+all or a list of one for each. A token is in one line only. `StepCommitted` has the SHA-256 of the
+lines, so that a file that was changed later is not taken for what the step trained.
 """
 
 import gzip
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -60,29 +63,39 @@ class TrainedRun:
 
 def write_trained(
     directory: Path, header: Header, parts: Sequence[tuple[Sequence[Chain], Sequence[MicroBatch]]]
-) -> Path:
-    """Write the file of a step atomically, replacing one of the same name; return its path.
+) -> str:
+    """Write the file of a step atomically, replacing one of the same name.
 
-    `parts`: chains and their micro-batches, for each update of an epoch.
-    Raises `DiskFull`.
+    `parts`: chains and their micro-batches, for each update of an epoch. Returns the SHA-256 of the
+    lines, in hexadecimal. Raises `DiskFull`.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    target = directory / f"step-{header.step:08d}-version-{header.version:08d}.jsonl.gz"
+    digest = hashlib.sha256()
     with (
-        whole_file(target) as file,
+        whole_file(directory / file_name(header.step, header.version)) as file,
         gzip.GzipFile("", "wb", compresslevel=4, fileobj=file, mtime=0) as packed,
     ):
-        packed.write(_line(header))
-        for chains, batches in parts:
-            for run in _runs(chains, batches):
-                packed.write(_line(run))
-    return target
+        runs = (run for chains, batches in parts for run in _runs(chains, batches))
+        for content in chain((header,), runs):
+            line = _line(content)
+            digest.update(line)
+            packed.write(line)
+    return digest.hexdigest()
+
+
+def file_name(step: int, version: int) -> str:
+    """Return the name of the file of a step that made this version."""
+    return f"step-{step:08d}-version-{version:08d}.jsonl.gz"
 
 
 def read_trained(path: Path) -> tuple[Header, list[TrainedRun]]:
     """Return the header and the runs of a file."""
-    with gzip.open(path, "rb") as lines:
-        first, *rest = (orjson.loads(line) for line in lines)
+    return parsed(gzip.decompress(path.read_bytes()))
+
+
+def parsed(content: bytes) -> tuple[Header, list[TrainedRun]]:
+    """Return the header and the runs of the lines of a file."""
+    first, *rest = (orjson.loads(line) for line in content.splitlines())
     return Header(**first), [TrainedRun(**run) for run in rest]
 
 

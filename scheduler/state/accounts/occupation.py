@@ -72,10 +72,15 @@ class Occupation:
             case r.StepSkipped():
                 self._end_step(record.policy, record.at_ms)
 
-    def close(self, at_ms: int) -> list[Interval]:
-        """Return all intervals, in the order of their ends; those under way end now."""
+    def leave(self, at_ms: int) -> None:
+        """End all that is under way: no process of the run lives any more."""
         for name in list(self._present):
             self._leave(name, at_ms)
+        self._gangs.clear()
+
+    def close(self, at_ms: int) -> list[Interval]:
+        """Return all intervals, in the order of their ends; those under way end now."""
+        self.leave(at_ms)
         return self.intervals
 
     def _joined(self, record: r.WorkerJoined) -> None:

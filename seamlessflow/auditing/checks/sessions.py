@@ -99,12 +99,29 @@ class SessionsCheck:
             self._progress[partition] = max(self._progress.get(partition, 0), offset)
         self._covered = dict(self._progress)
 
+    def end(self) -> None:
+        """Judge the sessions that are open: the run is finished, so none gets a trajectory."""
+        for session_id, session in list(self._sessions.items()):
+            if session.opened is None:
+                self.findings.not_checkable += 1
+            elif session.finalized is None:
+                detail = f"session {session_id}, opened here, is not finalized"
+                self.findings.add(session.opened, f"{detail}, and the run is finished")
+            else:
+                detail = f"session {session_id} is finalized here and not on {TRAJECTORIES.name}"
+                self.findings.add(session.finalized, f"{detail}, and the run is finished")
+            del self._sessions[session_id]
+            self._finish(session_id)
+
     def _open(self, received: Received, session_id: str) -> None:
-        if session_id in self._over:
-            detail = f"session {session_id} is opened again, although it was finalized"
-            self.findings.add(place_of(received), detail)
-        else:
-            self._sessions.setdefault(session_id, _AuditedSession(place_of(received)))
+        before = self._sessions.get(session_id)
+        if before is None and session_id not in self._over:
+            self._sessions[session_id] = _AuditedSession(place_of(received))
+            return
+        over = before is None or before.finalized is not None
+        state = "was finalized" if over else "is open"
+        detail = f"session {session_id} is opened again, although it {state}"
+        self.findings.add(place_of(received), detail)
 
     def _session(self, received: Received, session_id: str) -> _AuditedSession | None:
         """Return the session, or None if it is over or was never opened."""

@@ -7,7 +7,7 @@ kept as long as that may be.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +23,9 @@ from seamlessflow.auditing.checks.kept import Kept
 from seamlessflow.auditing.checks.seen import Seen
 from seamlessflow.auditing.recorded_tokens import FOREIGN, recorded_session
 from seamlessflow.auditing.sampled_tokens import SampledFold, tokens_of
-from seamlessflow.auditing.verify import TrainedFile, compare, planned, surviving_steps
-from trainer.steps.trained import TrainedRun, read_trained
+from seamlessflow.auditing.step_files import FileFault, TrainedFile, step_files
+from seamlessflow.auditing.verify import compare, planned, surviving_steps
+from trainer.steps.trained import TrainedRun
 
 EVAL = "eval"
 Commit = tuple[int, int, str]
@@ -91,11 +92,7 @@ class TokensCheck:
             case r.GroupDropped():
                 self._end(record.policy, record.group_id)
             case r.StepCommitted():
-                members = tuple(
-                    group if group.reused else replace(group, sessions=())
-                    for group in record.groups
-                )
-                self._commits.append(replace(record, groups=members))
+                self._commits.append(record)
                 self._places[_commit_of(record)] = place_of(received)
             case r.Trajectory() if self._recorded and record.session_id not in self._groups:
                 self._recorded_session(record)
@@ -109,6 +106,9 @@ class TokensCheck:
         ]
         if steps:
             self._compare(steps)
+        self._commits = [
+            _shortened(one) if _commit_of(one) in self._compared else one for one in self._commits
+        ]
         self._forget()
 
     def _event(self, received: Received) -> None:
@@ -131,8 +131,14 @@ class TokensCheck:
         self._finalized[record.session_id] = self._sampled.count(record.session_id)
 
     def _compare(self, steps: Sequence[r.StepCommitted]) -> None:
-        files = list(self._files(steps))
-        asked = {run.session for _, runs in files for run in runs}
+        faults: list[FileFault] = []
+        files = [
+            self._comparable_part(step, file)
+            for step, file in step_files(self._trained, steps, faults)
+        ]
+        for step, what in faults:
+            self._add(step, f"step {step.step}: {what}")
+        asked = {run.session for file in files for run in file.runs}
         sessions = {
             one: self._sampled.sessions[one] for one in asked & self._sampled.sessions.keys()
         }
@@ -143,47 +149,44 @@ class TokensCheck:
             self._compared.add(_commit_of(one))
             if one.step in found.steps_missing:
                 detail = f"step {one.step}, version {one.version}, has no file in {self._trained}"
-                self.findings.add(self._places[_commit_of(one)], detail)
+                self._add(one, detail)
             for group in one.groups:
-                self._judge_marks(one, group)
+                self._judge_members(one, group)
                 self._train(one.policy, group.group_id, one.step)
         places = {one.step: self._places[_commit_of(one)] for one in steps}
         for deviation in found.deviations:
             self.findings.count -= 1  # `add` counts it
             self.findings.add(places[deviation.step], str(deviation))
 
-    def _judge_marks(self, step: r.StepCommitted, group: r.StepGroup) -> None:
-        """Judge the sessions that a step calls foreign: another system must have sampled them."""
+    def _judge_members(self, step: r.StepCommitted, group: r.StepGroup) -> None:
+        """Judge the sessions of a group: opened in it, and foreign only if others sampled them."""
+        for name in group.sessions:
+            opened_in = self._groups.get(name, group.group_id)
+            if opened_in != group.group_id:
+                of = f"of group {opened_in}" if opened_in else "of an evaluation"
+                what = f"session {name} is {of}, and is trained in group {group.group_id}"
+                self._add(step, f"step {step.step}: {what}")
         for name in group.foreign:
             if name in self._groups and name not in self._imported:
                 what = f"session {name} is marked as foreign, but all of it was sampled here"
-                self.findings.add(self._places[_commit_of(step)], f"step {step.step}: {what}")
+                self._add(step, f"step {step.step}: {what}")
 
-    def _files(self, steps: Iterable[r.StepCommitted]) -> Iterator[TrainedFile]:
-        """Yield the files of the steps, with the runs that can be compared."""
-        for one in steps:
-            if (file := self._file(one)) is not None:
-                header, runs = file
-                by_session: dict[str, list[TrainedRun]] = {}
-                for run in runs:
-                    by_session.setdefault(run.session, []).append(run)
-                by_plan = planned(one)
-                comparable = (
-                    run
-                    for session_id, own in by_session.items()
-                    for run in self._comparable(one, session_id, own, session_id in by_plan)
-                )
-                yield header, list(comparable)
+    def _add(self, step: r.StepCommitted, detail: str) -> None:
+        """Add a violation that the commit of a step shows."""
+        self.findings.add(self._places[_commit_of(step)], detail)
 
-    def _file(self, step: r.StepCommitted) -> TrainedFile | None:
-        """Return the file of a step; those of further policies are in folders of their own."""
-        name = f"step-{step.step:08d}-version-{step.version:08d}.jsonl.gz"
-        for path in (self._trained / name, self._trained / step.policy / name):
-            if path.exists():
-                header, runs = read_trained(path)
-                if header.policy == step.policy or not step.policy:
-                    return header, runs
-        return None
+    def _comparable_part(self, step: r.StepCommitted, file: TrainedFile) -> TrainedFile:
+        """Return the file of a step with those of its runs that can be compared."""
+        by_session: dict[str, list[TrainedRun]] = {}
+        for run in file.runs:
+            by_session.setdefault(run.session, []).append(run)
+        by_plan = planned(step)
+        runs = (
+            run
+            for session_id, own in by_session.items()
+            for run in self._comparable(step, session_id, own, session_id in by_plan)
+        )
+        return file._replace(runs=list(runs))
 
     def _comparable(
         self, step: r.StepCommitted, session_id: str, runs: list[TrainedRun], by_plan: bool
@@ -203,7 +206,7 @@ class TokensCheck:
                 self.findings.not_checkable += count
             else:
                 what = f"session {session_id} is trained in step {step.step} and in an earlier one"
-                self.findings.add(self._places[_commit_of(step)], what)
+                self._add(step, what)
             return []
         if session_id not in self._groups and self._gone(session_id):
             self.findings.not_checkable += count
@@ -266,6 +269,14 @@ def _steps_again(started: r.LineageStarted) -> int:
     """Return how many steps behind its newest one a group may be trained again, 0 for never."""
     reuse = orjson.loads(started.settings)["trainer"].get("reuse", {})
     return int(reuse["max_staleness"]) if reuse.get("groups") else 0
+
+
+def _shortened(commit: r.StepCommitted) -> r.StepCommitted:
+    """Return a commit that was judged without what no later one needs."""
+    if not commit.trained_tokens and not any(one.sessions for one in commit.groups):
+        return commit
+    groups = tuple(one if one.reused else replace(one, sessions=()) for one in commit.groups)
+    return replace(commit, groups=groups, trained_tokens={})
 
 
 def _commit_of(record: r.StepCommitted) -> Commit:

@@ -96,6 +96,15 @@ class TurnsCheck:
             for turn_id, turn in session.turns.items():
                 self._judge_wait(turn, f"turn {turn_id} of session {session_id}")
 
+    def end(self) -> None:
+        """Judge the turns that are open: the run is finished, so none of them ends any more."""
+        for session_id, session in self._sessions.items():
+            for turn_id, turn in session.turns.items():
+                if not turn.over:
+                    turn.over = True
+                    what = f"turn {turn_id} of session {session_id}"
+                    self.findings.add(turn.place, f"{what} has no end, and the run is finished")
+
     def _session(self, session_id: str, partition: int) -> _AuditedTurns | None:
         """Return the session, or None if it is over or was never opened."""
         known = self._sessions.get(session_id)
@@ -109,10 +118,7 @@ class TurnsCheck:
         record = received.record
         match record:
             case r.TurnStarted():
-                if not session.closed and record.turn_id not in session.turns:
-                    worked_ms = self._owners.worked_ms(received.partition)
-                    due_ms = worked_ms + record.deadline_ms - record.at_ms
-                    session.turns[record.turn_id] = _AuditedTurn(place_of(received), due_ms)
+                self._start(session, received, record)
             case r.TurnPlayedBack():  # its answer was copied, so no worker completes it
                 self._completed.add((record.session_id, record.turn_id))
             case r.SessionClosed():
@@ -126,6 +132,15 @@ class TurnsCheck:
                 self._turn_event(session, received, record)
             case r.TurnProgressed() | r.TurnInterrupted() | r.TurnCompleted():
                 self._turn_event(session, received, record)
+
+    def _start(self, session: _AuditedTurns, received: Received, record: r.TurnStarted) -> None:
+        if record.turn_id in session.turns:
+            detail = f"turn {record.turn_id} of session {record.session_id} is started again"
+            self.findings.add(place_of(received), detail)
+        elif not session.closed:
+            worked_ms = self._owners.worked_ms(received.partition)
+            due_ms = worked_ms + record.deadline_ms - record.at_ms
+            session.turns[record.turn_id] = _AuditedTurn(place_of(received), due_ms)
 
     def _turn_event(
         self,

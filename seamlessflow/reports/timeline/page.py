@@ -11,16 +11,19 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+from infra.printable import printable
 from scheduler.state.accounts.bars import Bar, Part, bars, spent_by_part
 from scheduler.state.accounts.device_time import TRAINING, together
 from scheduler.state.timeline import Timeline
-from seamlessflow.reports.timeline.facts import Given, RunFacts
+from seamlessflow.reports.timeline.facts import Given, Mark, RunFacts
 from seamlessflow.reports.timeline.looks import COLOURS, IDLE, LABELS, SHARES
 
 MOST_BARS = 400_000
 """Bars of a page; of more intervals, short neighbours are joined."""
 MOST_POINTS = 20_000
 """Points of the curve of groups under way."""
+LEAST_PAUSE_MS = 1_000
+"""Least length of a pause of the run that is marked."""
 _PLACE = "@DATA@"
 
 
@@ -28,7 +31,8 @@ def page(timeline: Timeline, facts: RunFacts, title: str, refresh_s: float = 0) 
     """Return the page; with `refresh_s` it loads itself again after so many seconds."""
     data = page_data(timeline, facts, title) | {"refresh_s": refresh_s}
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-    packed = b64encode(zlib.compress(text.encode(), 9)).decode()
+    shown = printable(text).encode(errors="replace")  # a path may have bytes that are no text
+    packed = b64encode(zlib.compress(shown, 9)).decode()
     template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     return template.replace(_PLACE, packed)
 
@@ -69,11 +73,12 @@ def page_data(
         "givens": [json.loads(text) for text in givens],
         "workers": workers,
         **_lines(facts, start_ms),
+        "marks": _marks(timeline, facts),
     }
 
 
 def _lines(facts: RunFacts, start_ms: int) -> dict[str, Any]:
-    """Return what concerns no single worker: steps, versions, groups under way, marks."""
+    """Return what concerns no single worker: steps, versions, groups under way."""
 
     def since(at_ms: int | None) -> int | None:
         return None if at_ms is None else at_ms - start_ms
@@ -89,8 +94,18 @@ def _lines(facts: RunFacts, start_ms: int) -> dict[str, Any]:
         ],
         "versions": [[since(at_ms), number, name] for at_ms, number, name in facts.versions],
         "under_way": _deltas(facts.under_way[::thin], start_ms),
-        "marks": [[since(mark.at_ms), mark.text] for mark in facts.marks],
     }
+
+
+def _marks(timeline: Timeline, facts: RunFacts) -> list[list[Any]]:
+    """Return time and text of what happened once, pauses of the run among them."""
+    paused = (
+        Mark(start, f"no process of the run lived for {(end - start) / 1000:,.0f} s")
+        for start, end in timeline.pauses
+        if end - start >= LEAST_PAUSE_MS
+    )
+    marks = sorted((*facts.marks, *paused), key=lambda mark: mark.at_ms)
+    return [[mark.at_ms - timeline.start_ms, mark.text] for mark in marks]
 
 
 def _bars(found: Sequence[Bar], start_ms: int, mixes: dict[tuple[int, ...], int]) -> list[int]:

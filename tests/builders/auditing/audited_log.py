@@ -56,6 +56,11 @@ class AuditedLog:
         self._auditor.settle(ManagersProgress({0: requests}, {0: covered}))
         return self
 
+    def ended(self) -> "AuditedLog":
+        """Judge what is open, as of a run of which no process lives."""
+        self._auditor.end()
+        return self
+
     @property
     def report(self) -> AuditReport:
         return self._auditor.report([])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from schemas import records as r
-from seamlessflow.auditing.verify import TrainedFile
+from seamlessflow.auditing.step_files import TrainedFile
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
 from trainer.steps.trained import Header, TrainedRun
@@ -33,7 +33,8 @@ def run(tokens: Sequence[int], offset: int = 0, **more: Any) -> TrainedRun:
 
 def file(*runs: TrainedRun, step: int = 0, version: int = 1, lineage: str = "l") -> TrainedFile:
     tokens = sum(len(one.ids) for one in runs)
-    return Header(step=step, version=version, lineage=lineage, policy="p", tokens=tokens), runs
+    header = Header(step=step, version=version, lineage=lineage, policy="p", tokens=tokens)
+    return TrainedFile(header, runs)
 
 
 def committed(step: int, version: int, lineage: str = "l", parent: str = "") -> r.StepCommitted:
@@ -41,4 +42,4 @@ def committed(step: int, version: int, lineage: str = "l", parent: str = "") -> 
 
 
 def commit_of(file: TrainedFile) -> r.StepCommitted:
-    return committed(file[0].step, file[0].version, file[0].lineage)
+    return committed(file.header.step, file.header.version, file.header.lineage)

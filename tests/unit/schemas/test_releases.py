@@ -201,6 +201,7 @@ DROPPABLE = {
     "StepCommitted.control_offset",
     "StepCommitted.methods",
     "StepCommitted.policy",
+    "StepCommitted.trained_sha256",
     "StepCommitted.trained_tokens",
     "StepCompleted.policy",
     "StepGroup.foreign",

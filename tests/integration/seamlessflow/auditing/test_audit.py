@@ -21,7 +21,7 @@ from seamlessflow.__main__ import app
 from seamlessflow.auditing.audit import audit, follow
 from seamlessflow.processes.cluster import write_address
 from tests.builders.auditing.audited_log import trajectory
-from tests.builders.garbage import litter
+from tests.builders.garbage import append_newer, litter
 from tests.builders.own_topics import SMALL, small
 from tests.builders.records import commands, control, replies, sessions
 from tests.builders.records.content import ids
@@ -91,6 +91,23 @@ def test_an_audit_names_each_violation_by_its_place(
         ("groups", CONTROL.name, 0, 1),
         ("tokens", CONTROL.name, 0, 1),
     }
+
+
+def test_an_audit_that_could_not_read_what_counts_does_not_pass(
+    cluster: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(cluster, SESSIONS, *TURN)
+    append_newer(cluster, CONTROL, 0)
+    report = audit(cluster)
+    assert (report.clean, report.complete) == (False, False)
+    assert not any(result.violations for result in report.results)
+    assert "unknown schema fingerprint" in report.notices[0]
+
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", cluster.bootstrap_servers)
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", cluster.topic_prefix)
+    shown = CliRunner().invoke(app, ["audit"])
+    assert shown.exit_code == 1, shown.output
+    assert "! incomplete: " in shown.output
 
 
 def test_a_following_audit_judges_what_comes(cluster: KafkaSettings) -> None:

@@ -1,6 +1,7 @@
 """The timeline folded from `control`, and its chart."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -240,3 +241,71 @@ def test_a_picture_of_very_many_workers_has_a_row_of_pixels_for_each(tmp_path: P
     plot(timeline([*joined, *RUN]), tmp_path / "many.png")
 
     assert (tmp_path / "many.png").read_bytes().startswith(b"\x89PNG")
+
+
+HOUR = 3_600_000
+
+
+def lineage(at_ms: int) -> r.LineageStarted:
+    return r.LineageStarted(at_ms=at_ms, policy="", lineage="b", step=1, settings=b"{}")
+
+
+def resumed(at_ms: int = HOUR, incarnation: str = "j") -> list[Record]:
+    """Return what a run writes that goes on for another step."""
+    new: dict[str, Any] = {"incarnation": incarnation}
+    return [
+        control.claimed(2, "b", at_ms=at_ms),
+        lineage(at_ms),
+        control.lost("w", at_ms=at_ms + 1, epoch=2, reason="replaced"),
+        control.joined("w", "train", at_ms=at_ms + 2, epoch=2, **new),
+        control.assigned("w", "train", 3, at_ms=at_ms + 10, epoch=2, **new),
+        control.acquired("w", "train", 3, at_ms=at_ms + 30, **new),
+        control.started(["w"], step=1, epoch=2, at_ms=at_ms + 30),
+        control.completed(1, lineage="b", at_ms=at_ms + 80),
+    ]
+
+
+def test_a_time_in_which_no_process_lived_is_nobodys() -> None:
+    group = control.admitted("g", at_ms=0), control.ready("g", at_ms=HOUR + 20)
+    log = [RUN[0], group[0], *RUN[1:], *resumed(), group[1]]
+    found = timeline(log)
+    assert found.pauses == ((220, HOUR),)
+    assert [(of.state, of.start_ms, of.end_ms) for of in found.intervals[-4:]] == [
+        (SWITCHING, 205, 220),
+        (WAITING, HOUR + 2, HOUR + 10),
+        (SWITCHING, HOUR + 10, HOUR + 30),
+        (TRAINING, HOUR + 30, HOUR + 80),
+    ]
+    assert found.step_ms == (220 + 80) / 2
+    assert found.group_ms() == 220 + 20
+    spent = found.device_time()["w"]
+    assert spent.total == 220 + 78
+    ideal = found.ideal_step(1)
+    assert ideal is not None and ideal.work_ms < found.step_ms
+
+
+def test_a_trainer_may_be_there_before_the_new_scheduler() -> None:
+    assert timeline([*RUN, lineage(HOUR - 10), *resumed()]).pauses == ((220, HOUR - 10),)
+
+
+@pytest.mark.parametrize(
+    "living",
+    [
+        [control.usage("w", at_ms=HOUR + 90)],
+        [control.acquired("w", "train", 4, at_ms=HOUR + 90)],
+        [control.completed(2, at_ms=HOUR + 90)],
+    ],
+    ids=["a report", "a role", "a trainer"],
+)
+def test_a_scheduler_that_is_replaced_alone_is_no_pause(living: list[Record]) -> None:
+    assert timeline([*RUN, *resumed(), *living]).pauses == ()
+
+
+def test_the_last_record_is_no_pause() -> None:
+    assert timeline([*RUN, control.ready("g", at_ms=HOUR)]).pauses == ()
+    assert timeline([control.claimed(), control.ready("g", at_ms=HOUR), *RUN[1:]]).pauses == ()
+
+
+def test_each_pause_of_a_run_counts() -> None:
+    again = [control.claimed(3, at_ms=2 * HOUR), control.ready("g", at_ms=2 * HOUR + 1)]
+    assert timeline([*RUN, *resumed(), *again]).pauses == ((220, HOUR), (HOUR + 80, 2 * HOUR))

@@ -8,7 +8,8 @@ import pytest
 
 from schemas.records import Record, VersionSpan
 from seamlessflow.auditing.sampled_tokens import sampled_tokens
-from seamlessflow.auditing.verify import TrainedFile, Verification, compare, surviving_steps
+from seamlessflow.auditing.step_files import TrainedFile
+from seamlessflow.auditing.verify import Verification, compare, surviving_steps
 from tests.builders.auditing.trained_files import (
     LOGPROB,
     WHOLE_TURN,

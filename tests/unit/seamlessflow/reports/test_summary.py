@@ -37,6 +37,7 @@ FIELDS = [
     "interrupted_turns_continued",
     "warmup_s",
     "train_wall_s",
+    "paused_s",
     "idle_share",
     "device_time",
     "step_s",
@@ -219,7 +220,7 @@ def test_every_figure_of_a_run() -> None:
         "tokens_over_age": 3,
         "interrupted_turns_continued": 3,
         "warmup_s": 5.5,
-        "train_wall_s": 3.5,
+        **{"train_wall_s": 3.5, "paused_s": 0.0},
         **WITHOUT_WORKERS,
         "step_s": 1.75,
         "restarts": {"gateway": 2},
@@ -276,6 +277,26 @@ def test_what_is_not_known_is_null(log: list[Record]) -> None:
 def test_a_training_of_recorded_sessions_lasts_from_its_first_step() -> None:
     log = [control.started(["w"], at_ms=500), control.completed(0, at_ms=2_500)]
     assert summary(log, {}, LauncherFacts(), None)["train_wall_s"] == 2
+
+
+def test_a_pause_of_the_run_is_in_no_figure_but_its_own() -> None:
+    hour = 3_600_000
+    new: dict[str, Any] = {"lineage": "b"}
+    log: list[Record] = [
+        control.claimed(),
+        admitted(0),
+        control.joined("w", at_ms=0),
+        control.acquired("w", at_ms=0),
+        committed(0, "a"),
+        control.completed(0, at_ms=1_000),
+        control.usage("w", from_ms=0, at_ms=1_000, decoding_ms=1_000, full_batch_ms=1_000),
+        control.claimed(2, at_ms=hour),
+        r.LineageStarted(at_ms=hour, policy="", step=1, settings=b"{}", **new),
+        control.completed(1, at_ms=hour + 500, **new),
+    ]
+    told = summary(log, {}, LauncherFacts(), None)
+    assert (told["train_wall_s"], told["paused_s"]) == (1.5, 3_599.0)
+    assert (told["step_s"], told["idle_share"]) == (0.75, {"w": 0.0})
 
 
 def test_device_time_is_that_of_the_training() -> None:

@@ -1,5 +1,7 @@
 """The record of trained tokens has each token once, as it entered the loss."""
 
+import gzip
+import hashlib
 from pathlib import Path
 from typing import get_args
 
@@ -9,7 +11,7 @@ from tests.builders.trainer.chains import with_advantages
 from tests.builders.trainer.trajectories import Run, trajectory
 from trainer.data.chains import Chain, chains, credited, without
 from trainer.data.packing import Layout, pack
-from trainer.steps.trained import Header, TrainedRun, read_trained, write_trained
+from trainer.steps.trained import Header, TrainedRun, file_name, read_trained, write_trained
 
 HEADER = Header(step=4, version=5, lineage="a", policy="tiny", tokens=5)
 
@@ -25,7 +27,8 @@ def two_turns() -> Chain:
 
 def written(directory: Path, found: list[Chain], layout: Layout = "padded") -> list[TrainedRun]:
     batches = pack(found, 64, layout)
-    header, runs = read_trained(write_trained(directory, HEADER, [(found, batches)]))
+    write_trained(directory, HEADER, [(found, batches)])
+    header, runs = read_trained(directory / file_name(HEADER.step, HEADER.version))
     assert header == HEADER
     return runs
 
@@ -82,7 +85,9 @@ def test_equal_steps_are_equal_bytes_and_nothing_else_is_left(tmp_path: Path) ->
     contents = []
     for _ in range(2):
         found = [two_turns()]
-        path = write_trained(tmp_path, HEADER, [(found, pack(found, 64, "padded"))])
+        sha256 = write_trained(tmp_path, HEADER, [(found, pack(found, 64, "padded"))])
+        [path] = tmp_path.iterdir()
         contents.append(path.read_bytes())
+        assert sha256 == hashlib.sha256(gzip.decompress(contents[-1])).hexdigest()
     assert contents[0] == contents[1]
     assert [one.name for one in tmp_path.iterdir()] == ["step-00000004-version-00000005.jsonl.gz"]

@@ -1,8 +1,11 @@
 """Finalized sessions and their trajectories."""
 
+import pytest
+
+from schemas.records import Record
 from schemas.topics import SESSIONS, TRAJECTORIES
 from tests.builders.auditing.audited_log import AuditedLog, trajectory, whole
-from tests.builders.records import sessions
+from tests.builders.records import control, sessions
 
 EVENTS = (sessions.opened(), sessions.closed(), sessions.finalized())
 
@@ -62,8 +65,26 @@ def test_the_end_by_a_manager_that_had_lost_the_partition_is_none() -> None:
 
 
 def test_an_id_is_used_once() -> None:
+    again = "sessions[0]@3: session s is opened again, although it was finalized"
     log = whole(AuditedLog(), EVENTS).settle().put(sessions.opened()).settle()
-    assert log.details("sessions")[0].startswith("sessions[0]@3: session s is opened again")
+    assert log.details("sessions") == [again]
+
+    at_once = whole(AuditedLog(), EVENTS).put(sessions.opened()).settle()
+    assert at_once.details("sessions") == [again]
+    assert at_once.counts("sessions") == (1, 0, 0, 1)
+
+
+@pytest.mark.parametrize("between", [(), (sessions.started(),), (sessions.closed(),)])
+def test_an_id_is_used_once_also_while_its_session_is_open(between: tuple[Record, ...]) -> None:
+    log = AuditedLog().put(sessions.opened(), *between, sessions.opened(policy="q")).settle()
+    place = f"sessions[0]@{len(between) + 1}"
+    assert log.details("sessions") == [f"{place}: session s is opened again, although it is open"]
+
+
+def test_an_opening_by_a_manager_that_had_lost_the_partition_uses_no_id() -> None:
+    late = sessions.opened(epoch=1)
+    log = AuditedLog().put(sessions.claimed(2), late, sessions.opened(epoch=2)).settle()
+    assert log.report.clean
 
 
 def test_a_session_whose_beginning_was_removed_cannot_be_checked() -> None:
@@ -91,3 +112,25 @@ def test_a_session_that_waits_on_after_its_wait_is_a_violation() -> None:
 def test_promises_of_a_recording_cannot_be_checked_without_its_events() -> None:
     log = AuditedLog(recorded=True).put(trajectory(), trajectory("t")).settle()
     assert log.counts("sessions") == (0, 0, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("events", "shown"),
+    [
+        (EVENTS[:1], "sessions[0]@0: session s, opened here, is not finalized"),
+        (EVENTS[:2], "sessions[0]@0: session s, opened here, is not finalized"),
+        (EVENTS, "sessions[0]@2: session s is finalized here and not on trajectories"),
+    ],
+)
+def test_a_session_that_is_open_in_a_finished_run_is_a_violation(
+    events: tuple[Record, ...], shown: str
+) -> None:
+    log = AuditedLog().put(*events, control.finished()).settle()
+    assert log.counts("sessions") == (0, 1, 0, 0)
+
+    assert log.ended().details("sessions") == [f"{shown}, and the run is finished"]
+    assert log.counts("sessions") == (0, 0, 0, 1)
+
+
+def test_a_session_that_is_open_in_a_run_that_was_stopped_is_none() -> None:
+    assert AuditedLog().put(*EVENTS).settle().ended().counts("sessions") == (0, 1, 0, 0)

@@ -1,11 +1,14 @@
 """Trained tokens, compared step by step with a log that goes on."""
 
-from collections.abc import Iterable
+import gzip
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from consumers.trajectories.sessions.assemble import trajectory
 from schemas import records as r
@@ -17,7 +20,7 @@ from tests.builders.records.content import ids
 from tests.builders.trajectories.session_builder import SessionBuilder
 from trainer.data.chains import chains
 from trainer.data.packing import pack
-from trainer.steps.trained import Header, write_trained
+from trainer.steps.trained import Header, file_name, write_trained
 
 TOKENS = (3, 4, 5)
 
@@ -43,9 +46,21 @@ def train(directory: Path, step: int, *of: list[Record], version: int = 0) -> r.
     lineage = "a" if version == step + 1 else "b"
     tokens = sum(len(batch) for batch in batches)
     header = Header(step=step, version=version, lineage=lineage, policy="p", tokens=tokens)
-    write_trained(directory, header, [(found, batches)])
+    sha256 = write_trained(directory, header, [(found, batches)])
     members = [r.StepGroup(group_id=one.group_id, sessions=(one.session_id,)) for one in built]
-    return control.committed(step, members, lineage=lineage, version=version)
+    counts = Counter[str]()
+    for chain in found:
+        counts[chain.session_id] += chain.trained()
+    fields: dict[str, Any] = {"trained_tokens": counts, "trained_sha256": sha256}
+    return control.committed(step, members, lineage=lineage, version=version, **fields)
+
+
+def rewrite(directory: Path, alter: Callable[[list[dict[str, Any]]], Any]) -> None:
+    """Change the lines of the file of the first step."""
+    path = directory / file_name(0, 1)
+    lines = [orjson.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    alter(lines)
+    path.write_bytes(gzip.compress(b"\n".join(map(orjson.dumps, lines)) + b"\n"))
 
 
 def recorded(*of: Record) -> Record:
@@ -191,3 +206,107 @@ def test_a_trained_session_that_was_never_recorded_is_a_violation(tmp_path: Path
 
     log = AuditedLog(tmp_path, recorded=True).cut(TRAJECTORIES.name)
     assert log.put(train(tmp_path, 0, events())).settle().counts("tokens") == (0, 0, 3, 0)
+
+
+def evaluated(session: str = "e") -> list[Record]:
+    opened = sessions.opened(session_id=session, purpose="eval", group_id="round")
+    return [opened, *events(session)[1:]]
+
+
+def two_trained(directory: Path) -> tuple[AuditedLog, r.StepCommitted]:
+    """Return a log with two trained sessions and one of an evaluation, and the commit of both."""
+    both = events(), events("t", "h")
+    log = AuditedLog(directory).put(*admitted("g", "h"), *both[0], *both[1], *evaluated())
+    return log, train(directory, 0, *both)
+
+
+NOT_COMMITTED = "step 0: its file is not the one that it committed"
+LEFT_OUT = "step 0: its file has 0 tokens of session t, and it committed 3"
+OF_EVALUATION = "step 0: its file has session e, which is in none of its groups"
+
+
+def leave_out(lines: list[dict[str, Any]]) -> None:
+    del lines[2]
+
+
+def leave_out_and_count(lines: list[dict[str, Any]]) -> None:
+    leave_out(lines)
+    lines[0]["tokens"] -= 3
+
+
+def add_evaluation(lines: list[dict[str, Any]]) -> None:
+    lines.append({**lines[1], "session": "e"})
+
+
+def put_evaluation_in_place(lines: list[dict[str, Any]]) -> None:
+    lines[2]["session"] = "e"
+
+
+@pytest.mark.parametrize(
+    ("alter", "shown"),
+    [
+        (leave_out, LEFT_OUT),
+        (leave_out_and_count, LEFT_OUT),
+        (add_evaluation, OF_EVALUATION),
+        (put_evaluation_in_place, OF_EVALUATION),
+        (lambda lines: lines[1].update(advantage=0.25), NOT_COMMITTED),
+        (lambda lines: lines[1].update(advantage=[1.0, 1.0, 0.5]), NOT_COMMITTED),
+        (lambda lines: lines[1].update(temperature=0.5), NOT_COMMITTED),
+        (lambda lines: lines.insert(1, lines.pop()), NOT_COMMITTED),
+        (lambda lines: lines[0].update(tokens=7), "its file has 6 tokens, and its first line says"),
+        (lambda lines: lines[2].pop("ids"), "cannot be read: "),
+    ],
+)
+def test_a_file_that_is_not_what_its_step_committed_is_a_violation(
+    alter: Callable[[list[dict[str, Any]]], Any], shown: str, tmp_path: Path
+) -> None:
+    log, commit = two_trained(tmp_path)
+    rewrite(tmp_path, alter)
+    found = log.put(commit).settle().details("tokens")
+    assert any(shown in one for one in found), found
+
+
+def test_a_file_that_was_only_packed_anew_is_none(tmp_path: Path) -> None:
+    log, commit = two_trained(tmp_path)
+    path = tmp_path / file_name(0, 1)
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1))
+    assert log.put(commit).settle().counts("tokens") == (6, 0, 0, 0)
+
+
+@pytest.mark.parametrize("length", [0, 7, 60])
+def test_a_file_that_was_cut_is_a_violation(length: int, tmp_path: Path) -> None:
+    log, commit = two_trained(tmp_path)
+    path = tmp_path / file_name(0, 1)
+    path.write_bytes(path.read_bytes()[:length])
+    assert "cannot be read" in log.put(commit).settle().details("tokens")[0]
+
+
+@pytest.mark.parametrize(
+    ("alter", "shown"),
+    [
+        (leave_out, "its file has 3 tokens, and its first line says 6"),
+        (add_evaluation, OF_EVALUATION),
+    ],
+)
+def test_a_step_of_an_earlier_release_is_held_against_what_it_recorded(
+    alter: Callable[[list[dict[str, Any]]], None], shown: str, tmp_path: Path
+) -> None:
+    log, commit = two_trained(tmp_path)
+    rewrite(tmp_path, alter)
+    earlier = replace(commit, trained_tokens={}, trained_sha256="")
+    found = log.put(earlier).settle().details("tokens")
+    assert any(shown in one for one in found), found
+
+
+def test_a_session_is_trained_in_the_group_in_which_it_was_opened(tmp_path: Path) -> None:
+    of_evaluation = train(tmp_path, 0, evaluated())
+    members = (replace(of_evaluation.groups[0], group_id="g"),)
+    log = AuditedLog(tmp_path).put(*admitted("g"), *evaluated())
+    log.put(replace(of_evaluation, groups=members)).settle()
+    [found] = log.details("tokens")
+    assert found.endswith("step 0: session e is of an evaluation, and is trained in group g")
+
+    elsewhere = AuditedLog(tmp_path).put(*admitted("g", "h"), *events(group="h"))
+    commit = train(tmp_path, 0, events(group="g"))
+    [found] = elsewhere.put(commit).settle().details("tokens")
+    assert found.endswith("step 0: session s is of group h, and is trained in group g")

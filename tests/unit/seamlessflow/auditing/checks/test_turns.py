@@ -2,9 +2,10 @@
 
 import pytest
 
+from schemas import records as r
 from schemas.records import Record
 from tests.builders.auditing.audited_log import AuditedLog
-from tests.builders.records import replies, sessions
+from tests.builders.records import control, replies, sessions
 from tests.builders.records.content import ids
 
 BEGUN = (sessions.opened(), sessions.started(), sessions.dispatched())
@@ -35,6 +36,13 @@ def test_a_worker_that_ends_a_dispatch_twice_is_a_violation() -> None:
     [found] = log.details("turns")
     assert found.startswith("sessions[0]@4: TurnCompleted ends dispatch 1 of turn a of session s")
     assert log.counts("turns") == (1, 0, 0, 1)
+
+
+@pytest.mark.parametrize("between", [(), (sessions.completed(ids(3)),), (sessions.closed(),)])
+def test_a_turn_that_is_started_again_is_a_violation(between: tuple[Record, ...]) -> None:
+    log = AuditedLog().put(*BEGUN, *between, sessions.started()).settle()
+    place = f"sessions[0]@{len(BEGUN) + len(between)}"
+    assert log.details("turns") == [f"{place}: turn a of session s is started again"]
 
 
 def test_a_second_end_behind_that_of_its_session_is_a_violation() -> None:
@@ -134,3 +142,26 @@ def test_an_answer_that_was_played_back_needs_no_worker() -> None:
     played = sessions.played_back("a")
 
     assert AuditedLog().put(sessions.opened(), played, ANSWER).settle().report.clean
+
+
+@pytest.mark.parametrize("begun", [BEGUN[:2], BEGUN, (*BEGUN, sessions.interrupted(ids(3)))])
+def test_a_turn_that_is_open_in_a_finished_run_is_a_violation(begun: tuple[Record, ...]) -> None:
+    log = AuditedLog().put(*begun, control.finished()).settle()
+    assert log.counts("turns") == (0, 1, 0, 0)
+
+    log.ended()
+    assert log.details("turns") == [
+        "sessions[0]@1: turn a of session s has no end, and the run is finished"
+    ]
+    assert log.counts("turns") == (0, 0, 0, 1)
+
+
+def test_a_turn_that_is_open_in_a_run_that_may_go_on_is_none() -> None:
+    lineage = r.LineageStarted(at_ms=0, policy="p", lineage="b", step=1, settings=b"{}")
+    resumed = AuditedLog().put(*BEGUN, control.finished(policy="p"), lineage).settle().ended()
+    assert resumed.counts("turns") == (0, 1, 0, 0)
+    assert AuditedLog().put(*BEGUN).settle().ended().counts("turns") == (0, 1, 0, 0)
+
+    other = r.LineageStarted(at_ms=0, policy="q", lineage="c", step=1, settings=b"{}")
+    both = AuditedLog().put(*BEGUN, lineage, other, control.finished(policy="q")).settle().ended()
+    assert both.counts("turns") == (0, 1, 0, 0)

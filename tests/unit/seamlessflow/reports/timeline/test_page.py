@@ -94,6 +94,15 @@ def test_stalls_losses_time_outs_and_warnings_are_marks() -> None:
     ]
 
 
+def test_a_pause_of_the_run_is_a_mark_among_the_others() -> None:
+    begin = control.claimed(), control.assigned("w", at_ms=0), control.acquired("w", at_ms=0)
+    late = control.claimed(2, at_ms=90_000), control.lost("w", at_ms=90_100, epoch=2)
+    assert page_data(timeline([*begin, *late]), facts([*begin, *late]), "a run")["marks"] == [
+        [0, "no process of the run lived for 90 s"],
+        [90_100, "rollout process of w lost: no_heartbeat"],
+    ]
+
+
 def test_a_decision_of_a_deposed_scheduler_is_no_fact() -> None:
     records = [control.claimed(2), control.assigned("w", epoch=1), control.lost("w", epoch=1)]
 
@@ -107,6 +116,13 @@ def test_the_page_holds_its_data_and_names_no_address() -> None:
     assert json.loads(zlib.decompress(b64decode(packed)))["title"] == "</script> of a run"
     assert not re.search(r"https?:|src=|@import|url\(", text)
     assert len(text) < 30_000
+
+
+def test_a_page_may_be_of_a_directory_with_a_name_that_is_no_text() -> None:
+    text = page(timeline(RUN), facts(RUN), "of \udce4 and \u202egnp")
+
+    (packed,) = re.findall(r'id="data">([^<]*)<', text)
+    assert json.loads(zlib.decompress(b64decode(packed)))["title"] == "of ? and \ufffdgnp"
 
 
 @pytest.mark.parametrize("records", [[], [control.claimed(at_ms=5)]])
