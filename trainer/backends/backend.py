@@ -27,6 +27,8 @@ def unmeasured(computes: bool) -> None:
 class ModelUnusable(SeamlessFlowError):
     """A model or checkpoint that cannot be trained with these settings."""
 
+    lasting = True
+
     def __init__(self, directory: str, reason: str) -> None:
         self.directory = directory
         self.reason = reason
