@@ -38,13 +38,10 @@ SIZES: dict[str, Any] = {
 }
 
 
-def write_tiny(directory: Path, seed: int = 0) -> Path:
+def write_tiny(directory: Path, seed: int = 0, **sizes: int) -> Path:
     """Write random weights of a two-layer model with a vocabulary of 32, and a larger tokenizer."""
     torch.manual_seed(seed)
-    config = Qwen3Config(
-        **SIZES,
-        tie_word_embeddings=True,
-    )
+    config = Qwen3Config(**{**SIZES, **sizes}, tie_word_embeddings=True)
     Qwen3ForCausalLM(config).save_pretrained(directory)
     make_tokenizer(directory)
     return directory
