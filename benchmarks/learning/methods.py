@@ -56,6 +56,9 @@ COMPARISONS: Mapping[str, Mapping[str, Method]] = {
         "reinforce_pp": _advantage("reinforce_pp"),
         "reinforce_pp_baseline": _advantage("reinforce_pp_baseline"),
         "turn_gae": _advantage("turn_gae", critic={"lr": CRITIC_RATE}),
+        "maxrl": _advantage("maxrl"),
+        "grpo_batch": _advantage("grpo_batch"),
+        "gdpo": _advantage("gdpo"),
     },
     "losses": {
         "ppo_clip": _loss(_OLD, surrogate="ppo_clip"),

@@ -92,6 +92,8 @@ def by_formula(
             ratio = (table[place - 1, ids[place]] - float(tokens.logprobs_T[place])).exp()
             advantage = float(tokens.advantages_T[place])
             bounded = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.28) * advantage)
+            if advantage < 0:
+                bounded = bounded.clamp(min=3.0 * float(advantage))
             policy_loss = policy_loss - bounded / total
             value = (output.hidden_states[-1][0, place - 1] * weight_1H[0]).sum() + bias_1[0]
             target, before = (

@@ -52,7 +52,10 @@ def reference(directory: Path, found: list[Chain], advantages: list[float]) -> d
         for place in np.flatnonzero(chain.tokens.trained_T):
             ratio = (table[place - 1, ids[place]] - float(chain.tokens.logprobs_T[place])).exp()
             free, bound = ratio * advantage, ratio.clamp(0.8, 1.28) * advantage
-            loss = loss - torch.minimum(free, bound) / total
+            kept = torch.minimum(free, bound)
+            if advantage < 0:
+                kept = torch.maximum(kept, torch.tensor(3.0 * advantage))
+            loss = loss - kept / total
         torch.autograd.backward(loss)
     return {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
 
