@@ -514,6 +514,7 @@ class OpenSession(Record):
     max_idle_ms: int = 3600000
     idempotency_key: str | None = None
     fork: ForkedPrefix | None = None
+    overrides: Sampling | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -832,6 +833,7 @@ class SessionOpened(Record):
     idempotency_key: str | None = None
     fold_version: int = 1
     fork: ForkedPrefix | None = None
+    overrides: Sampling | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -918,6 +920,7 @@ class Task(Record):
     issued_at_ms: int
     deadline_ms: int
     fork: ForkedPrefix | None = None
+    overrides: Sampling | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

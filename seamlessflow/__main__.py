@@ -28,6 +28,7 @@ from seamlessflow.commands.scheduling.plan import plan
 from seamlessflow.commands.scheduling.rehearse import rehearse
 from seamlessflow.commands.scheduling.simulate import simulate
 from seamlessflow.commands.scheduling.timeline import timeline
+from seamlessflow.commands.settings import settings
 from seamlessflow.commands.sft import sft
 from seamlessflow.commands.show import show
 from seamlessflow.commands.trace import trace
@@ -44,6 +45,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command()(settings)
 app.command(name="eval")(evaluate)
 app.command()(sft)
 app.command()(merge)

@@ -12,6 +12,9 @@ EstimatorName = Literal[
     "grpo",
     "grpo_unscaled",
     "rloo",
+    "maxrl",
+    "grpo_batch",
+    "gdpo",
     "turn",
     "session_and_turn",
     "reinforce_pp",
@@ -30,7 +33,14 @@ TOKEN_REWARDS: tuple[EstimatorName, ...] = (
 TURN_REWARDS: tuple[EstimatorName, ...] = ("turn", "session_and_turn", *TOKEN_REWARDS)
 """Estimators that use the rewards of turns."""
 
-COMPARED: tuple[EstimatorName, ...] = ("grpo", "grpo_unscaled", "rloo")
+COMPARED: tuple[EstimatorName, ...] = (
+    "grpo",
+    "grpo_unscaled",
+    "rloo",
+    "maxrl",
+    "grpo_batch",
+    "gdpo",
+)
 """Estimators that see nothing but how the returns of a group differ."""
 
 ONE_REWARD: Mapping[str, float] = {"reward": 1.0}
@@ -160,6 +170,12 @@ class CreditSettings(Section):
         None,
         description="Model directory that kl_penalty and loss.kl compare with; none: policy.model",
     )
+    reference_every: int | None = Field(
+        None,
+        ge=1,
+        description="Trained steps after which the reference becomes the policy, again and again; "
+        "none: it stays",
+    )
     kl_penalty: float = Field(
         0.0,
         ge=0,
@@ -194,6 +210,21 @@ class CreditSettings(Section):
             raise ValueError("advantage distill needs teacher, a model directory")
         if self.advantage == "distill" and self.overlong.length is not None:
             raise ValueError("overlong.length changes returns, and advantage distill sees none")
+        return self
+
+    @model_validator(mode="after")
+    def _compares(self) -> Self:
+        if self.advantage == "gdpo" and self.overlong.length is not None:
+            raise ValueError(
+                "overlong.length changes the sum of rewards, and advantage gdpo normalises each by "
+                "itself: let the agent give a reward for length and name it in rewards"
+            )
+        negative = [name for name, weight in self.rewards.items() if weight < 0]
+        if self.advantage == "maxrl" and (negative or self.overlong.length is not None):
+            named = f"rewards.{negative[0]}" if negative else "overlong.length"
+            raise ValueError(
+                f"advantage maxrl needs returns of at least 0, and {named} lessens them"
+            )
         return self
 
     @property

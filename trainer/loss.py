@@ -240,6 +240,11 @@ class LossSection(Section):
         return (DUAL_CLIP if self.dual_clip is None else self.dual_clip) or None
 
     @property
+    def regularised(self) -> bool:
+        """Return whether it has a term of each token, whatever its advantage."""
+        return self.entropy > 0 or self.kl > 0
+
+    @property
     def unit(self) -> Unit:
         """Return the tokens that must be in one micro-batch."""
         levels: set[str] = {self.correction_level, *self.masks.levels()}

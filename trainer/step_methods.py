@@ -23,6 +23,8 @@ RAISED: Mapping[tuple[str, str], int] = {
     ("advantage", "distill"): 2,
     # A bound of ratios with a negative advantage by default.
     **{("loss", name): 2 for name in ("ppo_clip", "ppo_clip+tis", "ppo_clip+icepop")},
+    # A rate at the last step of a run; before, steps recorded no schedule.
+    **{("schedule", name): 2 for name in ("linear", "cosine")},
     # An epsilon beside the deviation that is divided by.
     **{
         ("advantage", name): 2
@@ -36,6 +38,8 @@ RAISED: Mapping[tuple[str, str], int] = {
             "turn_gae",
         )
     },
+    # A group that counts does so in the means of the loss, with the terms of each token.
+    ("filter", "zero_variance"): 2,
 }
 """Version of each method, by kind and name, whose results are not those of its first release.
 
@@ -53,8 +57,9 @@ RAISED_WITH: Mapping[tuple[str, str], int] = {
 
 SETTINGS: Mapping[str, str] = {
     "advantage": "trainer.advantage, trainer.returns, trainer.kl_penalty, trainer.reference, "
-    "trainer.teacher, trainer.critic",
+    "trainer.reference_every, trainer.teacher, trainer.critic",
     "loss": "trainer.loss",
+    "schedule": "trainer.optimizer.schedule",
     "update": "trainer.mini_batches, trainer.epochs, trainer.seed",
     "staleness": "trainer.on_stale, trainer.max_staleness",
     "filter": "trainer.filters",
@@ -82,6 +87,8 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
         *_rewards(trainer.reward_weights),
         *(("filter", name, {"action": action}) for name, action in trainer.filters.items()),
     ]
+    if trainer.optimizer.schedule != "constant":
+        chosen.append(("schedule", trainer.optimizer.schedule, {}))
     if trainer.reuse.groups:
         reuse = trainer.reuse.model_dump(exclude={"choice"})
         if trainer.reuse.choice == "random":
@@ -147,7 +154,7 @@ def _credit(trainer: TrainerSection) -> Mapping[str, Any]:
     """Return the settings that advantages depend on."""
     models = trainer.model_dump(
         mode="json",
-        include={"kl_penalty", "reference", "teacher", "critic"},
+        include={"kl_penalty", "reference", "reference_every", "teacher", "critic"},
         exclude_defaults=True,
     )
     return {**trainer.returns.model_dump(exclude_defaults=True), **models}

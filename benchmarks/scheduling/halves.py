@@ -33,8 +33,14 @@ from seamlessflow.demo.configuration import (
     START_TIMEOUT_S,
     TIMEOUTS,
 )
-from seamlessflow.reports.reward_curve import StepFacts, mean_reward, session_facts, step_facts
-from seamlessflow.reports.summary import EDGE_STEPS, of_policy
+from seamlessflow.reports.reward_curve import (
+    StepFacts,
+    edges,
+    mean_reward,
+    session_facts,
+    step_facts,
+)
+from seamlessflow.reports.summary import of_policy
 
 POLICIES = {ASK: "asker", ANSWER: "answerer"}
 """The policy of each module."""
@@ -66,8 +72,8 @@ def main(argv: Sequence[str]) -> None:
         half: {
             "policy": POLICIES[half],
             "steps": len(steps),
-            "first10": mean_reward(steps[:EDGE_STEPS]),
-            "last10": mean_reward(steps[-EDGE_STEPS:]),
+            "first10": mean_reward(edges(steps)[0]),
+            "last10": mean_reward(edges(steps)[1]),
         }
         for half, steps in found.items()
     }

@@ -84,6 +84,8 @@ class Merged:
     """Names of the selection that a session which was read has."""
     skipped: Skipped = field(default_factory=Skipped)
     digests: dict[str, Digest] = field(default_factory=dict)
+    ended_ms: dict[str, int] = field(default_factory=dict)
+    """Time at which each session of `digests` ended."""
     recent: set[str] = field(default_factory=set)
     """Sessions of `digests` that ended less than a minute before the replay began."""
     judged: int = 0
@@ -102,6 +104,7 @@ class Merged:
         self.found |= other.found
         self.skipped.garbage.update(other.skipped.garbage)
         self.digests |= other.digests
+        self.ended_ms |= other.ended_ms
         self.recent |= other.recent
         self.judged += other.judged
         self.masked.update(other.masked)
@@ -214,6 +217,7 @@ class _Merge:
         self._merged.masked.update(last.masked_tokens)
         if self._job.digests:
             self._merged.digests[first.session_id] = digest(first)
+            self._merged.ended_ms[first.session_id] = first.finalized_at_ms
             if first.finalized_at_ms > self._job.begun_ms - _RECENT_MS:
                 self._merged.recent.add(first.session_id)
         self._merged.judged += first.session_id in self._job.rules.judged

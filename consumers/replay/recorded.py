@@ -9,6 +9,9 @@ from infra.settings import KafkaSettings
 from schemas.records import Trajectory
 from schemas.topics import TRAJECTORIES
 
+_CLOCKS_MS = 60_000
+"""Most by which a session's end, by the manager's clock, may differ from its record's time."""
+
 
 def compared(
     settings: KafkaSettings,
@@ -21,6 +24,12 @@ def compared(
 
     Raises what `read_topic` raises.
     """
+    begun = set[int]()
     for item in read_topic(settings, TRAJECTORIES, skipped, stopping=stopping):
+        # Behind the first offset retention removed what was written before.
+        if item.partition not in begun and item.offset > 0:
+            kept_ms = item.timestamp_ms + _CLOCKS_MS
+            comparison.kept_since_ms = max(comparison.kept_since_ms, kept_ms)
+        begun.add(item.partition)
         if isinstance(item.record, Trajectory) and selection.chooses(item.record):
             comparison.apply(item.record, item.partition, item.offset)

@@ -25,6 +25,8 @@ PARTS = 8
 """Parts of the partitions, each with a transactional id."""
 _MOST, _MOST_BYTES = 500, 16 * 1024 * 1024
 """Trajectories of a transaction, and bytes of their tokens."""
+_MOST_SHOWN = 300
+"""Most characters of rules and selection in a message: they may name thousands of sessions."""
 GROUP = "replay"
 """Consumer group, behind the prefix, whose offsets say how far a replay came."""
 
@@ -34,7 +36,8 @@ class TargetTaken(SeamlessFlowError):
 
     def __init__(self, target: str, content: str) -> None:
         self.target, self.content = target, content
-        reason = f"{target} was not written by these rules and for this selection, {content}"
+        shown = content if len(content) <= _MOST_SHOWN else f"{content[:_MOST_SHOWN]}..."
+        reason = f"{target} was not written by these rules and for this selection, {shown}"
         super().__init__(f"{reason}: name another target")
 
 

@@ -1,6 +1,6 @@
 """Comparison of replayed trajectories with the recorded ones, by digests of their bytes. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -41,6 +41,10 @@ class Comparison:
     """First offset that was read, and the one behind the last, by partition of `sessions`."""
     recent: frozenset[str] = frozenset()
     """Sessions that ended so shortly before that their record may be on its way."""
+    ended_ms: Mapping[str, int] = field(default_factory=dict)
+    """Time at which each replayed session ended."""
+    kept_since_ms: float = 0
+    """Time before which retention may have removed recorded trajectories."""
     equal: int = 0
     copies: int = 0
     """Further records of a session that was compared before."""
@@ -71,8 +75,21 @@ class Comparison:
 
     @property
     def missing(self) -> list[str]:
-        """Sessions that ended on the log and have no record on `trajectories`."""
-        return [one for one in self.replayed if one not in self._seen and one not in self.recent]
+        """Sessions that ended on the log and whose record cannot have been removed, but is not
+        there.
+        """
+        return [one for one in self._unseen() if not self._removed(one)]
+
+    @property
+    def removed(self) -> int:
+        """Number of sessions whose record retention may have removed."""
+        return sum(map(self._removed, self._unseen()))
+
+    def _unseen(self) -> Iterator[str]:
+        return (one for one in self.replayed if one not in self._seen and one not in self.recent)
+
+    def _removed(self, session_id: str) -> bool:
+        return self.ended_ms.get(session_id, 0) < self.kept_since_ms
 
 
 def _digest(made: Trajectory) -> Digest:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 
 from consumers.trajectories.acting.actor import Actor
 from consumers.trajectories.acting.failures import Failures
+from consumers.trajectories.acting.long_prompts import LongPrompts
+from consumers.trajectories.acting.outages import Outages
 from consumers.trajectories.acting.ownership import Ownership
 from consumers.trajectories.acting.placement import Placement
 from consumers.trajectories.acting.request_ends import RequestEnds
@@ -60,7 +62,6 @@ class Manager:
         spilled: SpillStore,
         clock: Callable[[], int] = now_ms,
     ) -> None:
-        no_progress_ms = int(settings.no_progress_s * 1000)
         hand_back_ms = int(settings.hand_back_s * 1000)
         self._name = name
         self._succession = Succession(settings.slot, name)
@@ -70,16 +71,25 @@ class Manager:
         self._fleet = RolloutFleet()
         self._fates = SessionFates()
         self._clock = clock
-        largest = connections.largest_trajectory
-        contexts = Contexts(self._fleet, renderers.of, no_progress_ms, clock, largest, self._fates)
+        self._outages = Outages(clock)
+        contexts = self._contexts(settings)
         self._outbox = outbox = Outbox(connections.producer, connections.echoes, self._fleet)
         failures = Failures(contexts, outbox, metrics)
         self._placement = Placement(self._partitions, contexts, outbox, hand_back_ms, failures)
         self._request_ends = ends = RequestEnds(
             self._partitions, connections.readers, connections.inbox, clock
         )
+        self._long_prompts = long_prompts = LongPrompts(connections.inbox.post)
         self._actor = self.actor_class(
-            self._partitions, contexts, self._placement, outbox, traces, metrics, ends, failures
+            self._partitions,
+            contexts,
+            self._placement,
+            outbox,
+            traces,
+            metrics,
+            ends,
+            failures,
+            long_prompts,
         )
         self._ownership = Ownership(
             name, self._partitions, contexts, connections, outbox, self._actor, ends, failures
@@ -88,6 +98,17 @@ class Manager:
         budget_bytes = int(settings.memory_mb * 1_000_000)
         self._spilling = Spilling(self._partitions, spilled, budget_bytes, metrics)
         self._next_housekeeping = 0.0
+
+    def _contexts(self, settings: ManagerSection) -> Contexts:
+        return Contexts(
+            self._fleet,
+            self._renderers.of,
+            int(settings.no_progress_s * 1000),
+            self._clock,
+            self._connections.largest_trajectory,
+            self._fates,
+            self._outages.ended_ms,
+        )
 
     def run(self, stopping: Callable[[], bool]) -> None:
         """Serve until `stopping()` is true, which is asked once a round.
@@ -109,6 +130,7 @@ class Manager:
             raise self._succession.replaced("another manager") from error
         finally:
             self._ownership.leave()
+            self._long_prompts.close()
             close(self._connections)
 
     def _round(self) -> None:
@@ -126,6 +148,8 @@ class Manager:
         self._housekeeping()
 
     def _handle_batch(self, batch: Sequence[Received]) -> None:
+        if batch:
+            self._outages.read_records()
         for received in batch:
             self._receive(received)
         # Before the next wait: merging replies must not delay one.

@@ -80,14 +80,16 @@ class Reader:
         self._consumer.assign(self._positions(offsets))
 
     def add(self, offsets: Mapping[Partition, int]) -> None:
-        """Also read these partitions."""
+        """Also read these partitions; those that it reads already, from their new offsets."""
+        self.remove(offsets)
         self._next |= offsets
         self._consumer.incremental_assign(self._positions(offsets))
 
     def remove(self, partitions: Iterable[Partition]) -> None:
-        """Stop reading these partitions."""
-        gone = {partition: self._next.pop(partition, END) for partition in partitions}
-        self._consumer.incremental_unassign(self._positions(gone))
+        """Stop reading these partitions, as far as it reads them."""
+        gone = {one: self._next.pop(one) for one in partitions if one in self._next}
+        if gone:  # the client refuses partitions that it does not have, and all if it has none
+            self._consumer.incremental_unassign(self._positions(gone))
 
     def pause(self, partitions: Iterable[Partition], on: bool) -> None:
         """Read nothing of these assigned partitions until it is called with False."""

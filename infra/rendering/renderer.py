@@ -74,6 +74,13 @@ class Renderer:
             there = f"the tokenizer in {directory} has the hash {self.hash}"
             raise RendererError(self.settings.name, f"{there}, the trainer's {published}")
 
+    def put_off(self, longer_than: int) -> None:
+        """Raise `TokensWanted` for texts of more letters, from now on, also in variants.
+
+        Rendering, bridges and `encode` then raise it until the text was tokenised elsewhere.
+        """
+        self._tokenizer.put_off(longer_than)
+
     def variant(self, settings: RendererSettings) -> "Renderer":
         """Return a renderer of other settings on the same tokenizer. Raises `RendererError`."""
         return Renderer(self._tokenizer, settings, self.hash)

@@ -15,6 +15,7 @@ from typing import Protocol
 import tokenizers
 
 from infra.errors import SeamlessFlowError
+from infra.rendering.long_texts import LongTexts
 from infra.rendering.outside_text import MARK, removing_marks
 
 ENCODED_TEXTS_KEPT = 128
@@ -76,6 +77,8 @@ class Tokenizer:
         self._byte_level = _is_byte_level(inner)
         self._bytes_of: dict[int, bytes] = {}
         self._remembered = lru_cache(maxsize=ENCODED_TEXTS_KEPT)(self._encode)
+        self._put_off: int | None = None
+        self._long_texts = LongTexts(self._encode_aside)
 
     @classmethod
     def load(cls, directory: Path) -> "Tokenizer":
@@ -96,11 +99,18 @@ class Tokenizer:
     def encode(self, text: str, **_: object) -> list[int]:
         """Return the ids of `text`; spelt-out special tokens become their ids, none are added.
 
-        Those that `outside_text.py` marked are text.
+        Those that `outside_text.py` marked are text. Raises `TokensWanted` for a text that is put
+        off.
         """
-        if len(text) > LONGEST_TEXT_KEPT:
-            return list(self._encode(text))
-        return list(self._remembered(text))
+        if len(text) <= LONGEST_TEXT_KEPT:
+            return list(self._remembered(text))
+        if self._put_off is not None and len(text) > self._put_off:
+            return self._long_texts.ids(text)
+        return list(self._encode(text))
+
+    def put_off(self, longer_than: int) -> None:
+        """Let `encode` raise `TokensWanted` for texts of more letters, until they are tokenised."""
+        self._put_off = longer_than
 
     def decode(
         self, ids: int | Sequence[int], skip_special_tokens: bool = False, **_: object
@@ -147,8 +157,15 @@ class Tokenizer:
         return removing_marks(self._inner)
 
     def _encode(self, text: str) -> tuple[int, ...]:
-        inner = self._removing_marks if MARK in text else self._inner
-        return tuple(inner.encode(text, add_special_tokens=False).ids)
+        return tuple(self._for(text).encode(text, add_special_tokens=False).ids)
+
+    def _encode_aside(self, text: str) -> list[int]:
+        # A batch, since the library holds Python's lock while it encodes a single text.
+        (encoded,) = self._for(text).encode_batch_fast([text], add_special_tokens=False)
+        return encoded.ids
+
+    def _for(self, text: str) -> tokenizers.Tokenizer:
+        return self._removing_marks if MARK in text else self._inner
 
 
 class _ByteStream:

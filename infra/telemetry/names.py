@@ -18,6 +18,11 @@ SpanName = Literal[
 call of the gateway's route, `send requests` writes a record to this topic, `process requests` acts
 on a record of it, and the trainer's `process trajectories` on those of one optimizer step."""
 
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
+"""Version of OpenTelemetry's conventions that the names are of; collectors translate by it."""
+PROVIDER = "seamlessflow"
+"""Provider of the models, for spans of calls and of work for them."""
+
 ATTRIBUTES: Mapping[str, str] = {
     "session_id": "gen_ai.conversation.id",
     "operation": "gen_ai.operation.name",

@@ -24,7 +24,7 @@ from opentelemetry.util.types import AttributeValue
 from infra.settings import TelemetrySettings
 from infra.telemetry.contexts import Headers, context_of, headers_of, is_sampled, links_to
 from infra.telemetry.environment import endpoint, forget_empty, resource, sample_ratio
-from infra.telemetry.names import ATTRIBUTES, SpanName
+from infra.telemetry.names import ATTRIBUTES, SCHEMA_URL, SpanName
 from infra.telemetry.sampling import BySession, RandomIds
 
 _KAFKA = "kafka"
@@ -111,7 +111,7 @@ class Telemetry:
         if processor is not None:
             self._provider = TracerProvider(BySession(ratio), resource, id_generator=RandomIds())
             self._provider.add_span_processor(processor)
-            self._tracer = self._provider.get_tracer("seamlessflow")
+            self._tracer = self._provider.get_tracer("seamlessflow", schema_url=SCHEMA_URL)
 
     @property
     def enabled(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, cast
 import orjson
 
 from infra.telemetry.metrics import Metrics
+from infra.telemetry.names import PROVIDER
 from infra.telemetry.tracing import Telemetry
 from producers.agents.ended_groups import EndedGroups
 from producers.agents.failure_cause import is_infrastructure_failure
@@ -123,7 +124,10 @@ class Episodes:
             _log.warning("%s: not started, the deadline of its task has passed", name)
             return
         try:
-            with self._telemetry.root("run task", session_id=name, task=task.task_id) as span:
+            work: dict[str, str] = {"operation": "invoke_agent", "provider": PROVIDER}
+            with self._telemetry.root(
+                "run task", session_id=name, task=task.task_id, **work
+            ) as span:
                 gateway = self._gateway.traced(span.headers)
                 label = _label(await self._run(name, task, gateway))
                 span.set(ending=label)

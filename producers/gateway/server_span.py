@@ -6,13 +6,13 @@ from contextlib import contextmanager
 
 from infra.errors import SeamlessFlowError
 from infra.telemetry.contexts import Headers
+from infra.telemetry.names import PROVIDER
 from infra.telemetry.tracing import Span, Telemetry
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.errors import ApiError
 from producers.gateway.exchange import Exchange, key_of
 from schemas.records import ReplyFinished
 
-PROVIDER = "seamlessflow"
 _OK, _SERVER_ERROR = 200, 500
 _OPERATIONS = {"openai.completions": "text_completion"}
 _HEADERS = ("traceparent", "tracestate")

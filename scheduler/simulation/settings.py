@@ -47,6 +47,12 @@ class SimulationSection(Section):
     strategies: tuple[str, ...] = Field(
         tuple(STRATEGIES), min_length=1, description="Strategies to compare, as scheduler.policy"
     )
+    whole_batches: bool = Field(
+        False,
+        description="Begin the groups of a batch together, once the one before it trains, and "
+        "train exactly these, as the published one step off does; without it a step takes the "
+        "groups that are ready first. Changes nothing with run.lag 0",
+    )
     seed: int = Field(0, description="Seed of all draws")
 
     @field_validator("workers")

@@ -16,6 +16,7 @@ from scheduler.decisions.strategies import registry
 from scheduler.settings import SchedulerSettings
 from scheduler.simulation.agenda import Agenda
 from scheduler.simulation.agents import DroppedGroups, SimulatedAgents
+from scheduler.simulation.batches import WholeBatches
 from scheduler.simulation.cluster import ModelledCluster, ModelledWorker
 from scheduler.simulation.due import next_due_ms
 from scheduler.simulation.engine import SimulatedTurn
@@ -72,12 +73,14 @@ def simulate(
     workload: Workload,
     longest_s: float = LONGEST_S,
     on_step: Callable[[int], None] = lambda steps: None,
+    whole_batches: bool = False,
 ) -> SimulatedRun:
     """Return a run simulated to its last step, or to `longest_s`.
 
-    Calls `on_step` with the number of steps after each. Raises `UnknownStrategy`.
+    Calls `on_step` with the number of steps after each. `whole_batches`: see
+    `scheduler/simulation/batches.py`. Raises `UnknownStrategy`.
     """
-    return Simulation(settings, cluster, workload, on_step).run(longest_s)
+    return Simulation(settings, cluster, workload, on_step, whole_batches).run(longest_s)
 
 
 def simulate_going_on(
@@ -85,6 +88,7 @@ def simulate_going_on(
     cluster: ModelledCluster,
     workload: Workload,
     on_step: Callable[[int], None] = lambda steps: None,
+    whole_batches: bool = False,
 ) -> SimulatedRun:
     """Return the same steps of a run that goes on behind them: groups begin until the last one.
 
@@ -94,7 +98,8 @@ def simulate_going_on(
     run = settings.run
     further = ceil(run.lag + 1 + settings.pacing.extra_groups)
     longer = run.model_copy(update={"steps": run.steps + further})
-    simulation = Simulation(settings.model_copy(update={"run": longer}), cluster, workload, on_step)
+    going_on = settings.model_copy(update={"run": longer})
+    simulation = Simulation(going_on, cluster, workload, on_step, whole_batches)
     return simulation.run(LONGEST_S, run.steps)
 
 
@@ -107,7 +112,9 @@ class Simulation:
         cluster: ModelledCluster,
         workload: Workload,
         on_step: Callable[[int], None],
+        whole_batches: bool,
     ) -> None:
+        self._batches = WholeBatches(settings.run.groups_per_step) if whole_batches else None
         self._rules = simulated_rules(settings, len(cluster.workers))
         self._cluster = cluster
         self._on_step = on_step
@@ -138,6 +145,7 @@ class Simulation:
             self._changed = True
         self._fleet.note(record)
         self._dropped.note(record)
+        further = self._batches is not None and self._batches.apply(record)
         match record:
             case r.RoleAssigned():
                 self._fleet.assign(record)
@@ -149,6 +157,8 @@ class Simulation:
             case r.GroupReady() | r.GroupDropped() if self._rules.settings.pacing.redundancy:
                 self._agents.end_group(record.group_id)
         self._trainer.react(record)
+        if further:
+            self._play()
 
     def run(self, longest_s: float, steps: int | None = None) -> SimulatedRun:
         """Return the run after its last step, or after so many `steps`, or after `longest_s`."""
@@ -225,6 +235,15 @@ class Simulation:
             issued[task.group_id] = {**issued.get(task.group_id, {}), task.sample: task.attempt}
         self._view = replace(self._view, issued=issued)
         for task in tasks:
+            if self._batches is None:
+                self._agents.play(task)
+            else:
+                self._batches.hold(task)
+        self._play()
+
+    def _play(self) -> None:
+        """Begin the sessions that were held back until their batch."""
+        for task in self._batches.released() if self._batches is not None else ():
             self._agents.play(task)
 
 

@@ -49,7 +49,7 @@ def merge_json(outcome: MergeOutcome) -> dict[str, Any]:
             "copies": comparison.copies,
             "different": {one: [*place] for one, place in comparison.different.items()},
             "missing": comparison.missing,
-            "not_checkable": comparison.not_checkable,
+            "not_checkable": comparison.not_checkable + comparison.removed,
         }
     return found
 
@@ -65,7 +65,8 @@ def _sentences(outcome: MergeOutcome) -> Iterator[str]:
         )
     if masked := {name: count for name, count in merged.masked.most_common() if count}:
         yield f"not trained: {listed(masked)} tokens"
-    if outcome.judgements > merged.judged:
+    # Those of partitions that an earlier replay wrote are not counted: it judged them.
+    if outcome.judgements > merged.judged and not merged.went_on:
         missed = outcome.judgements - merged.judged
         yield f"! {missed:,} sessions of --rewards were not among them"
     if merged.partitions_kept:
@@ -128,3 +129,6 @@ def _compared(comparison: Comparison) -> Iterator[str]:
     if comparison.not_checkable:
         count = comparison.not_checkable
         yield f"not checkable, since retention removed their first events: {count:,} sessions"
+    if removed := comparison.removed:
+        what = "may have removed their recorded trajectories"
+        yield f"not checkable, since retention {what}: {removed:,} sessions"

@@ -82,7 +82,8 @@ def replay_merge(
     skipped = Skipped()
     comparison = None
     if job.digests:
-        comparison = Comparison(merged.digests, bounds, frozenset(merged.recent))
+        recent = frozenset(merged.recent)
+        comparison = Comparison(merged.digests, bounds, recent, merged.ended_ms)
         compared(job.kafka, job.selection, comparison, skipped, stopping)
     return MergeOutcome(merged, comparison, skipped, len(job.rules.judged), job.selection)
 

@@ -26,13 +26,17 @@ def selection(
     versions: str | None = None,
 ) -> SessionSelection:
     """Return the selection that options describe. Raises `SettingsRejected`."""
+    since_ms, until_ms = _milliseconds("--since", since), _milliseconds("--until", until)
+    if since_ms is not None and until_ms is not None and since_ms > until_ms:
+        reason = f"{since} is behind --until {until}, so no session was open in between"
+        raise SettingsRejected("--since", reason)
     return SessionSelection(
         frozenset(sessions),
         frozenset(groups),
         frozenset(tasks),
         _offsets(offsets),
-        _milliseconds("--since", since),
-        _milliseconds("--until", until),
+        since_ms,
+        until_ms,
         None if versions is None else _versions(versions),
     )
 

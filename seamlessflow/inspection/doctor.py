@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from infra.errors import SeamlessFlowError
 from infra.network.ports import is_free
 from infra.settings import KafkaSettings
+from schemas.releases import releases
 from schemas.tokens import pack
 from seamlessflow.inspection import findings
 from seamlessflow.inspection.findings import Finding, Grade
@@ -27,6 +28,7 @@ def examine(
     out: Path, model: Path | None, renderer: str, kafka: KafkaSettings | None
 ) -> Iterator[Finding]:
     """Yield all findings, as soon as each is known; `kafka` is None if no broker is configured."""
+    yield _format()
     yield findings.python(sys.version_info[:2])
     yield from _packages()
     yield _safely("Java", _java)
@@ -48,6 +50,15 @@ def _safely(what: str, check: Callable[[], Finding]) -> Finding:
         return check()
     except (SeamlessFlowError, ImportError, OSError, subprocess.SubprocessError) as error:
         return Finding(what, Grade.FAILED, str(error), "scripts/setup installs what is missing")
+
+
+def _format() -> Finding:
+    """Name the forms of a log that this release writes and reads."""
+    from consumers.trajectories.sessions.fold import FOLD_VERSION
+
+    known = [release.version for release in releases()]
+    text = f"release {known[-1]} writes it, and reads that of {known[0]} and later; sessions are "
+    return Finding("log format", Grade.OK, f"{text}folded by the rules of version {FOLD_VERSION}")
 
 
 def _packages() -> Iterator[Finding]:
@@ -124,13 +135,15 @@ def _model(directory: Path, renderer: str) -> Finding:
     from infra.rendering.model_template.discovery import named_for
     from infra.rendering.renderer import Renderer
     from infra.rendering.settings import RendererError
-    from seamlessflow.inspection.model_directory import incomplete
+    from seamlessflow.inspection.model_directory import foreign_tokenizer, incomplete
     from seamlessflow.inspection.template_comparison import refused_prompt, template_difference
     from trainer.policy import PolicySection
 
     what = f"model {directory}"
     if lacking := incomplete(directory):
         return Finding(what, Grade.FAILED, lacking, "name a Hugging Face model directory")
+    if foreign := foreign_tokenizer(directory):
+        return Finding(what, Grade.FAILED, foreign, "copy the model's own tokenizer into it")
     try:
         policy = PolicySection.model_validate({"renderer": renderer})
         loaded = Renderer.load(directory, named_for(directory, policy.renderer))

@@ -72,11 +72,24 @@ class _Workers:
     devices: dict[str, int] = field(default_factory=dict)
     took_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Times of changes of role, by the role that was taken."""
+    first_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Those that were the first of their process, which starts its engine or model meanwhile."""
     roles: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     gangs: Counter[int] = field(default_factory=Counter)
     """Number of steps, by the devices of their gang."""
     lag: int | None = None
     _left_ms: dict[str, int] = field(default_factory=dict)
+    _changed: set[tuple[str, str, str]] = field(default_factory=set)
+    """Processes that had a role before: worker, incarnation and role."""
+
+    @property
+    def switch_ms(self) -> float:
+        """Return the mean time of a change to training and back.
+
+        Without the first changes of processes, unless there are no others.
+        """
+        roles = self.took_ms.keys() | self.first_ms.keys()
+        return sum(fmean(self.took_ms[role] or self.first_ms[role]) for role in sorted(roles))
 
     def apply(self, record: Record) -> None:
         match record:
@@ -87,8 +100,11 @@ class _Workers:
             case r.RoleAcquired():
                 self.roles[record.worker].add(record.role)
                 left_ms = self._left_ms.pop(record.worker, None)
+                process = record.worker, record.incarnation, record.role
                 if left_ms is not None:
-                    self.took_ms[record.role].append(left_ms + record.took_ms)
+                    times = self.took_ms if process in self._changed else self.first_ms
+                    times[record.role].append(left_ms + record.took_ms)
+                self._changed.add(process)
             case r.StepStarted() if record.workers:
                 own = sum(self.devices.get(name, 1) for name in record.workers)
                 self.gangs[record.devices or own] += 1
@@ -113,12 +129,11 @@ def measured_step(records: Sequence[Record], warm_up: int = 0) -> MeasuredStep:
         raise TooFewSteps(steps if spent.useful else 0)
     devices = sum(workers.devices.values())
     unit, _ = Counter(workers.devices.values()).most_common(1)[0]
-    switch_ms = sum(fmean(took) for took in workers.took_ms.values())
     return MeasuredStep(
         work=StepWork(
             rollout=spent.of(DECODING) / steps / 1000,
             train=spent.of(TRAINING) / steps / 1000,
-            switch=switch_ms / 1000,
+            switch=workers.switch_ms / 1000,
             load=spent.of(LOADING, RECOMPUTING) / steps / devices / 1000,
             latency=(of.group_ms(window if warm_up else None) or 0.0) / 1000,
         ),

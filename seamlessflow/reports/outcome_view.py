@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seamlessflow.reports.outcome import RunOutcome
+from seamlessflow.reports.reward_curve import EDGE_STEPS
 from trainer.metrics.reasons import listed
 from trainer.metrics.symptoms import WINDOW
 
@@ -52,7 +53,7 @@ def outcome_view(outcome: RunOutcome) -> RenderableType:
 
 
 def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    policies = values.get("policies") or {}
+    policies, sources = values.get("policies") or {}, _of(values, "sources")
     rows = [
         ("reward", "" if policies else _rewards(values)),
         ("by name", _named(values.get("rewards") or {})),
@@ -61,7 +62,7 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             _change(values["eval_before"], values["eval_after"], "before and after"),
         ),
         *((f"evaluated on {name}", _rounds(of)) for name, of in _of(values, "evaluations")),
-        *((f"reward of {name}", _source(of)) for name, of in _of(values, "sources")),
+        *((f"reward of {name}", _source(of, _edges(values))) for name, of in sources),
         (
             "trained",
             f"{_steps(values)} in {_number(values['train_wall_s'], 0)} s, "
@@ -105,9 +106,9 @@ def _rounds(rounds: Sequence[Mapping[str, Any]]) -> str:
     return f"{change}{_number(last['reward_mean'])}{error} ({counted}){chances}"
 
 
-def _source(of: Mapping[str, Any]) -> str:
+def _source(of: Mapping[str, Any], what: str) -> str:
     edges = of["reward_first10"], of["reward_last10"]
-    return f"{_change(*edges, 'first and last ten steps')}, {of['groups']:,} groups"
+    return f"{_change(*edges, what)}, {of['groups']:,} groups"
 
 
 def _policy(of: Mapping[str, Any]) -> str:
@@ -125,8 +126,18 @@ def _steps(values: Mapping[str, Any]) -> str:
 
 
 def _rewards(values: Mapping[str, Any]) -> str:
-    edges = values["reward_first10"], values["reward_last10"]
-    return _change(*edges, "first and last ten steps")
+    text = _change(values["reward_first10"], values["reward_last10"], _edges(values))
+    if sampled := values.get("reward_sampled"):
+        more = _change(sampled["first10"], sampled["last10"], "with groups that filters dropped")
+        text = ", ".join(filter(None, (text, more)))
+    return text
+
+
+def _edges(values: Mapping[str, Any]) -> str:
+    """Return the name of the steps that are compared."""
+    count = values.get("edge_steps", EDGE_STEPS)
+    named = "ten" if count == EDGE_STEPS else count
+    return "first and last step" if count == 1 else f"first and last {named} steps"
 
 
 def _named(rewards: Mapping[str, Mapping[str, float]]) -> str:

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from schemas.records import EvaluationCompleted
-from seamlessflow.reports.reward_curve import StepFacts, mean_reward
+from seamlessflow.reports.reward_curve import StepFacts, edges, mean_reward, sampled_reward
 
 REWARD, EVALUATION, STALENESS = "#3b7dd8", "#f28e2b", "#5f6368"
 SETS = EVALUATION, "#59a14f", "#b07aa1", "#e15759", "#9c755f", "#76b7b2"
@@ -73,7 +73,7 @@ def _rewards(axes: Axes, steps: Sequence[StepFacts]) -> None:
     windows = [steps[end - WINDOW : end] for end in range(WINDOW, len(steps) + 1)]
     means = [(_middle(one), mean) for one in windows if (mean := mean_reward(one)) is not None]
     if means:
-        first, last = mean_reward(steps[:WINDOW]), mean_reward(steps[-WINDOW:])
+        first, last = map(mean_reward, edges(steps))
         axes.plot(
             [step for step, _ in means],
             [mean for _, mean in means],
@@ -82,6 +82,18 @@ def _rewards(axes: Axes, steps: Sequence[StepFacts]) -> None:
             solid_capstyle="round",
             label=f"mean of {WINDOW} steps{_change('first', first, 'last', last)}",
         )
+    _with_dropped(axes, steps, windows)
+
+
+def _with_dropped(
+    axes: Axes, steps: Sequence[StepFacts], windows: Sequence[Sequence[StepFacts]]
+) -> None:
+    """Draw the same mean with the groups that filters dropped, if there are any."""
+    if any(one.dropped_rewards for one in steps):
+        means = [(_middle(of), mean) for of in windows if (mean := sampled_reward(of)) is not None]
+        places, values = [at for at, _ in means], [mean for _, mean in means]
+        label = "with the groups that filters dropped"
+        axes.plot(places, values, "--", color=REWARD, linewidth=1.4, label=label)
 
 
 def _evaluations(axes: Axes, evaluations: Mapping[str, Sequence[EvaluationCompleted]]) -> None:

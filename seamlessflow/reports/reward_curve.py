@@ -1,9 +1,10 @@
 """Rewards of each optimizer step, task set and evaluation, from `control` and `trajectories`. Pure.
 
 The steps are those that led to the newest weights; a step that was executed again counts once. A
-step's rewards are the returns of all sessions of its groups (`StepCommitted`), also of
-groups that a filter kept out of the loss, and of groups that a filter dropped while the batch was
-made (`GroupDropped`). Called by `summary.py`, drawn by `reward_chart.py`.
+step's rewards are the returns of all sessions of its groups (`StepCommitted`), also of groups that
+a filter kept out of the loss: the metric `reward_mean` is their mean. Those of groups that a filter
+dropped while the batch was made (`GroupDropped`) stand beside them. Called by `summary.py`, drawn
+by `reward_chart.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,8 @@ from trainer.data.lengths import PRUNED
 from trainer.recovery.resume import surviving
 
 NO_WEIGHTS: Mapping[str, Weights] = {}
+EDGE_STEPS = 10
+"""Most first and last steps that reports compare."""
 _FROM, _GROUPS_FROM = "reward_from/", "groups_from/"
 
 
@@ -45,16 +48,20 @@ class SessionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFacts:
-    """Facts of an optimizer step; `rewards` has one entry for each session."""
+    """Facts of an optimizer step; `rewards` has one entry for each session of its groups."""
 
     step: int
     version: int
     rewards: tuple[float | None, ...]
+    dropped_rewards: tuple[float | None, ...] = ()
+    """Those of the groups that a filter dropped while its batch was made."""
     at_ms: int | None = None
     """Time of its completion; None if that is not on the log."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     trained_tokens: Mapping[str, int] = field(default_factory=dict)
     """Tokens that entered the loss, by session."""
+    equal: frozenset[str] = frozenset()
+    """Sessions of groups whose rewards are all equal: they came to the step and taught nothing."""
 
     @property
     def reward(self) -> float | None:
@@ -112,16 +119,16 @@ def evaluation_curves(control: Iterable[Record]) -> dict[str, list[r.EvaluationC
 
 
 def task_set_figures(
-    control: Iterable[Record], steps: Sequence[StepFacts], edge: int
+    control: Iterable[Record], steps: Sequence[StepFacts]
 ) -> dict[str, dict[str, Any]]:
-    """Return `evaluations` and `sources` of the summary; its first and last `edge` steps count."""
+    """Return `evaluations` and `sources` of the summary."""
     curves = evaluation_curves(control)
     rounds = {split: [_round_figures(one) for one in of] for split, of in curves.items()}
-    return {"evaluations": rounds, "sources": _source_figures(steps, edge)}
+    return {"evaluations": rounds, "sources": _source_figures(steps)}
 
 
-def _source_figures(steps: Sequence[StepFacts], edge: int) -> dict[str, dict[str, Any]]:
-    """Return groups and mean reward of each task set, in the first and the last `edge` steps.
+def _source_figures(steps: Sequence[StepFacts]) -> dict[str, dict[str, Any]]:
+    """Return groups and mean reward of each task set, in the first and the last steps.
 
     Nothing if all groups are of one set.
     """
@@ -129,7 +136,7 @@ def _source_figures(steps: Sequence[StepFacts], edge: int) -> dict[str, dict[str
     found: dict[str, dict[str, Any]] = {}
     for name in sorted(one.removeprefix(_FROM) for one in names):
         groups = sum(step.metrics.get(_GROUPS_FROM + name, 0.0) for step in steps)
-        first, last = (_mean_from(name, part) for part in (steps[:edge], steps[-edge:]))
+        first, last = (_mean_from(name, part) for part in edges(steps))
         found[name] = {"groups": round(groups), "reward_first10": first, "reward_last10": last}
     return found if len(found) > 1 else {}
 
@@ -139,6 +146,22 @@ def mean_reward(steps: Sequence[StepFacts]) -> float | None:
     rewards = [reward for step in steps for reward in step.rewards]
     known = [reward for reward in rewards if reward is not None]
     return fmean(known) if known and len(known) == len(rewards) else None
+
+
+def sampled_reward(steps: Sequence[StepFacts]) -> float | None:
+    """Return what `mean_reward` does, with the groups that a filter dropped."""
+    return mean_reward([replace(one, rewards=one.rewards + one.dropped_rewards) for one in steps])
+
+
+def edge_size(steps: int) -> int:
+    """Return the number of first and of last steps that reports compare; no step is in both."""
+    return min(EDGE_STEPS, max(1, steps // 2))
+
+
+def edges(steps: Sequence[StepFacts]) -> tuple[Sequence[StepFacts], Sequence[StepFacts]]:
+    """Return the first and the last steps of `edge_size`; no last ones of a run of one step."""
+    size = edge_size(len(steps))
+    return steps[:size], steps[max(size, len(steps) - size) :]
 
 
 def _round_figures(one: r.EvaluationCompleted) -> dict[str, Any]:
@@ -184,17 +207,17 @@ class _StepFold:
     completed: dict[tuple[int, str], r.StepCompleted] = field(default_factory=dict)
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Sessions of each group that became ready."""
-    dropped: list[str] = field(default_factory=list)
-    """Sessions that a filter dropped since the last commit."""
-    dropped_of: dict[int, list[str]] = field(default_factory=dict)
-    """Dropped sessions by step; a step that is executed again keeps those of its first time."""
+    dropped: list[tuple[str, ...]] = field(default_factory=list)
+    """Sessions of each group that a filter dropped since the last commit."""
+    dropped_of: dict[int, list[tuple[str, ...]]] = field(default_factory=dict)
+    """Dropped groups by step; a step that is executed again keeps those of its first time."""
 
     def apply(self, record: Record) -> None:
         match record:
             case r.GroupReady():
                 self.members[record.group_id] = record.sessions
             case r.GroupDropped(reason="filtered"):
-                self.dropped += self.members.get(record.group_id, ())
+                self.dropped.append(self.members.get(record.group_id, ()))
             case r.StepCommitted():
                 self.commits.append(record)
                 # They were dropped while the batch of this step was made.
@@ -209,14 +232,29 @@ class _StepFold:
         """Return a committed step with the rewards of its sessions."""
         completed = self.completed.get((commit.version, commit.lineage))
         # A group that a step trains again has its reward in the step that trained it first.
-        own = (group for group in commit.groups if not group.reused)
-        trained = [name for group in own for name in group.sessions]
-        names = [*trained, *self.dropped_of[commit.step]]
+        own = [group.sessions for group in commit.groups if not group.reused]
+        dropped = self.dropped_of[commit.step]
+        equal = [group for group in (*own, *dropped) if _equal(group, sessions)]
+
+        def returns(groups: Iterable[Sequence[str]]) -> tuple[float | None, ...]:
+            return tuple(
+                sessions[name].reward if name in sessions else None
+                for group in groups
+                for name in group
+            )
+
         return StepFacts(
             step=commit.step,
             version=commit.version,
-            rewards=tuple(sessions[name].reward if name in sessions else None for name in names),
+            rewards=returns(own),
+            dropped_rewards=returns(dropped),
             at_ms=completed.at_ms if completed else None,
             metrics=completed.metrics if completed else {},
             trained_tokens=commit.trained_tokens,
+            equal=frozenset(name for group in equal for name in group),
         )
+
+
+def _equal(group: Sequence[str], sessions: Mapping[str, SessionFacts]) -> bool:
+    rewards = {sessions[name].reward if name in sessions else None for name in group}
+    return len(rewards) == 1 and None not in rewards

@@ -175,4 +175,6 @@ def _simulated(
         pacing=config.pacing,
     )
     workload = Workload(config.simulation.workload, config.simulation.seed)
-    return simulate_going_on(settings, cluster, workload), settings
+    whole_batches = config.simulation.whole_batches
+    run = simulate_going_on(settings, cluster, workload, whole_batches=whole_batches)
+    return run, settings

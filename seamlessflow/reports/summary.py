@@ -2,7 +2,11 @@
 
 An unknown figure is null. The sources of the figures:
 
-- `reward_first10`, `reward_last10`: `reward_curve.py`, the first and last ten optimizer steps.
+- `reward_first10`, `reward_last10`: `reward_curve.py`, the first and last ten optimizer steps; of
+  a run of fewer than twenty, so many that no step is in both (`edge_steps`). As `reward_mean` of
+  the metrics, of the sessions of the steps' groups.
+- `reward_sampled`: the same with the groups that a filter dropped, `first10` and `last10`; not
+  there if none was.
 - `rewards`: the mean of each named reward in the same steps, `first10` and `last10`, where there
   are several (`StepCompleted`).
 - `eval_before`, `eval_after`: mean reward on held-back tasks, from the launcher.
@@ -64,16 +68,16 @@ from seamlessflow.reports.lengths import length_figures
 from seamlessflow.reports.reward_curve import (
     SessionFacts,
     StepFacts,
+    edge_size,
+    edges,
     for_policy,
     mean_reward,
+    sampled_reward,
     step_facts,
     task_set_figures,
 )
 from trainer.metrics.phases import mean_phases
 from trainer.metrics.reasons import masked_tokens
-
-EDGE_STEPS = 10
-"""Number of first and last steps whose mean reward is reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +121,11 @@ def summary(
         for name, of in own.items()
     }
     return {
-        "reward_first10": mean_reward(first[:EDGE_STEPS]),
-        "reward_last10": mean_reward(first[-EDGE_STEPS:]),
+        **_edge_rewards(first),
         "rewards": _named_rewards(first),
         "eval_before": facts.eval_before,
         "eval_after": facts.eval_after,
-        **task_set_figures(control, first, EDGE_STEPS),
+        **task_set_figures(control, first),
         "steps": len(steps),
         "trajectories": len(training),
         "turns": sum(one.turns for one in training),
@@ -167,8 +170,7 @@ def policy_figures(
         "steps": len(steps),
         "step_s": None if took_s is None else round(took_s / made, 4),
         "version": steps[-1].version if steps else None,
-        "reward_first10": mean_reward(steps[:EDGE_STEPS]),
-        "reward_last10": mean_reward(steps[-EDGE_STEPS:]),
+        **_edge_rewards(steps),
         "tokens_trained": _whole(sum(tokens) if tokens else None),
         "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
     }
@@ -193,10 +195,23 @@ def _reused(steps: Iterable[StepFacts]) -> dict[str, int]:
     return {"tokens_reused": count} if count else {}
 
 
+def _edge_rewards(steps: Sequence[StepFacts]) -> dict[str, Any]:
+    """Return the mean rewards of the first and the last steps, and how many these are."""
+    first, last = edges(steps)
+    found: dict[str, Any] = {
+        "reward_first10": mean_reward(first),
+        "reward_last10": mean_reward(last),
+        "edge_steps": edge_size(len(steps)),
+    }
+    if any(one.dropped_rewards for one in steps):
+        found["reward_sampled"] = {"first10": sampled_reward(first), "last10": sampled_reward(last)}
+    return found
+
+
 def _named_rewards(steps: Sequence[StepFacts]) -> dict[str, dict[str, float]]:
     """Return the mean of each named reward in the first and last steps; nothing of one alone."""
     found: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for edge, part in (("first10", steps[:EDGE_STEPS]), ("last10", steps[-EDGE_STEPS:])):
+    for edge, part in zip(("first10", "last10"), edges(steps), strict=True):
         for metric in dict.fromkeys(name for one in part for name in one.metrics):
             family, _, name = metric.partition("/")
             if family == "reward" and "/" not in name:  # behind a further one are quantiles

@@ -60,8 +60,8 @@ class TorchBackend:
         self, model_directory: Path, settings: TrainerSection, computing: Computing = unmeasured
     ) -> None:
         """Load the model on the host. Raise `ModelUnusable`."""
-        if settings.threads is not None:
-            torch.set_num_threads(settings.threads)
+        self._threads = settings.threads or torch.get_num_threads()
+        self._use_threads()
         torch.manual_seed(settings.seed)
         self._settings, self._computing = settings, computing
         self._policy = PolicyModel(model_directory, settings)
@@ -74,7 +74,12 @@ class TorchBackend:
         self._optimizer = adamw(self._parameters.values(), own, own.lr)
         self._forward = Forward(self._model)
         self._side = SideModels(
-            model_directory, settings, self._placed, self._keeping, self._forward
+            model_directory,
+            settings,
+            self._placed,
+            self._keeping,
+            self._forward,
+            self._parameters,
         )
         self._snapshots = Queue[Files]()
         limit = settings.mismatch_memory_mb * 2**20
@@ -96,9 +101,10 @@ class TorchBackend:
             if self._device.type == "cuda"
             else f"cpu {torch.backends.cpu.get_cpu_capability()}"
         )
-        return Machine(name, torch.get_num_threads(), torch.__version__)
+        return Machine(name, self._threads, torch.__version__)
 
     def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+        self._use_threads()
         self._computing(True)
         found = self._side.annotate(batches, columns, self._device, self._autocast)
         self._computing(False)
@@ -112,6 +118,7 @@ class TorchBackend:
 
         Before clipping, and without an update. Raise `UpdateFailed` for a loss that raises.
         """
+        self._use_threads()
         scale, failures = self._first_scale, PassFailures()
         try:
             for batch in step.micro_batches:
@@ -132,6 +139,7 @@ class TorchBackend:
 
     def remember(self, version: int) -> None:
         self._older.remember(version, self._parameters)
+        self._side.step_over(self._parameters)
 
     def remembered(self) -> Sequence[int]:
         return self._older.versions()
@@ -183,6 +191,14 @@ class TorchBackend:
     def _keeping(self) -> Keeping:
         return Keeping(self._settings.optimizer.clip_norm)
 
+    def _use_threads(self) -> None:
+        """Compute with the configured number of CPU threads in the calling thread.
+
+        Torch and its maths library keep the number by thread, so that of the main thread does not
+        hold where steps are computed; with another one, tensors differ in their last bits.
+        """
+        torch.set_num_threads(self._threads)
+
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
         """Return the model, sharded if the back end shards it."""
         return model
@@ -205,6 +221,7 @@ class TorchBackend:
 
     def _train(self, step: StepInput, total: int) -> dict[str, float]:
         """Train this process's share of a step that has `total` trained tokens on all ranks."""
+        self._use_threads()
         self._computing(True)
         sums, norm = self._gradients(step, total)
         if total:

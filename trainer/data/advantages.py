@@ -7,12 +7,13 @@ the sessions of a group, `_N` the trained tokens of a session, `_K` its turns.
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
 import numpy as np
 
+from trainer.credit import ONE_REWARD
 from trainer.data.chains import NOWHERE
 from trainer.data.episodes import Episode, Float64s
 
@@ -34,6 +35,8 @@ class ReturnRules:
     epsilon: float = 1e-6
     """Added to each deviation that is divided by."""
     deviation: Literal["population", "sample"] = "population"
+    rewards: Mapping[str, float] = field(default_factory=lambda: ONE_REWARD)
+    """Weight of each named reward that counts."""
 
 
 Advantages = Sequence[Float64s]
@@ -74,6 +77,34 @@ def rloo(returns_S: Float64s, _: ReturnRules) -> Float64s:
         return np.zeros_like(returns_S)
     count = len(returns_S)
     return np.asarray((returns_S - returns_S.mean()) * (count / (count - 1)))
+
+
+def maxrl(returns_S: Float64s, rules: ReturnRules) -> Float64s:
+    """Return (r - mean) / (mean of the group + epsilon); zeros if all returns are equal.
+
+    Maximum likelihood reinforcement learning, arXiv 2602.02710: with returns of 0 and 1 its mean
+    gradient is that of log p truncated at as many terms as the group has sessions, p being the
+    chance to succeed. Raises `ValueError` for a return below 0, which no chance stands for.
+    """
+    if (least := float(returns_S.min(initial=0.0))) < 0:
+        raise ValueError(f"maxrl needs returns of at least 0, as chances are, and one is {least:g}")
+    if not varied(returns_S):
+        return np.zeros_like(returns_S)
+    return np.asarray((returns_S - returns_S.mean()) / (returns_S.mean() + rules.epsilon))
+
+
+def decoupled(episodes: Sequence[Episode], rules: ReturnRules) -> Float64s:
+    """Return for each session (S) the weighted sum of the advantages that `grpo` gives each named
+    reward by itself.
+
+    GDPO, arXiv 2601.05242, before it normalises the sums over the batch. A reward that a session
+    lacks is 0.
+    """
+    found_S = np.zeros(len(episodes))
+    for name in sorted(rules.rewards):
+        rewards_S = np.array([one.rewards.get(name, 0.0) for one in episodes])
+        found_S += rules.rewards[name] * grpo(rewards_S, rules)
+    return found_S
 
 
 def varied(returns_S: Float64s) -> bool:
@@ -118,6 +149,12 @@ def session_and_turn(episodes: Sequence[Episode], settings: ReturnRules) -> Adva
         settings.session_weight * session_N + settings.turn_weight * turn_N
         for session_N, turn_N in zip(of_sessions, of_turns, strict=True)
     ]
+
+
+def gdpo(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
+    """Return for all tokens of a session the sum of its decoupled advantages."""
+    values = decoupled(episodes, settings).tolist()
+    return [np.full(len(one), value) for one, value in zip(episodes, values, strict=True)]
 
 
 def by_session(
@@ -189,6 +226,10 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "grpo": partial(by_session, grpo),
     "grpo_unscaled": partial(by_session, grpo_unscaled),
     "rloo": partial(by_session, rloo),
+    "maxrl": partial(by_session, maxrl),
+    # The batch estimators of these names scale them further.
+    "grpo_batch": partial(by_session, grpo_unscaled),
+    "gdpo": gdpo,
     "turn": turn,
     "session_and_turn": session_and_turn,
 }

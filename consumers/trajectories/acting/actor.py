@@ -6,9 +6,11 @@ It calls the pure functions of `decisions` and gives their outcome to the outbox
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from consumers.trajectories.acting.due_sessions import DueSessions
 from consumers.trajectories.acting.failures import Failures, named
+from consumers.trajectories.acting.long_prompts import LongPrompts
 from consumers.trajectories.acting.placement import Placement
 from consumers.trajectories.acting.request_ends import RequestEnds
 from consumers.trajectories.bus.outbox import Outbox
@@ -29,6 +31,7 @@ from consumers.trajectories.sessions.replies import answered, replies
 from consumers.trajectories.sessions.session import Session
 from infra.errors import ENDS_PROCESS
 from infra.kafka.client import Headers, Received
+from infra.rendering.long_texts import TokensWanted
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import Telemetry
 from schemas import records as r
@@ -56,8 +59,10 @@ class Actor:
         metrics: Metrics,
         request_ends: RequestEnds,
         failures: Failures,
+        long_prompts: LongPrompts,
     ) -> None:
         self._failures = failures
+        self._long_prompts = long_prompts
         self._partitions = partitions
         self._contexts = contexts
         self._fleet = contexts.fleet
@@ -68,6 +73,8 @@ class Actor:
         self._due = DueSessions(partitions, contexts, outbox, request_ends, failures)
         self._deferred: defaultdict[int, dict[str, deque[Received]]] = defaultdict(dict)
         """Commands that wait until events of their session are read back, by partition and name."""
+        self._untokenised: dict[tuple[int, str], Received] = {}
+        """Commands that wait for the tokens of a long text, each the first of its name."""
 
     def handle_command(self, partition: Partition, received: Received) -> None:
         """Decide a command, or defer it until all events of its session are read back."""
@@ -216,7 +223,11 @@ class Actor:
         command: Command = received.record  # type: ignore[assignment]
         with self._telemetry.process(received, session_id=command.session_id) as span:
             headers = span.headers or received.headers
-            decision = self._carried_out(partition, command, received, headers)
+            try:
+                decision = self._carried_out(partition, command, received, headers)
+            except TokensWanted as wanted:
+                self._await_tokens(partition, session_name(command.session_id), received, wanted)
+                return
         if decision.decide_again:
             self._defer(partition, session_name(command.session_id)).appendleft(received)
         if decision.answer is not None and command.reply is not None:
@@ -234,6 +245,8 @@ class Actor:
         try:
             decision = self._decision(partition, command)
             self._outbox.carry_out(partition, decision, headers)
+        except TokensWanted:
+            raise
         except ENDS_PROCESS:
             raise
         except Exception as error:
@@ -253,6 +266,10 @@ class Actor:
             return
         try:
             answer = self._answer_to(partition.find(question), question, context)
+        except TokensWanted as wanted:
+            again = partial(self._answer, partition, question, received)
+            self._long_prompts.tokenise(wanted, again)
+            return
         except ENDS_PROCESS:
             raise
         except Exception as error:
@@ -275,11 +292,28 @@ class Actor:
     def _decide_deferred(self, partition: Partition, name: str) -> None:
         commands = self._deferred[partition.number][name]
         while commands and name not in partition.unread:
+            if self._untokenised.get((partition.number, name)) is commands[0]:
+                return
             if partition.too_early(commands[0].record):  # type: ignore[arg-type]
                 return
             self._decide(partition, commands.popleft())
         if not commands:
             del self._deferred[partition.number][name]
+
+    def _await_tokens(
+        self, partition: Partition, name: str, received: Received, wanted: TokensWanted
+    ) -> None:
+        """Defer a command until its long text is tokenised by another thread."""
+        self._defer(partition, name).appendleft(received)
+        self._untokenised[partition.number, name] = received
+        self._long_prompts.tokenise(wanted, partial(self._go_on, partition.number, name, received))
+
+    def _go_on(self, number: int, name: str, received: Received) -> None:
+        if self._untokenised.get((number, name)) is received:
+            del self._untokenised[number, name]
+        partition = self._partitions.get(number)
+        if partition is not None and name in self._deferred[number]:
+            self._decide_deferred(partition, name)
 
     def _count_event(self, event: Record, accepted: bool) -> None:
         kind, counted = type(event).__name__, "true" if accepted else "false"

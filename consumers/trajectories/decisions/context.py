@@ -30,8 +30,9 @@ class Context:
     used: Callable[[str], bool] = lambda session_id: False
     """Returns True for a session id that was opened before."""
     ended: EndedSessions = field(default_factory=EndedSessions)
-    owner_since_ms: int = 0
-    """Time of this manager's claim. Gateways may lack answers that the log had before it."""
+    readable_since_ms: int = 0
+    """Time of this manager's claim, or of the end of an outage of Kafka behind it. Gateways may
+    lack answers that the log had before."""
     fates: SessionFates = field(default_factory=SessionFates)
 
 
@@ -46,6 +47,8 @@ class Contexts:
     largest_trajectory: int = TRAJECTORIES.max_record_bytes
     """Most bytes of a trajectory with its tokens."""
     fates: SessionFates = field(default_factory=SessionFates)
+    outage_ended_ms: Callable[[], int] = lambda: 0
+    """Returns when the last outage of Kafka ended; 0 without one."""
 
     def now(self, partition: Partition) -> Context:
         """Return the context of a decision made now about a session of `partition`."""
@@ -62,7 +65,7 @@ class Contexts:
             self.no_progress_ms,
             partition.used,
             partition.ended,
-            partition.owner_since_ms,
+            max(partition.owner_since_ms, self.outage_ended_ms()),
             self.fates,
         )
 

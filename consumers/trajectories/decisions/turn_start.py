@@ -52,6 +52,8 @@ def start(
     found = _match(session, command, policy, context)
     room = policy.max_context - len(found.prompt_ids) // TOKEN_BYTES
     sampling = effective_sampling(command.sampling, policy.overrides, max(room, 0))
+    if (own := session.opened.overrides) is not None:
+        sampling = effective_sampling(sampling, own, max(room, 0))
     return _event(session, command, policy, context, found, sampling), found.prompt_ids
 
 
@@ -60,7 +62,7 @@ def asked_key(session: Session, command: r.RequestTurn, policy: PolicyWeights) -
     key, messages = _shape(command, policy), whole_history(session, command)
     strictness: Strictness = "exact" if command.raw else policy.strictness  # type: ignore[assignment]
     for message in messages:
-        key = chained(key, message_key(message, strictness))
+        key = chained(key, message_key(message, strictness, session.opened.fold_version))
     return key
 
 

@@ -68,8 +68,8 @@ class TorchEngine(ThreadedEngine):
         self, model: PreTrainedModel, settings: TorchEngineSettings, version: int = 0
     ) -> None:
         """Take over `model`, whose weights are policy `version`. Raises `ModelUnsupported`."""
-        if settings.threads is not None:
-            torch.set_num_threads(settings.threads)
+        self._threads = settings.threads
+        self._use_threads()
         module: torch.nn.Module = model  # its `to` is typed
         module.train(False).requires_grad_(False)
         device = device_named(settings.device, torch.cuda.is_available)
@@ -88,6 +88,11 @@ class TorchEngine(ThreadedEngine):
         """Hash of the base model whose weights the model has; None: it has whole weights."""
         self._busy_s = 0.0
         super().__init__("torch-engine", settings.deadline_s)
+
+    def _use_threads(self) -> None:
+        """Compute with the CPU threads asked for in the calling thread; torch counts by thread."""
+        if self._threads is not None:
+            torch.set_num_threads(self._threads)
 
     @classmethod
     def from_directory(
@@ -158,6 +163,7 @@ class TorchEngine(ThreadedEngine):
         return self._batch.has_work
 
     def _run(self) -> None:
+        self._use_threads()
         with torch.inference_mode():
             super()._run()
 

@@ -13,6 +13,7 @@ from infra.errors import DeliveryFailed
 from infra.kafka.client import Headers, Received
 from infra.kafka.producer import OnDelivery
 from infra.rendering.completion import MessageStream
+from infra.telemetry.names import PROVIDER
 from infra.telemetry.tracing import Telemetry
 from producers.rollout.engine.contract import Engine, SamplingParams
 from producers.rollout.engine.errors import EngineStateInvalid, RequestInvalid
@@ -220,7 +221,12 @@ class Serving:
     def _enter(self, dispatch: Dispatch, headers: Headers) -> LiveDispatch:
         request = dispatch.request
         span = self._telemetry.child(
-            "generate", headers, session_id=request.session_id, turn_id=request.turn_id
+            "generate",
+            headers,
+            session_id=request.session_id,
+            turn_id=request.turn_id,
+            operation="text_completion",
+            provider=PROVIDER,
         )
         live = LiveDispatch(dispatch, span.headers or headers, span, self._wake)
         self.running[request.turn_id] = live

@@ -37,6 +37,15 @@ def _workers_with(tags: str) -> Any:
     return typer.Option(min=0, max=_MOST_WORKERS, help=f"Workers with {tags}.")
 
 
+_WholeBatches = Annotated[
+    bool | None,
+    typer.Option(
+        "--whole-batches",
+        help="One batch in flight, trained as a whole, as the published one step off.",
+    ),
+]
+
+
 def simulate(
     config: Annotated[
         Path | None,
@@ -61,6 +70,7 @@ def simulate(
     ] = None,
     steps: Annotated[int | None, typer.Option(min=3, help="Optimizer steps.")] = None,
     lag: Annotated[int | None, typer.Option(min=0, help="As run.lag.")] = None,
+    whole_batches: _WholeBatches = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all draws.")] = None,
     timelines: Annotated[
         Path | None, typer.Option(help="Folder for a page of each strategy's timeline.")
@@ -69,13 +79,14 @@ def simulate(
     """Compare scheduling strategies on a modelled cluster, before a run; see docs/scheduling.md.
 
     Needs neither Kafka nor a device. Options count over the file, and both over a recorded run;
-    `seamlessflow train --settings` explains the sections simulation and device_model.
+    `seamlessflow settings simulation` explains that section, and so for device_model.
     """
     check_strategies(strategy or ())
     workers = _workers(
         {("rollout",): rollout, ("train",): train, ("rollout", "train"): both}, devices
     )
     simulation = {"workers": workers, "strategies": strategy, "seed": seed}
+    simulation |= {"whole_batches": whole_batches}
     device_model = {"hardware": hardware, "model": model}
     options: dict[str, dict[str, Any]] = {"simulation": simulation, "device_model": device_model}
     options["run"] = {"steps": steps, "lag": lag}
@@ -193,7 +204,11 @@ def _simulated(
     name, steps = settings.scheduler.policy, settings.run.steps
     workload = Workload(section.workload, section.seed)
     return simulate_going_on(
-        settings, cluster, workload, on_step=lambda done: _show(name, done, steps)
+        settings,
+        cluster,
+        workload,
+        lambda done: _show(name, done, steps),
+        section.whole_batches,
     )
 
 

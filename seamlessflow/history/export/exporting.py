@@ -1,7 +1,7 @@
 """An export of recorded sessions into files, a partition of `sessions` after the other."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,9 +24,12 @@ from infra.settings import KafkaSettings
 from schemas.topics import SESSIONS
 from seamlessflow.history.export.forms import FORMS, Form
 from seamlessflow.history.export.manifest import ExportManifest, ExportTerms
+from seamlessflow.history.export.reward_weights import recorded_weights
 from seamlessflow.history.export.session_rows import ExportedSession
 from seamlessflow.history.export.tables import FileFormat, Row
+from trainer.credit import ONE_REWARD
 from trainer.data.chains import TrajectoryMalformed
+from trainer.data.credit.returns import Weights
 
 _SHOWN_EVERY = 1_000
 """Events after which the progress is shown."""
@@ -79,11 +82,13 @@ def export(
     the first call measured. Raises `ExportTaken`, `ExportStopped`, and what `read_partitions`
     raises.
     """
-    cluster = find_cluster(kafka, stopping=stopping).id
-    terms = ExportTerms(cluster, kafka.topic_prefix, job.form, job.format.name, job.selection)
+    cluster, skipped = find_cluster(kafka, stopping=stopping).id, Skipped()
+    weights = recorded_weights(kafka, skipped, stopping)
+    place = cluster, kafka.topic_prefix, job.form, job.format.name
     now = partition_bounds(kafka, job.selection, stopping)
+    terms = ExportTerms(*place, job.selection, _special(weights))
     manifest = ExportManifest.begin(job.directory, terms, now)
-    outcome = ExportOutcome(Counter(), len(manifest.finished), Skipped())
+    outcome = ExportOutcome(Counter(), len(manifest.finished), skipped)
     # Retention may have removed events since the first call.
     left = {
         number: (max(start, now[number][0]), end)
@@ -92,7 +97,7 @@ def export(
     }
     total = sum(max(0, end - start) for start, end in left.values())
     for number, bounds in left.items():
-        part = _PartitionExport(kafka, job, cluster, number, outcome.skipped)
+        part = _PartitionExport(kafka, job, cluster, weights, number, outcome.skipped)
         counts = part.run(bounds, lambda count: show(count, total), stopping)
         outcome.found |= part.found
         manifest.finish(number, dict(counts))
@@ -107,9 +112,16 @@ class _PartitionExport:
     """Export of one partition: its events, its sessions, its files."""
 
     def __init__(
-        self, kafka: KafkaSettings, job: ExportJob, cluster: str, number: int, skipped: Skipped
+        self,
+        kafka: KafkaSettings,
+        job: ExportJob,
+        cluster: str,
+        weights: Mapping[str, Weights],
+        number: int,
+        skipped: Skipped,
     ) -> None:
         self._kafka, self._job, self._cluster, self._number = kafka, job, cluster, number
+        self._weights = weights
         self._form = FORMS[job.form]
         self._fold = Refold(LoggedPartition(number), job.selection)
         self._skipped = skipped
@@ -168,7 +180,8 @@ class _PartitionExport:
         made, _ = assembled(session, self._number, largest_trajectory(self._kafka))
         if not self._job.selection.chooses(made):
             return
-        one = ExportedSession(session, made, self._cluster, self._kafka.topic_prefix)
+        weights = self._weights.get(made.policy, ONE_REWARD)
+        one = ExportedSession(session, made, self._cluster, self._kafka.topic_prefix, weights)
         try:
             rows = list(self._form.rows(one))
         except TrajectoryMalformed:
@@ -217,6 +230,11 @@ class _PartitionFiles:
                     name_whole(_draft(path), path)
                 else:
                     _draft(path).unlink()
+
+
+def _special(weights: Mapping[str, Weights]) -> dict[str, Weights]:
+    """Return the weights of the policies whose return is not the one reward."""
+    return {policy: of for policy, of in weights.items() if of != ONE_REWARD}
 
 
 def _draft(path: Path) -> Path:

@@ -43,6 +43,7 @@ _PRIME_RL = {
     "completion_mask": Kind.FLAGS,
     "completion_logprobs": Kind.FLOATS,
     "completion_temperatures": Kind.FLOATS,
+    "versions": Kind.IDS,
 }
 _VERL = {
     "prompt_ids": Kind.IDS,
@@ -51,8 +52,14 @@ _VERL = {
     "response_logprobs": Kind.FLOATS,
     "reward_score": Kind.NUMBER,
     "num_turns": Kind.INTEGER,
+    "versions": Kind.IDS,
 }
-_TRL = {"input_ids": Kind.IDS, "labels": Kind.IDS, "logprobs": Kind.FLOATS}
+_TRL = {
+    "input_ids": Kind.IDS,
+    "labels": Kind.IDS,
+    "logprobs": Kind.FLOATS,
+    "versions": Kind.IDS,
+}
 
 Cells = Callable[[SampledChain, ExportedSession], Mapping[str, Cell]]
 
@@ -125,6 +132,7 @@ def _as_prime_rl(found: SampledChain, _: ExportedSession) -> dict[str, Cell]:
         "completion_mask": found.trained_T[at:],
         "completion_logprobs": tokens.logprobs_T[at:],
         "completion_temperatures": tokens.temperatures_T[at:],
+        "versions": found.versions_T,
     }
 
 
@@ -137,13 +145,19 @@ def _as_verl(found: SampledChain, one: ExportedSession) -> dict[str, Cell]:
         "response_logprobs": tokens.logprobs_T[at:],
         "reward_score": identity(one)["reward"],
         "num_turns": len(np.unique(tokens.turns_T[tokens.turns_T >= 0])),
+        "versions": found.versions_T,
     }
 
 
 def _as_trl(found: SampledChain, _: ExportedSession) -> dict[str, Cell]:
     tokens = found.chain.tokens
     labels = np.where(found.trained_T, tokens.ids_T, np.int32(IGNORED))
-    return {"input_ids": tokens.ids_T, "labels": labels, "logprobs": tokens.logprobs_T}
+    return {
+        "input_ids": tokens.ids_T,
+        "labels": labels,
+        "logprobs": tokens.logprobs_T,
+        "versions": found.versions_T,
+    }
 
 
 FORMS: Mapping[str, Form] = {

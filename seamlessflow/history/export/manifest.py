@@ -34,11 +34,15 @@ class ExportTerms:
     form: str
     format: str
     selection: SessionSelection
+    rewards: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Weights of the rewards, by policy."""
 
     def plain(self) -> dict[str, Any]:
         """Return the terms as JSON values."""
         chosen = {name: _plain(value) for name, value in asdict(self.selection).items()}
-        return {**{name: getattr(self, name) for name in self.__slots__}, "selection": chosen}
+        weights = {name: dict(sorted(of.items())) for name, of in sorted(self.rewards.items())}
+        own = {name: getattr(self, name) for name in ("cluster", "prefix", "form", "format")}
+        return {**own, "selection": chosen, "rewards": weights}
 
 
 @dataclass(slots=True)
@@ -98,7 +102,8 @@ class ExportManifest:
 
 
 def _differing(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    return [name for name, value in wanted.items() if found.get(name) != value]
+    # An export of an earlier release has no rewards in its terms.
+    return [name for name, value in wanted.items() if found.get(name, {}) != value]
 
 
 def _plain(value: Any) -> Any:

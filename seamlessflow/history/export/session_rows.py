@@ -9,7 +9,7 @@ import orjson
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
 from schemas.records import Trajectory
 from seamlessflow.history.export.tables import Cell, Kind, Table
-from trainer.data.credit.returns import session_return
+from trainer.data.credit.returns import Weights, session_return
 
 PROVENANCE = {
     "cluster": Kind.TEXT,
@@ -68,6 +68,8 @@ class ExportedSession:
     made: Trajectory
     cluster: str
     prefix: str
+    weights: Weights
+    """Weights of the rewards that add up to its return."""
 
 
 def identity(one: ExportedSession) -> dict[str, Cell]:
@@ -76,7 +78,7 @@ def identity(one: ExportedSession) -> dict[str, Cell]:
     found: dict[str, Cell] = {
         name: getattr(made, name) for name in (*IDENTITY, *PROVENANCE) if hasattr(made, name)
     }
-    reward = session_return(made)
+    reward = session_return(made, one.weights)
     return {**found, "reward": reward, "cluster": one.cluster, "prefix": one.prefix}
 
 

@@ -37,6 +37,8 @@ class ForeignRow:
     versions_T: _Ints
     """Policy version, -1 if the file has none."""
     reward: float | None
+    several_versions: tuple[int, int] | None
+    """Lowest and highest version of a row that does not say which token is of which."""
     named: Mapping[str, str]
     """Columns of text, such as group, task, and the session of an export."""
 
@@ -180,15 +182,16 @@ def _made(
 ) -> ForeignRow:
     if temperatures_T is None:
         temperatures_T = np.ones(len(ids_T), np.float32)
-    versions_T = columns.optional("versions", np.int32)
+    versions_T, several = columns.optional("versions", np.int32), None
     if versions_T is None:
         low, high = columns.number("version_min"), columns.number("version_max")
         version = int(low) if low is not None and low == high else -1
+        if low is not None and high is not None and low != high:
+            several = int(low), int(high)
         versions_T = np.full(len(ids_T), version, np.int32)
     named = {name: str(columns.row[name]) for name in _TEXTS if columns.has(name)}
-    return ForeignRow(
-        ids_T, sampled_T, logprobs_T, temperatures_T, versions_T, columns.number(reward), named
-    )
+    arrays = ids_T, sampled_T, logprobs_T, temperatures_T, versions_T
+    return ForeignRow(*arrays, columns.number(reward), several, named)
 
 
 def _check(found: ForeignRow) -> None:

@@ -92,6 +92,13 @@ def foreign_trajectory(origin: RowOrigin, row: ForeignRow, rules: ForeignRules) 
 def _check_trainable(origin: RowOrigin, row: ForeignRow, unknown_version: bool) -> None:
     if row.logprobs_T is None:
         raise ForeignRowRejected(origin.path, origin.row, "it has no log-probs to be trained with")
+    if unknown_version and row.several_versions:
+        first, last = row.several_versions
+        reason = (
+            f"its tokens are of the versions {first} to {last}, and it has no column versions that "
+            "says which is of which: export it again, or name one version for all by --version"
+        )
+        raise ForeignRowRejected(origin.path, origin.row, reason)
     if unknown_version:
         reason = "it has no policy versions: name one by --version"
         raise ForeignRowRejected(origin.path, origin.row, reason)

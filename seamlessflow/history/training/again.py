@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 from infra.deadline import Stopping
 from infra.errors import SettingsRejected
@@ -30,6 +31,8 @@ class RecordedTraining:
     run: RecordedRun
     settings: Mapping[str, TrainerSettings]
     ablation: bool
+    model: Path
+    """Directory of the initial model."""
 
     def trajectories(self, skipped: Skipped, stopping: Stopping) -> Iterator[Received]:
         """Return the records of `trajectories` that it trained."""
@@ -97,10 +100,12 @@ def recorded_training(
     replaced: Sequence[str],
     skipped: Skipped,
     stopping: Stopping,
+    out: Path | None = None,
 ) -> RecordedTraining:
     """Return the recorded run of `policy`, with the settings that are to be replaced.
 
-    Raises `RunNotRepeatable` with what is missing, and `SettingsRejected`.
+    `out`: directory of the run. Reads `control` alone. Raises `RunNotRepeatable` with what is
+    missing, and `SettingsRejected`.
     """
     log = [
         (item.offset, item.record)
@@ -110,7 +115,27 @@ def recorded_training(
     settings = {one.lineage: recorded_settings(one, kafka, replaced) for one in run.lineages}
     if not replaced:
         check_methods(run, {name: step_methods(of) for name, of in settings.items()})
-    return RecordedTraining(run, settings, bool(replaced))
+    if any(of.trainer.backend == "clock" for of in settings.values()):
+        raise RunNotRepeatable("it was a rehearsal (trainer.backend clock), which trained nothing")
+    model = initial_model(settings[run.lineages[0].lineage].policy.model, out)
+    return RecordedTraining(run, settings, bool(replaced), model)
+
+
+def initial_model(named: Path, out: Path | None) -> Path:
+    """Return the directory of the initial model that a run named.
+
+    The run may have been started in another working directory than this command: a relative name is
+    also looked for beside the run's directory, and in it. Raises `RunNotRepeatable`.
+    """
+    places = [named] if out is None else [named, out.parent / named, out / named]
+    for place in dict.fromkeys(place.absolute() for place in places):
+        if place.is_dir():
+            return place
+    looked = ", ".join(str(place) for place in dict.fromkeys(one.absolute() for one in places))
+    raise RunNotRepeatable(
+        f"the initial model {named} is not there (looked for {looked}): give the command the "
+        "working directory of the run"
+    )
 
 
 def training_again(
@@ -121,11 +146,7 @@ def training_again(
     Raises `RunNotRepeatable` with what is missing, and `ModelUnusable`.
     """
     run, settings = recorded.run, recorded.settings
-    if any(of.trainer.backend == "clock" for of in settings.values()):
-        raise RunNotRepeatable("it was a rehearsal (trainer.backend clock), which trained nothing")
-    model = settings[run.lineages[0].lineage].policy.model
-    if not model.is_dir():
-        raise RunNotRepeatable(f"the initial model {model} is not there")
+    model = recorded.model
     # Later lineages went on from a checkpoint, whatever initial model they named.
     steps = Reexecution(settings, run, lambda own: TorchBackend(model, own.trainer))
     found = steps.first_weights()

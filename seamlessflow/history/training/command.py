@@ -68,7 +68,7 @@ def run_training_again(options: TrainOptions) -> None:
         with stoppable() as stop, kafka_to_inspect(options.out) as kafka:
             skipped = Skipped()
             recorded = recorded_training(
-                kafka, options.policy, options.replaced, skipped, lambda: stop.asked
+                kafka, options.policy, options.replaced, skipped, lambda: stop.asked, options.out
             )
             if options.step is not None:
                 recorded.check_place(options.step, options.micro_batch, lambda: stop.asked)

@@ -6,6 +6,8 @@ from typing import Any
 
 from trainer.replay.reexecution import RepeatedStep
 
+ROUNDING = 1e-3
+"""Largest relative difference of a metric of one step that the order of float32 sums explains."""
 COMPARED = ("loss", "grad_norm", "entropy", "policy_kl")
 """Metrics of a step that say how it was trained, and so are compared with the recorded ones."""
 
@@ -34,6 +36,7 @@ def outcome_lines(steps: Sequence[RepeatedStep], ablation: bool) -> list[str]:
     if differing:
         lines.append(f"the first that differs is step {differing[0].recorded.step}")
         lines.append(f"largest relative difference of a metric: {_largest(differing):.2g}")
+        lines.append(_why(differing[0]))
     return lines
 
 
@@ -58,6 +61,18 @@ def steps_json(steps: Sequence[RepeatedStep]) -> list[dict[str, Any]]:
 def _metric(name: str, step: RepeatedStep) -> str:
     now, then = step.metrics[name], step.recorded.metrics.get(name)
     return f"{name} {now:.6g}" + ("" if then is None else f" (recorded {then:.6g})")
+
+
+def _why(first: RepeatedStep) -> str:
+    """Return what the first step that differs may differ by."""
+    place = f"--step {first.recorded.step} --tensors FILE finds its first tensor that differs"
+    if _relative(first.metrics, first.recorded.metrics) < ROUNDING:
+        return (
+            "its metrics differ by rounding alone: sums were divided otherwise, as with another "
+            "number of CPU threads where they were computed, another instruction set or another "
+            f"choice of the maths library; {place}"
+        )
+    return f"that is more than rounding: its batch, settings or weights are others; {place}"
 
 
 def _largest(steps: Sequence[RepeatedStep]) -> float:

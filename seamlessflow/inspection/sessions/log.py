@@ -18,10 +18,13 @@ from seamlessflow.inspection.sessions.policies import PolicyLookup
 class UnknownSession(SeamlessFlowError):
     """The log contains no event of a session."""
 
-    def __init__(self, session_id: str, events: int) -> None:
-        self.session_id = session_id
-        self.events = events
-        super().__init__(f"no session {session_id} among {events} events of its partition")
+    def __init__(self, session_id: str, events: int, begin: int = 0) -> None:
+        """`begin`: offset of the first event that retention left in its partition."""
+        self.session_id, self.events, self.begin = session_id, events, begin
+        reason = f"no session {session_id} among {events} events of its partition"
+        if begin:
+            reason += f"; it begins at offset {begin}: retention removed what was before"
+        super().__init__(reason)
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def load_session(
         whole.apply(item)
     shown = whole if at is None else observed_at(read, whole, at)
     if shown.session is None:
-        raise UnknownSession(session_id, len(read))
+        raise UnknownSession(session_id, len(read), read[0].offset if read else 0)
     place = whole.place if at is None else f"as it was at offset {at}; {whole.place}"
     return LoggedSession(shown.session, policies.tokenizer(shown.session.opened.policy), place)
 

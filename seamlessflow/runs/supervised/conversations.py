@@ -21,6 +21,7 @@ from producers.gateway.dialects.openai_chat.messages import canonical_messages, 
 from producers.gateway.errors import ApiError
 from schemas.json_text import read_json
 from schemas.tokens import TOKEN_BYTES
+from seamlessflow.runs.supervised.read_back import check_read_back
 from trainer.data.chains import NOWHERE, Chain, Tokens
 
 Message = Mapping[str, Any]
@@ -52,7 +53,8 @@ def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tup
     """Return the chains of each line, none of them of more than `longest` tokens.
 
     A line is `{"messages": [...], "tools": [...]}` in OpenAI's chat format; each assistant message
-    is learned, but those with `weight` 0. Raises `ConversationsRejected` with each bad line.
+    is learned, but those with `weight` 0. Raises `ConversationsRejected` with each bad line, also
+    with one whose tokens are not read back as the answer.
     """
     found, faults = [], []
     try:
@@ -94,6 +96,7 @@ def _chains(name: str, row: object, renderer: Renderer, longest: int) -> tuple[C
             branches[-1].ids += added
         branch = branches[-1]
         prompt, answer = branch.ids, renderer.answer(messages[: place + 1], tools)
+        check_read_back(place, messages[place], tools, renderer, prompt, answer)
         branch.ids = prompt + answer
         branch.answers.append((len(prompt), len(branch.ids), number))
         if (tokens := len(branch.ids) // TOKEN_BYTES) > longest:

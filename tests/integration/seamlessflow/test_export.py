@@ -10,12 +10,14 @@ import orjson
 import pytest
 
 from infra.disk.full import DiskFull
+from infra.kafka.producer import Producer
 from infra.kafka.start.cluster import find_cluster
+from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.found import partition_counts
 from infra.settings import KafkaSettings
 from schemas.codec import decode
-from schemas.records import Trajectory
-from schemas.topics import TRAJECTORIES
+from schemas.records import LineageStarted, Trajectory
+from schemas.topics import CONTROL, TRAJECTORIES
 from tests.builders.disks.file_limit import largest_file
 from tests.builders.trajectories.exports import bring_in, brought_in, export, named_cluster, rows
 from tests.builders.trajectories.golden_topics import golden_log
@@ -150,6 +152,33 @@ def test_forms_of_frameworks_have_the_trained_tokens_once(tmp_path: Path, format
     assert all(len(row["input_ids"]) == len(row["labels"]) for row in trl)
 
 
+def test_the_reward_of_a_row_is_the_return_by_the_runs_own_weights(
+    broker: KafkaSettings, tmp_path: Path
+) -> None:
+    settings = orjson.dumps({"trainer": {"rewards": {"reward": 0.5, "unused": 0}}})
+    begun = [
+        LineageStarted(at_ms=0, policy=policy, lineage=policy, step=0, settings=settings)
+        for policy in sorted({made.policy for made in recorded().values()})
+    ]
+    with named_cluster(broker, LOG) as kafka:
+        plain = export("--to", tmp_path / "plain", "--form", "verl", "--format", "jsonl")
+        create_topics(kafka, [CONTROL])
+        producer = Producer(kafka, "trainer")
+        for record in begun:
+            producer.send(CONTROL.name, record)
+        producer.close()
+        answer = export("--to", tmp_path / "own", "--form", "verl", "--format", "jsonl")
+        again = export("--to", tmp_path / "plain", "--form", "verl", "--format", "jsonl")
+    assert (plain.exit_code, answer.exit_code) == (0, 0), answer.output
+    whole, half = (
+        {row["session_id"]: row["reward_score"] for row in rows(tmp_path / name, "samples")}
+        for name in ("plain", "own")
+    )
+    assert any(whole.values())
+    assert half == {name: of and of / 2 for name, of in whole.items()}
+    assert "another rewards" in str(again.exception)
+
+
 def _of(found: list[dict[str, Any]], ids: str, mask: str) -> list[tuple[str, int]]:
     return sorted(
         (row["session_id"], token)
@@ -197,6 +226,23 @@ def test_an_export_can_be_brought_in_once(log: KafkaSettings, tmp_path: Path, fo
         )
         for row in chains_there
     )
+
+
+@pytest.mark.parametrize("form", ["prime-rl", "verl", "trl"])
+def test_an_export_of_each_form_comes_back_with_its_versions(
+    log: KafkaSettings, tmp_path: Path, form: str
+) -> None:
+    export("--to", tmp_path / "all", "--form", form, "--format", "jsonl")
+    there = rows(tmp_path / "all", "samples")
+    assert any(row["version_min"] != row["version_max"] for row in there)
+    whole = tmp_path / "whole.jsonl"
+    exact = [row for row in there if row["version_min"] is not None]
+    whole.write_bytes(b"\n".join(map(orjson.dumps, exact)))
+    answer = bring_in(whole, "--to", f"{log.topic_prefix}{form}.", "--train", "--version", "0")
+    assert answer.exit_code == 0, answer.output
+    made = brought_in(log, f"{log.topic_prefix}{form}.")
+    came = sorted((one.version_min, one.version_max) for one in made)
+    assert came == sorted((row["version_min"], row["version_max"]) for row in exact)
 
 
 def test_files_without_rows_are_said_to_have_none(log: KafkaSettings, tmp_path: Path) -> None:

@@ -77,6 +77,40 @@ def by_turn(groups: Sequence[Group], settings: TrainerSection, with_outcome: boo
     return found
 
 
+def over_mean(place: int, returns: Sequence[float], settings: TrainerSection) -> float:
+    if max(returns) - min(returns) <= EQUAL:
+        return 0.0
+    mean = fmean(returns)
+    return (returns[place] - mean) / (mean + settings.returns.epsilon)
+
+
+def grpo_batch(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
+    everywhere = [one.r for group in groups for one in group]
+    found: Of = {}
+    for group in groups:
+        mean = fmean(one.r for one in group)
+        for one in group:
+            # That much from a value in the middle.
+            value = normal(fmean(everywhere) + one.r - mean, everywhere, settings)
+            found |= one.all_tokens(lambda _, value=value: value)  # type: ignore[misc]
+    return found, {}
+
+
+def gdpo(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
+    sums: dict[str, float] = {}
+    for group in groups:
+        for one in group:
+            sums[one.made.name] = sum(
+                weight * normal(one.given(name), [other.given(name) for other in group], settings)
+                for name, weight in settings.rewards.items()
+            )
+    found: Of = {}
+    for one in (one for group in groups for one in group):
+        value = normal(sums[one.made.name], list(sums.values()), settings)
+        found |= one.all_tokens(lambda _, value=value: value)  # type: ignore[misc]
+    return found, {}
+
+
 def turn(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
     return by_turn(groups, settings, with_outcome=True), {}
 
@@ -193,6 +227,9 @@ FORMULAS: Mapping[str, Formula] = {
     "grpo": grpo,
     "grpo_unscaled": of_returns(lambda place, returns, _: returns[place] - fmean(returns)),
     "rloo": of_returns(leave_one_out),
+    "maxrl": of_returns(over_mean),
+    "grpo_batch": grpo_batch,
+    "gdpo": gdpo,
     "turn": turn,
     "session_and_turn": session_and_turn,
     "reinforce_pp": reinforce_pp,

@@ -82,6 +82,11 @@ CASES = [
     Case("grpo", [sqrt(1.5)] * 3 + [-sqrt(1.5), 0, 0]),
     Case("grpo_unscaled", [0.5, 0.5, 0.5, -0.5, 0, 0]),
     Case("rloo", [0.75, 0.75, 0.75, -0.75, 0, 0]),
+    Case("maxrl", [1, 1, 1, -1, 0, 0]),
+    # Returns 1, 0, 0.5 and 2 with the variance 35/64.
+    Case("grpo_batch", over(35, 4, 4, 4, -4, 0, 0)),
+    # As `grpo` in its group; the variance of that over the batch is 3/4.
+    Case("gdpo", [sqrt(2)] * 3 + [-sqrt(2), 0, 0]),
     # b: 1; a: 0.5 + 0.5 x 1 = 1, beside 0 and 0.5; b is alone at its depth.
     Case("turn", [sqrt(1.5), sqrt(1.5), 0, -sqrt(1.5), 0, 0], {"returns": {"discount": 0.5}}),
     # Turn rewards alone: 0.5 beside 0 and 0, mean 1/6, variance 1/18.

@@ -40,6 +40,16 @@ def test_recorded_trajectories_are_compared_by_their_bytes() -> None:
     assert comparison.missing == ["missing"]
 
 
+def test_a_record_that_retention_may_have_removed_is_not_missing() -> None:
+    replayed = {name: digest(made(name)) for name in ("old", "new", "kept")}
+    ended_ms = {"old": 1_000, "new": 9_000, "kept": 1_000}
+    comparison = Comparison(replayed, {5: (0, 200)}, ended_ms=ended_ms, kept_since_ms=5_000)
+    comparison.apply(made("kept"), 3, 10)
+    assert (comparison.missing, comparison.removed, comparison.equal) == (["new"], 1, 1)
+    whole = Comparison(replayed, {5: (0, 200)}, ended_ms=ended_ms)
+    assert (len(whole.missing), whole.removed) == (3, 0)
+
+
 def test_equal_merges_are_no_difference() -> None:
     difference = Difference()
     difference.apply(made(), replace(made(), fold_version=1))

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from schemas.releases import this_release
 from tests.paths import ROOT
 
 LIMIT_S = 120
@@ -29,3 +30,4 @@ def test_a_letter_that_an_output_lacks_ends_no_command(encoding: str, shown: str
     )
     assert f"there is no directory {shown}" in done.stdout.decode(encoding)
     assert b"Traceback" not in done.stderr
+    assert f"log format release {this_release().version} writes it" in done.stdout.decode(encoding)

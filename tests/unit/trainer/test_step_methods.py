@@ -32,14 +32,14 @@ def methods(**trainer: Any) -> Any:
         ({"loss": {"masks": {"outlier": {"low": 0.1}}}}, "loss has other values (trainer.loss)"),
         ({"on_stale": "drop"}, "staleness was mask, is drop (trainer.on_stale"),
         ({"max_staleness": 7}, "staleness has other values"),
-        ({"filters": {}}, "filter was zero_variance, untrainable, is none (trainer.filters)"),
+        ({"filters": {}}, "filter was zero_variance version 2, untrainable, is none (trainer."),
         (
             {"filters": {"zero_variance": "drop", "untrainable": "drop"}},
             "filter has other values",
         ),
         (
             {"filters": {"untrainable": "drop", "zero_variance": "count"}},
-            "filter was zero_variance, untrainable, is untrainable, zero_variance",
+            "filter was zero_variance version 2, untrainable, is untrainable, zero_var",
         ),
     ],
 )
@@ -107,6 +107,12 @@ def test_a_raised_version_is_a_difference_whatever_the_settings_are() -> None:
     assert listed(present).startswith("grpo version 2, ppo_clip version 9, mask")
 
 
+def test_a_schedule_is_a_method_and_another_one_than_that_of_earlier_releases() -> None:
+    falling = methods(optimizer={"schedule": "cosine"})
+    (found,) = differences(methods(), falling)
+    assert found == "schedule was none, is cosine version 2 (trainer.optimizer.schedule)"
+
+
 @pytest.mark.parametrize("name", ["grpo", "turn", "session_and_turn", "reinforce_pp", "gae"])
 def test_methods_that_got_an_epsilon_are_others_than_those_of_earlier_releases(name: str) -> None:
     (present,) = [one for one in methods(advantage=name) if one.kind == "advantage"]
@@ -122,10 +128,13 @@ def test_epsilon_and_deviation_are_a_part_of_the_recorded_advantage() -> None:
 
 @pytest.mark.parametrize("advantage", ["gae", "turn_gae", "reinforce_pp", "reinforce_pp_baseline"])
 def test_a_version_of_a_setting_is_one_of_the_methods_that_use_it(advantage: str) -> None:
-    plain, penalised = methods(advantage=advantage), methods(advantage=advantage, kl_penalty=0.1)
-    assert [one.version for one in plain[:2]] == [1, 1]
-    assert [one.version for one in penalised[:2]] == [2, 1]
-    assert [one.version for one in methods(loss={"kl": 0.1})[:2]] == [1, 2]
+    def raised(**settings: Any) -> list[int]:
+        """Return by how much the versions of advantage and loss are higher with the settings."""
+        plain, changed = methods(advantage=advantage), methods(advantage=advantage, **settings)
+        return [b.version - a.version for a, b in zip(plain[:2], changed[:2], strict=True)]
+
+    assert raised(kl_penalty=0.1) == [1, 0]
+    assert raised(loss={"kl": 0.1}) == [0, 1]
 
 
 def test_a_step_of_a_release_that_recorded_no_methods_differs_in_none() -> None:

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.data.advantages import EQUAL, ReturnRules, spread
+from trainer.data.advantages import (
+    EQUAL,
+    ReturnRules,
+    decoupled,
+    grpo_unscaled,
+    spread,
+    varied,
+)
 from trainer.data.chains import NOWHERE
 from trainer.data.credit.branches import accumulated, followers, following
 from trainer.data.credit.columns import Column
@@ -30,6 +37,36 @@ class Credit:
 
 
 BatchEstimator = Callable[[Episodes, ReturnRules], list[list[Credit]]]
+
+
+def grpo_batch(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+    """Return r - mean of the group, over the deviation of all returns of the batch + epsilon.
+
+    Group mean and batch deviation, arXiv 2508.08221 (Lite PPO): a group of nearly equal returns
+    counts as little as they differ.
+    """
+    returns = [np.array([one.reward for one in group]) for group in groups]
+    joined_S = np.concatenate([np.zeros(0), *returns])
+    scale = 1.0 / spread(joined_S, rules) if varied(joined_S) else 0.0
+    values = [scale * grpo_unscaled(of_group, rules) for of_group in returns]
+    return [_of_sessions(group, of_S) for group, of_S in zip(groups, values, strict=True)]
+
+
+def gdpo(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+    """Return the sums of decoupled advantages, in standard deviations from their mean over all
+    sessions of the batch.
+
+    Group reward-decoupled normalization, arXiv 2601.05242: each named reward is normalised in its
+    group by itself, so that combinations of rewards with one sum keep different advantages.
+    """
+    values = [decoupled(group, rules) for group in groups]
+    joined_S = np.concatenate([np.zeros(0), *values])
+    mean = float(joined_S.mean()) if len(joined_S) else 0.0
+    scale = 1.0 / spread(joined_S, rules) if varied(joined_S) else 0.0
+    return [
+        _of_sessions(group, (of_S - mean) * scale)
+        for group, of_S in zip(groups, values, strict=True)
+    ]
 
 
 def reinforce_pp(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
@@ -112,6 +149,12 @@ def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float
     return found_N
 
 
+def _of_sessions(group: Sequence[Episode], values_S: Float64s) -> list[Credit]:
+    """Return the credit of sessions all of whose tokens have one advantage."""
+    pairs = zip(group, values_S.tolist(), strict=True)
+    return [Credit(np.full(len(one), value)) for one, value in pairs]
+
+
 def _returns(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:
     rewards_N = token_rewards(episode, rules, outcome)
     return accumulated(episode.previous_N, rewards_N, rules.token_discount)
@@ -162,6 +205,8 @@ class BatchEstimation:
 
 
 BATCH_ESTIMATORS: Mapping[str, BatchEstimation] = {
+    "grpo_batch": BatchEstimation(grpo_batch),
+    "gdpo": BatchEstimation(gdpo),
     "reinforce_pp": BatchEstimation(reinforce_pp),
     "reinforce_pp_baseline": BatchEstimation(reinforce_pp_baseline),
     "gae": BatchEstimation(gae, frozenset({Column.VALUE})),

@@ -129,7 +129,7 @@ def _by_session(prepared: Prepared) -> list[list[Chain]]:
 
 def _episodes(prepared: Prepared) -> list[Episode]:
     pairs = zip(prepared.group.sessions, _by_session(prepared), strict=True)
-    return [episode(chains, one.shaped, one.turn_rewards) for one, chains in pairs]
+    return [episode(chains, one.shaped, one.turn_rewards, one.values) for one, chains in pairs]
 
 
 def _checked_targets(credit: Credit, session: Episode) -> Float64s | None:

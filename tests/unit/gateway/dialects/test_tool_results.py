@@ -136,6 +136,18 @@ def test_outputs_behind_a_response_stand_in_the_order_of_its_calls() -> None:
     assert [orjson.loads(one)["content"] for one in read] == ["1", "2", "10"]
 
 
+def test_outputs_of_calls_that_are_only_named_stand_in_their_order() -> None:
+    named = [{"type": "item_reference", "id": f"fc_t_{number}"} for number in (0, 1)]
+    outputs = [
+        {"type": "function_call_output", "call_id": f"call_t_{number}", "output": str(number)}
+        for number in (1, 0)
+    ]
+    items = [{"role": "user", "content": "hi"}, *named, *outputs]
+    body = {"model": "m", "input": [*items, {"role": "user", "content": "so"}]}
+    read = DIALECTS["/v1/responses"].parse(orjson.dumps(body), 1).messages
+    assert [orjson.loads(one)["content"] for one in read[2:]] == ["0", "1", "so"]
+
+
 def test_a_conversation_may_end_with_calls() -> None:
     body = chat(["a", "b"], [])
     del body["messages"][-1]

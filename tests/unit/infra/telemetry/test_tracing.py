@@ -11,12 +11,14 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import SpanKind
 
 from infra.kafka.client import Headers, Received
 from infra.settings import TelemetrySettings
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.metrics_export import metrics_export
+from infra.telemetry.names import PROVIDER
 from infra.telemetry.sampling import RandomIds
 from infra.telemetry.tracing import Telemetry, telemetry
 from schemas.records import TurnCancelled
@@ -98,6 +100,16 @@ def test_an_attribute_outside_the_conventions_gets_our_prefix() -> None:
     tracer.root("run task", session_id="s", worker="w0").end()
     (span,) = exporter.get_finished_spans()
     assert attributes(span) == {"gen_ai.conversation.id": "s", "seamlessflow.worker": "w0"}
+
+
+def test_spans_name_the_version_of_the_conventions_that_their_names_are_of() -> None:
+    tracer, exporter = traced()
+    tracer.root("run task", session_id="s", operation="invoke_agent", provider=PROVIDER).end()
+    [span] = exporter.get_finished_spans()
+    scope = span.instrumentation_scope
+    assert scope is not None and scope.schema_url in {schema.value for schema in Schemas}
+    assert attributes(span)["gen_ai.operation.name"] == "invoke_agent"
+    assert attributes(span)["gen_ai.provider.name"] == "seamlessflow"
 
 
 def test_all_requests_of_a_session_are_kept_or_none_in_every_process() -> None:

@@ -35,6 +35,7 @@ def run(
     pacing: PacingSection | None = None,
     sessions: Workload | None = None,
     gang_size: int | None = None,
+    whole_batches: bool = False,
 ) -> SimulatedRun:
     sessions = sessions or workload()
     turns = sessions.section.turns
@@ -46,6 +47,7 @@ def run(
         ),
         cluster(workers, SAMPLE_MS, train_ms, B * SIZE, switch_ms=switch_ms, turns=round(turns)),
         sessions,
+        whole_batches=whole_batches,
     )
 
 
@@ -241,3 +243,32 @@ def test_no_worker_gets_a_role_outside_its_tags() -> None:
             for record in outcome.control
             if isinstance(record, r.RoleAcquired)
         }
+
+
+def batches(outcome: SimulatedRun) -> list[list[str]]:
+    """Return the groups of each batch, sorted."""
+    return [sorted(one.groups) for one in outcome.control if isinstance(one, r.BatchReady)]
+
+
+def test_whole_batches_are_trained_as_they_began_and_lag_alone_takes_what_is_ready_first() -> None:
+    def uneven(whole: bool) -> SimulatedRun:
+        workers, sessions = fleet(1, 3, TRAIN), workload(spread=1.5)
+        return run(
+            "disaggregated", 1, workers, train_ms=400, sessions=sessions, whole_batches=whole
+        )
+
+    free, whole = uneven(False), uneven(True)
+    admitted = [one.group_id for one in whole.control if isinstance(one, r.GroupAdmitted)]
+    in_order = [sorted(admitted[at : at + B]) for at in range(0, len(admitted), B)]
+    assert batches(whole) == in_order[: len(batches(whole))]
+    assert batches(free) != in_order[: len(batches(free))]
+    steps = [timeline(of.control).step_ms or 0.0 for of in (free, whole)]
+    assert steps[0] < steps[1], "a whole batch waits for its longest session"
+    assert whole.staleness and max(whole.staleness) == 1
+
+
+def test_a_group_that_is_dropped_is_replaced_in_its_whole_batch() -> None:
+    sessions = workload(filtered=lambda group: group.endswith("3"))
+    outcome = run("disaggregated", 1, fleet(1, 3, TRAIN), sessions=sessions, whole_batches=True)
+    assert count(outcome, r.StepCompleted) == 12
+    assert all(len(batch) == B for batch in batches(outcome))

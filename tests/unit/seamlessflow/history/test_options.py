@@ -42,3 +42,11 @@ def test_a_renderer_is_named_or_one_of_its_settings_changed() -> None:
     message = "--renderer: unknown renderer nope; known: chat-template, qwen3"
     with pytest.raises(SettingsRejected, match=message):
         renderer_change("nope", known)
+
+
+def test_a_time_that_ends_before_it_begins_is_refused() -> None:
+    message = r"^--since: 2026-01-02 is behind --until 2026-01-01T00:00\+05:00, so no session"
+    with pytest.raises(SettingsRejected, match=message):
+        selection(since="2026-01-02", until="2026-01-01T00:00+05:00")
+    moment = selection(since="2026-01-01", until="2026-01-01T01:00+01:00")
+    assert moment.since_ms == moment.until_ms

@@ -64,3 +64,21 @@ def test_times_of_a_rehearsal_are_divided_by_its_scale() -> None:
 def test_a_log_of_one_step_is_too_short() -> None:
     with pytest.raises(TooFewSteps, match="1 completed"):
         measured_step([*HALF, *STEPS[:2]])
+
+
+def test_the_start_of_a_process_is_no_change_of_role() -> None:
+    def to_training(number: int, took_ms: int, incarnation: str = "t") -> list[Record]:
+        at_ms = 3_000 + 100 * number
+        return [
+            control.released("a", assignment=number, at_ms=at_ms, took_ms=10),
+            control.acquired(
+                "a", "train", number, at_ms=at_ms + 50, took_ms=took_ms, incarnation=incarnation
+            ),
+        ]
+
+    first = to_training(2, 10_700)
+    assert measured_step([*HALF[:-2], *STEPS, *first]).work.switch == pytest.approx(10.71)
+    later = [*first, *to_training(3, 70), *to_training(4, 90)]
+    assert measured_step([*HALF[:-2], *STEPS, *later]).work.switch == pytest.approx(0.09)
+    again = [*later, *to_training(5, 20_000, "started again"), *to_training(6, 80)]
+    assert measured_step([*HALF[:-2], *STEPS, *again]).work.switch == pytest.approx(0.09)

@@ -31,5 +31,5 @@ def test_named_rewards_are_told_where_there_are_several() -> None:
     assert told(one) == {}
     assert told(*[{**one, "reward/format": float(step)} for step in range(12)]) == {
         "test": {"first10": 0.25, "last10": 0.25},
-        "format": {"first10": 4.5, "last10": 6.5},
+        "format": {"first10": 2.5, "last10": 8.5},
     }

@@ -17,6 +17,7 @@ from tests.builders.trainer.trajectories import Run, trajectory
 FIELDS = [
     "reward_first10",
     "reward_last10",
+    "edge_steps",
     "rewards",
     "eval_before",
     "eval_after",
@@ -96,6 +97,11 @@ def rewards(log: list[Record], **known: float | None) -> list[tuple[float | None
     return [step.rewards for step in step_facts(log, sessions)]
 
 
+def dropped(log: list[Record], **known: float | None) -> list[tuple[float | None, ...]]:
+    sessions = {name: facts(reward) for name, reward in known.items()}
+    return [step.dropped_rewards for step in step_facts(log, sessions)]
+
+
 def test_a_trajectory_says_what_its_session_earned_and_sampled() -> None:
     runs = [
         Run([1, 2], "prompt"),
@@ -119,7 +125,7 @@ def test_a_step_has_the_rewards_of_all_sessions_of_its_groups() -> None:
     assert rewards(log, a=0.0, b=1.0, c=0.25) == [(0.0, 1.0), (0.25,)]
 
 
-def test_groups_that_a_filter_dropped_count_for_the_step_they_were_picked_for() -> None:
+def test_groups_that_a_filter_dropped_stand_beside_the_step_they_were_picked_for() -> None:
     log = [
         committed(0, "a"),
         ready("x", "b", "c"),
@@ -129,14 +135,25 @@ def test_groups_that_a_filter_dropped_count_for_the_step_they_were_picked_for() 
         committed(1, "e"),
         committed(2, "f"),
     ]
-    found = rewards(log, a=0.0, b=1.0, c=1.0, d=0.0, e=0.5, f=0.5)
-    assert found == [(0.0,), (0.5, 1.0, 1.0), (0.5,)]
+    known: dict[str, float | None] = {"a": 0.0, "b": 1.0, "c": 1.0, "d": 0.0, "e": 0.5, "f": 0.5}
+    assert rewards(log, **known) == [(0.0,), (0.5,), (0.5,)]
+    assert dropped(log, **known) == [(), (1.0, 1.0), ()]
+
+
+def test_the_reward_of_steps_is_that_of_their_metrics_and_beside_it_that_of_all_sampled() -> None:
+    log = [ready("x", "b"), control.dropped("x", "filtered"), committed(0, "a"), committed(1, "c")]
+    sessions = {"a": facts(1.0), "b": facts(0.0), "c": facts(1.0)}
+    told = summary(log, sessions, LauncherFacts(), None)
+    assert (told["reward_first10"], told["reward_last10"]) == (1.0, 1.0)
+    assert told["reward_sampled"] == {"first10": 0.5, "last10": 1.0}
+    assert "reward_sampled" not in summary(log[2:], sessions, LauncherFacts(), None)
 
 
 def test_groups_that_a_filter_dropped_before_a_skipped_step_count_for_none() -> None:
     skipped = control.skipped(reason="no_trainable_tokens")
     log = [ready("x", "a"), control.dropped("x", "filtered"), skipped, committed(1, "b")]
     assert rewards(log, a=0.0, b=1.0) == [(1.0,)]
+    assert dropped(log, a=0.0, b=1.0) == [()]
 
 
 def test_a_step_done_again_counts_once_with_what_its_filter_had_dropped() -> None:
@@ -150,7 +167,8 @@ def test_a_step_done_again_counts_once_with_what_its_filter_had_dropped() -> Non
     ]
     [step] = step_facts(log, {"a": facts(0.0), "b": facts(1.0)})
 
-    assert (step.version, step.rewards, step.at_ms) == (2, (1.0, 0.0), 9)
+    assert (step.version, step.rewards, step.at_ms) == (2, (1.0,), 9)
+    assert step.dropped_rewards == (0.0,)
     assert step.metrics == {"loss": 2.0}
 
 
@@ -176,7 +194,28 @@ def test_the_first_and_the_last_ten_steps_are_told() -> None:
     told = summary(log, sessions, LauncherFacts(), None)
 
     assert (told["reward_first10"], told["reward_last10"]) == (4.5, 19.5)
-    assert told["steps"] == 25
+    assert (told["steps"], told["edge_steps"]) == (25, 10)
+
+
+@pytest.mark.parametrize(
+    ("steps", "first", "last", "size"),
+    [
+        (1, 0.0, None, 1),
+        (2, 0.0, 1.0, 1),
+        (3, 0.0, 2.0, 1),
+        (12, 2.5, 8.5, 6),
+        (19, 4.0, 14.0, 9),
+        (20, 4.5, 14.5, 10),
+    ],
+)
+def test_no_step_is_among_the_first_and_the_last(
+    steps: int, first: float, last: float | None, size: int
+) -> None:
+    log = [committed(step, f"s{step}") for step in range(steps)]
+    sessions = {f"s{step}": facts(float(step)) for step in range(steps)}
+    told = summary(log, sessions, LauncherFacts(), None)
+    figures = told["reward_first10"], told["reward_last10"], told["edge_steps"]
+    assert figures == (first, last, size)
 
 
 def test_every_figure_of_a_run() -> None:
@@ -202,8 +241,7 @@ def test_every_figure_of_a_run() -> None:
     told = summary(log, sessions, MEASURED, checked)
 
     assert told == {
-        "reward_first10": 0.5,
-        "reward_last10": 0.5,
+        **{"reward_first10": 0.0, "reward_last10": 1.0, "edge_steps": 1},
         "eval_before": 0.1,
         "eval_after": 0.9,
         "steps": 2,

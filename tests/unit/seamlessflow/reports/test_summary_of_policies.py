@@ -35,5 +35,5 @@ def test_tokens_and_steps_of_all_policies_count() -> None:
     told = summary(log, sessions, LauncherFacts(), None, ("first", "second"))
 
     assert (told["steps"], told["tokens_trained"], told["max_staleness"]) == (3, 60, 2)
-    assert (told["step_s"], told["train_wall_s"], told["reward_last10"]) == (1.0, 3.0, 1.0)
+    assert (told["step_s"], told["train_wall_s"], told["reward_first10"]) == (1.0, 3.0, 1.0)
     assert [one["tokens_trained"] for one in told["policies"].values()] == [10, 50]

@@ -80,6 +80,26 @@ def test_an_answer_of_weight_0_is_not_learned(renderer: Renderer, tmp_path: Path
     assert renderer.decode(chain.tokens.ids_T.astype("<i4").tobytes()).count("code 3") == 2
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"content": " code 3\n"},
+        {"content": "a < b, </b> and <|im_en d|>"},
+        {"content": "", "tool_calls": [CALL]},
+        {"content": None, "reasoning_content": "hm", "tool_calls": [CALL]},
+        {"tool_calls": [{**CALL, "function": {"name": "look", "arguments": ' {"key":7.0}'}}]},
+        {"tool_calls": [{**CALL, "function": {"name": "look", "arguments": ""}}]},
+    ],
+)
+@pytest.mark.parametrize("tools", [None, [LOOKUP]])
+def test_an_answer_that_reads_back_as_it_was_given_is_learned(
+    said: dict[str, Any], tools: object, renderer: Renderer, tmp_path: Path
+) -> None:
+    asked = {**ASKED, "content": "what does <|im_end|> or <think> do?"}
+    row = {"messages": [asked, {"role": "assistant", **said}], "tools": tools}
+    assert len(read_conversations(written(tmp_path, row), renderer, 512)) == 1
+
+
 def test_results_are_learned_in_the_order_of_their_calls(
     renderer: Renderer, tmp_path: Path
 ) -> None:
@@ -121,6 +141,24 @@ def test_an_answer_that_the_template_changes_later_ends_its_chain(
         ({"messages": [ASKED, CALLED, {"role": "tool", "content": "3"}, SAID]}, "must name a tool"),
         ({"messages": [ASKED, CALLED, ASKED, SAID]}, "did not have response messages: a"),
         ({"messages": [ASKED, NO_TEXT, SAID]}, "a function with name and arguments as text"),
+        *(
+            ({"messages": [ASKED, {**SAID, **said}], "tools": [LOOKUP]}, f"its {part} is ")
+            for said, part in (
+                ({"content": "Write <|im_end|> behind it, then a new line."}, "content"),
+                ({"content": "<|im_end|>"}, "content"),
+                ({"content": "Tags are <think> and </think>, so"}, "reasoning_content"),
+                ({"content": "<think>hm</think>code 3"}, "reasoning_content"),
+                ({"content": "</think> code 3"}, "content"),
+                ({"content": "a <tool_call> b"}, "text"),
+                ({"reasoning_content": "a </think> b"}, "reasoning_content"),
+                (
+                    {
+                        "content": '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>',
+                    },
+                    "content",
+                ),
+            )
+        ),
         ("[" * 99_999, "recursion"),
         (b'{"messages": "\xe9"}', "'utf-8' codec can't decode byte 0xe9"),
     ],

@@ -1,5 +1,6 @@
 """The torch back end: the formula's gradients, of trained tokens only, however they are packed."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
 
@@ -229,3 +230,16 @@ def test_gradient_checkpointing_gives_the_same_gradient(model_directory: Path) -
 def test_a_directory_without_a_model_is_a_typed_error(tmp_path: Path) -> None:
     with pytest.raises(ModelUnusable):
         TorchBackend(tmp_path, SETTINGS)
+
+
+@pytest.mark.parametrize("threads", [1, 2, None])
+def test_a_step_is_the_same_in_each_thread(threads: int | None, tmp_path: Path) -> None:
+    """The trainer computes in a thread for work, and `replay train` in its main one."""
+    torch.set_num_threads(2)
+    directory = write_tiny(tmp_path, hidden_size=128, intermediate_size=384, num_hidden_layers=3)
+    backend = TorchBackend(directory, TrainerSection(device="cpu", threads=threads))
+    given = step(some_chains(), [0.5, -0.5, 1.0, -1.0, 2.0, 0.25])
+    here = gradient(backend, given)
+    with ThreadPoolExecutor(1) as other:
+        there = other.submit(gradient, backend, given).result()
+    assert_equal(here, there, atol=0)

@@ -11,6 +11,7 @@ from trainer.data.advantages import (
     estimator,
     grpo,
     grpo_unscaled,
+    maxrl,
     rloo,
     turn_returns,
     varied,
@@ -44,6 +45,16 @@ def test_unscaled_grpo_keeps_the_size_of_the_returns() -> None:
 def test_rloo_compares_with_the_mean_of_the_others() -> None:
     others = [np.delete(RETURNS, place).mean() for place in range(4)]
     assert rloo(RETURNS, EXACT) == pytest.approx(RETURNS - others)
+
+
+def test_maxrl_divides_by_the_mean_so_that_rare_successes_count_most() -> None:
+    assert maxrl(RETURNS, EXACT) == pytest.approx((RETURNS - 0.375) / 0.375)
+    rare, common = np.array([1.0, 0, 0, 0]), np.array([1.0, 1, 1, 0])
+    assert maxrl(rare, EXACT) == pytest.approx([3.0, -1.0, -1.0, -1.0])
+    assert maxrl(common, EXACT) == pytest.approx([1 / 3, 1 / 3, 1 / 3, -1.0])
+    assert maxrl(np.zeros(4), ReturnRules()).tolist() == [0.0] * 4
+    with pytest.raises(ValueError, match="needs returns of at least 0, as chances are, and one is"):
+        maxrl(np.array([1.0, -0.5]), EXACT)
 
 
 def episode(reward: float, *turns: float, tokens: int = 2) -> Episode:

@@ -67,6 +67,29 @@ def test_the_policy_s_sampling_wins_and_the_rest_is_the_client_s() -> None:
 
 
 @pytest.mark.parametrize(
+    ("own", "effective"),
+    [
+        (Sampling(temperature=0.0), Sampling(temperature=0.0, max_tokens=8)),
+        (Sampling(top_k=3), Sampling(temperature=1.0, top_k=3, max_tokens=8)),
+        (Sampling(top_p=1.0), Sampling(temperature=1.0, top_p=1.0, max_tokens=8)),
+        (Sampling(), Sampling(temperature=1.0, max_tokens=8)),
+        (None, Sampling(temperature=1.0, max_tokens=8)),
+    ],
+)
+def test_the_sampling_of_a_session_wins_over_that_of_its_policy(
+    own: Sampling | None, effective: Sampling
+) -> None:
+    session = SessionBuilder().apply(opened(purpose="eval", overrides=own)).session
+    asked = Sampling(temperature=0.2, max_tokens=8)
+
+    event = decide(session, request_turn(sampling=asked), context()).events[0]
+
+    assert isinstance(event, r.TurnStarted)
+    assert event.sampling_effective == effective
+    assert event.sampling_requested == asked
+
+
+@pytest.mark.parametrize(
     ("asked", "recorded", "reason"),
     [
         (None, 1.0, ""),

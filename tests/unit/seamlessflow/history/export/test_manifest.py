@@ -1,7 +1,9 @@
 """The manifest of an export: its terms and what it finished, kept in its directory."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 
 from consumers.history.selection import Range, SessionSelection
@@ -23,6 +25,20 @@ def test_the_next_call_finds_what_an_earlier_one_finished(tmp_path: Path) -> Non
     assert (found.bounds, found.finished) == (BOUNDS, {1: {"sessions": 3}})
     with pytest.raises(ExportTaken, match="another form"):
         ExportManifest.begin(tmp_path, terms("verl"), BOUNDS)
+
+
+def test_an_export_of_an_earlier_release_goes_on_unless_rewards_are_weighed(
+    tmp_path: Path,
+) -> None:
+    ExportManifest.begin(tmp_path, terms(), BOUNDS).finish(1, {"sessions": 3})
+    path = tmp_path / "manifest.json"
+    earlier = orjson.loads(path.read_bytes())
+    del earlier["terms"]["rewards"]
+    path.write_bytes(orjson.dumps(earlier))
+    assert ExportManifest.begin(tmp_path, terms(), BOUNDS).finished == {1: {"sessions": 3}}
+    weighed = replace(terms(), rewards={"p": {"test": 1.0, "style": 0.2}})
+    with pytest.raises(ExportTaken, match="another rewards"):
+        ExportManifest.begin(tmp_path, weighed, BOUNDS)
 
 
 def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:

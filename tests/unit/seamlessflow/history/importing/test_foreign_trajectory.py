@@ -111,6 +111,16 @@ def test_labels_must_be_the_tokens() -> None:
         made({**TRL, "labels": [-100, -100, 9, 11, -100, 12]})
 
 
+def test_a_row_of_several_versions_must_say_which_token_is_of_which() -> None:
+    several = {**PRIME_RL, "version_min": 2, "version_max": 3}
+    with pytest.raises(ForeignRowRejected, match="of the versions 2 to 3, and it has no column"):
+        made(several, ForeignRules(train=True))
+    size = len(PRIME_RL["prompt_ids"]) + len(PRIME_RL["completion_ids"])
+    assert made({**several, "versions": [3] * size}, ForeignRules(train=True))
+    assert made(several, ForeignRules(train=True, version=3))
+    assert made(several, ForeignRules())
+
+
 def test_what_is_trained_needs_log_probs_and_versions() -> None:
     with pytest.raises(ForeignRowRejected, match="no log-probs"):
         made({**PRIME_RL, "completion_logprobs": None}, TRAINED)

@@ -1,10 +1,12 @@
 """Policy of a recorded run that is trained again."""
 
+from pathlib import Path
+
 import pytest
 
 from infra.errors import SettingsRejected
 from schemas import records as r
-from seamlessflow.history.training.again import trained_policy
+from seamlessflow.history.training.again import initial_model, trained_policy
 from tests.builders.records import control
 from trainer.replay.recorded_run import RunNotRepeatable
 
@@ -24,3 +26,16 @@ def test_a_run_before_its_first_step_is_no_run_of_an_earlier_release() -> None:
         trained_policy(None, [control.published(0)])
     with pytest.raises(RunNotRepeatable, match="control has no LineageStarted"):
         trained_policy(None, [control.committed(0, [], lineage="a", version=1)])
+
+
+def test_a_relative_model_is_also_looked_for_beside_the_run_and_in_it(tmp_path: Path) -> None:
+    out = tmp_path / "project" / "out"
+    for place in (out.parent / "model", out / "made" / "model"):
+        place.mkdir(parents=True)
+    assert initial_model(Path("model"), out) == out.parent / "model"
+    assert initial_model(Path("made/model"), out) == out / "made" / "model"
+    assert initial_model(out.parent / "model", None) == out.parent / "model"
+    with pytest.raises(RunNotRepeatable, match=f"looked for .*{out / 'other'}.: give the command"):
+        initial_model(Path("other"), out)
+    with pytest.raises(RunNotRepeatable, match="the initial model model is not there"):
+        initial_model(Path("model"), None)

@@ -22,12 +22,14 @@ def episode(
 ) -> Episode:
     """Return a session whose tokens are of these turns; unbranched unless `previous` is given."""
     order = np.arange(len(turns)) - 1 if previous is None else np.array(previous, np.int64)
+    given = dict(zip(("right", "short"), columns.pop("rewards", []), strict=False))
     return Episode(
         reward,
         np.array(turn_rewards or [0.0] * (max(turns, default=-1) + 1)),
         np.array(turns, np.int32),
         lambda: order,
         {Column(name): np.array(of) for name, of in columns.items()},
+        given,
     )
 
 
@@ -140,3 +142,37 @@ def test_advantages_of_a_batch_may_be_scaled_by_the_deviation_of_a_sample() -> N
     sample = of("reinforce_pp", group, deviation="sample")
     assert joined(sample) == pytest.approx([np.sqrt(0.5), -np.sqrt(0.5)])
     assert joined(of("reinforce_pp", [episode(1.0, [0])], deviation="sample")) == [0.0]
+
+
+def test_gdpo_keeps_apart_what_a_sum_of_rewards_makes_equal() -> None:
+    """Each reward counts by how rare it is in the group, and by its weight."""
+    group = [episode(0.0, [0], rewards=of) for of in ([1.0, 0.0], [0.0, 1.0], [0.0, 0.0])]
+    other = [episode(0.0, [0], rewards=of) for of in ([1.0, 1.0], [1.0, 0.0])]
+    found = joined(of("gdpo", group, other, rewards={"right": 1.0, "short": 0.5}))
+    # Of right 2, -1, -1 over the root of 2, and nothing in the other group, where all have it;
+    # of short -1, 2, -1 over that root, and 1, -1.
+    sums = [1.5 / np.sqrt(2), 0.0, -1.5 / np.sqrt(2), 0.5, -0.5]
+    assert found == pytest.approx(whitened(sums))
+    summed = joined(of("gdpo", group, other, rewards={"sum": 1.0}))
+    assert summed == [0.0] * 5, "rewards that no session has"
+
+
+def test_gdpo_in_one_group_with_one_reward_is_grpo() -> None:
+    group = [episode(0.0, [0], rewards=[value]) for value in (1.0, 0.0, 0.0, 0.5)]
+    values = np.array([1.0, 0.0, 0.0, 0.5])
+    expected = (values - values.mean()) / values.std()
+    assert joined(of("gdpo", group, rewards={"right": 3.0})) == pytest.approx(expected)
+
+
+def test_over_the_batch_a_group_counts_as_much_as_its_returns_differ() -> None:
+    apart = [episode(value, [0, 0]) for value in (1.0, 0.0)]
+    near = [episode(value, [0]) for value in (0.52, 0.48)]
+    found = joined(of("grpo_batch", apart, near))
+    deviation = np.std([1.0, 0.0, 0.52, 0.48])
+    assert found == pytest.approx(np.array([0.5, 0.5, -0.5, -0.5, 0.02, -0.02]) / deviation)
+    equal = [episode(1.0, [0]), episode(1.0, [0])]
+    assert joined(of("grpo_batch", equal, equal)) == [0.0] * 4
+    # Sessions without a trained token count in the deviation.
+    silent = [episode(value, []) for value in (3.0, 0.0)]
+    with_silent = joined(of("grpo_batch", near, silent))
+    assert with_silent == pytest.approx(np.array([0.02, -0.02]) / np.std([0.52, 0.48, 3.0, 0.0]))
