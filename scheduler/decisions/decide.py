@@ -14,12 +14,14 @@ from scheduler.decisions.sharing.allotment import Allotment, allotted
 from scheduler.decisions.snapshot import snapshot
 from scheduler.decisions.strategies.wanted import Strategy
 from scheduler.settings import SchedulerSettings, milliseconds
+from scheduler.state import serving
 from scheduler.state import state as control_state
 from scheduler.state.fleet import Fleet
+from scheduler.state.serving import ServingProcesses
 from scheduler.state.state import State
 from scheduler.state.unread import UnreadTopics
 from scheduler.tasks.mixture import TaskSets
-from schemas.records import ProgressStalled, Record
+from schemas.records import ProgressStalled, Record, Task
 from schemas.topics import CONTROL, FLEET, PROMPTS, TASKS
 
 
@@ -68,7 +70,7 @@ def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
     return [
         *((CONTROL.name, record) for record in members),
         *roles,
-        *_groups(view, rules, now_ms),
+        *_groups(view, rules, reduce(serving.apply, members, state.serving), now_ms),
         *((CONTROL.name, record) for record in _stalls(view, rules.settings, now_ms)),
     ]
 
@@ -126,15 +128,20 @@ def _roles_of(view: View, rules: Rules, given: Allotment | None, now_ms: int) ->
     return [*written, *((CONTROL.name, record) for record in warnings)]
 
 
-def _groups(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
+def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> list[Outgoing]:
+    """Return what is due of groups; `serves` knows of the losses that are decided now."""
     state, settings, sets = view.state, rules.settings, rules.tasks
-    control: list[Record] = [*pacing.expirations(state, settings.run.policy, now_ms)]
+    control: list[Record] = []
+    if serves.incarnations:
+        control += pacing.expirations(state, settings.run.policy, now_ms)
     if sets.training is not None:
         control += pacing.admissions(state, settings, sets.training, now_ms)
     for split, source in sets.evaluations.items():
         control += pacing.evaluations(state, settings, split, source, now_ms)
     ledger = pacing.unfinished(state, settings)[0].ledger
-    issued = pacing.tasks(ledger, view.issued, settings, sets, now_ms)
+    issued: list[Task] = []
+    if serves.incarnations:  # else agents would begin, and their deadlines pass, before an engine
+        issued = pacing.tasks(ledger, view.issued, settings, sets, now_ms, serves.since_ms)
     return [
         *((CONTROL.name, record) for record in control),
         *((TASKS.name, task) for task in issued),

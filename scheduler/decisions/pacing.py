@@ -137,7 +137,8 @@ def expirations(state: State, policy: str, now_ms: int) -> list[r.GroupExpired]:
             policy=policy,
         )
         for name, group in known.items()
-        if not group.ready and not group.expired and now_ms >= group.deadline_ms
+        if not group.ready and not group.expired
+        if now_ms >= _deadline_ms(group, state.serving.since_ms)
     ]
 
 
@@ -147,21 +148,23 @@ def tasks(
     settings: SchedulerSettings,
     sets: TaskSets,
     now_ms: int,
+    serving_since_ms: int = 0,
 ) -> list[r.Task]:
     """Return a task for each attempt that is due and newer than the one in `issued`.
 
     `issued` is the newest attempt by group and sample. The same attempt is always the same record,
     so a scheduler that restarted may issue it again: the manager refuses a session that exists.
+    The time of a group that was admitted before `serving_since_ms` begins there anew.
     """
     first_ms = now_ms - attempt_ms(settings)
     return [
-        _task(name, group, sample, attempt, settings, row)
+        _task(name, group, sample, attempt, settings, row, serving_since_ms)
         for name, group in ledger.groups.items()
-        if _may_be_due(group, name in issued, group.admitted_ms > first_ms)
+        if _may_be_due(group, name in issued, _begun_ms(group, serving_since_ms) > first_ms)
         and (source := _source_of(group, settings, sets))
         if (row := source.find(group.task_id))
         for sample in range(_begun(group, settings, row))
-        if (attempt := due_attempt(group, sample, settings, now_ms))
+        if (attempt := due_attempt(group, sample, settings, now_ms, serving_since_ms))
         > issued.get(name, {}).get(sample, -1)
     ]
 
@@ -179,13 +182,28 @@ def _may_be_due(group: AdmittedGroup, issued: bool, first_attempt: bool) -> bool
     return not (issued and first_attempt and not group.failures)
 
 
-def due_attempt(group: AdmittedGroup, sample: int, settings: SchedulerSettings, now_ms: int) -> int:
+def _begun_ms(group: AdmittedGroup, serving_since_ms: int) -> int:
+    """Return the time from which on a group's attempts are counted."""
+    return max(group.admitted_ms, serving_since_ms)
+
+
+def _deadline_ms(group: AdmittedGroup, serving_since_ms: int) -> int:
+    return group.deadline_ms + _begun_ms(group, serving_since_ms) - group.admitted_ms
+
+
+def due_attempt(
+    group: AdmittedGroup,
+    sample: int,
+    settings: SchedulerSettings,
+    now_ms: int,
+    serving_since_ms: int = 0,
+) -> int:
     """Return the attempt a sample is at: one more than the last that failed or timed out."""
     failure = group.failures.get(sample)
     if failure is not None and failure.final:
         return failure.attempt
     after_failure = 0 if failure is None else failure.attempt + 1
-    by_time = (now_ms - group.admitted_ms) // attempt_ms(settings)
+    by_time = (now_ms - _begun_ms(group, serving_since_ms)) // attempt_ms(settings)
     return min(max(after_failure, by_time), settings.pacing.max_attempts - 1)
 
 
@@ -257,13 +275,14 @@ def _task(
     attempt: int,
     settings: SchedulerSettings,
     row: TaskRow,
+    serving_since_ms: int,
 ) -> r.Task:
     evaluates = group.purpose == EVAL
     failure = group.failures.get(sample)
     # Computed from the log alone, never from the clock: a repeat has to be the same record.
-    issued_ms = group.admitted_ms + attempt * attempt_ms(settings)
+    issued_ms = _begun_ms(group, serving_since_ms) + attempt * attempt_ms(settings)
     if failure is not None and failure.attempt == attempt - 1:
-        issued_ms = min(issued_ms, failure.at_ms)
+        issued_ms = max(min(issued_ms, failure.at_ms), serving_since_ms)
     deadline_ms = issued_ms + milliseconds(settings.pacing.task_timeout_s)
     size, least = _sizes_of(group, settings, row)
     named = settings.evaluation.split if evaluates else row.split or settings.pacing.split
@@ -285,7 +304,7 @@ def _task(
         payload=row.payload,
         fork=row.fork,
         issued_at_ms=issued_ms,
-        deadline_ms=min(deadline_ms, group.deadline_ms),
+        deadline_ms=min(deadline_ms, _deadline_ms(group, serving_since_ms)),
         overrides=terms.sampling.overrides if evaluates else None,
     )
 

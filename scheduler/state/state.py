@@ -14,11 +14,12 @@ from hashlib import sha256
 
 from pydantic import TypeAdapter, ValidationError
 
-from scheduler.state import policy_state, workers
+from scheduler.state import policy_state, serving, workers
 from scheduler.state.costs import Costs
 from scheduler.state.ledger import Ledger
 from scheduler.state.policy_state import PolicyState, concerned
 from scheduler.state.rates import LearnedRates
+from scheduler.state.serving import ServingProcesses
 from scheduler.state.steps import TrainingProgress
 from scheduler.state.workers import Worker
 from schemas import records as r
@@ -46,6 +47,7 @@ class State:
     """Name of the scheduler whose claim is the first of the epoch."""
     claimed_ms: int = 0
     workers: Mapping[str, Worker] = field(default_factory=dict)
+    serving: ServingProcesses = field(default_factory=ServingProcesses)
     newest_assignment: int = -1
     newest_gang: int = 0
     """Largest gang epoch, over all policies."""
@@ -115,6 +117,7 @@ def apply(state: State, record: Record) -> State:
     own = _own_fields(state, record)
     parts = {
         "workers": workers.apply(state.workers, record),
+        "serving": serving.apply(state.serving, record),
         "by_policy": _by_policy(state, record),
     }
     changed = {name: part for name, part in parts.items() if part is not getattr(state, name)}

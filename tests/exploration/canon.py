@@ -37,8 +37,9 @@ _KINDS = {
     "deadline_ms": _AGE,
 }
 _IGNORED = {
-    # Figures that steer only optional moves of runs with tasks, and words for people.
-    *("costs", "ledger", "warned", "stalled", "figures", "hardware", "phases_ms", "metrics"),
+    # Figures that steer only tasks, and optional moves of runs with tasks, and words for people.
+    *("costs", "ledger", "serving", "warned", "stalled", "figures", "hardware"),
+    *("phases_ms", "metrics"),
     *("reason", "release", "took_ms", "waited_ms", "free_bytes", "handed_back", "count"),
     # Times that only reports use, or that `of_record` judges.
     *("claimed_ms", "ready_ms", "started_ms", "ended_ms", "assigned_ms", "at_ms"),
