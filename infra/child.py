@@ -36,9 +36,16 @@ class ChildProcess:
     """
 
     def __init__(
-        self, command: Sequence[str], log_file: Path, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        log_file: Path,
+        environment: Mapping[str, str] | None = None,
+        directory: Path | None = None,
     ) -> None:
-        """Start the program, in this process's environment if none is given. Raises `OSError`."""
+        """Start the program, in this process's environment and directory if none is given.
+
+        Raises `OSError`.
+        """
         self.log_file = log_file
         self._log_start = log_file.stat().st_size if log_file.exists() else 0
         self._exited = threading.Event()
@@ -46,7 +53,7 @@ class ChildProcess:
         # The kernel watches the thread that forked, not the process: so that thread stays.
         threading.Thread(
             target=self._keep,
-            args=(command, environment, started),
+            args=(command, environment, directory, started),
             name=f"keeper of {log_file}",
             daemon=True,
         ).start()
@@ -105,6 +112,7 @@ class ChildProcess:
         self,
         command: Sequence[str],
         environment: Mapping[str, str] | None,
+        directory: Path | None,
         started: Future[subprocess.Popen[bytes]],
     ) -> None:
         share_cores()  # the child inherits this thread's scheduling class
@@ -113,6 +121,7 @@ class ChildProcess:
                 process = subprocess.Popen(  # nosec B603 # a list of our own, no shell
                     tied(command),
                     env=environment,
+                    cwd=directory,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

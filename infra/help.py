@@ -1,11 +1,12 @@
 """Text of `--help`: every setting with its variable, type, default and meaning.
 
 Not the help of pydantic-settings: that lists flags, and no process takes its settings as flags.
+`every_setting` has the same for a configuration file, by the paths of its settings.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import EllipsisType, NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -26,6 +27,51 @@ def _lines(section: type[BaseModel], prefix: str) -> Iterator[str]:
         else:
             yield f"{variable}  ({_spelled(field.annotation)}; {_default(field)})"
             yield f"    {field.description or ''}"
+
+
+class ExplainedSetting(NamedTuple):
+    """A setting of a configuration file."""
+
+    path: str
+    """As in YAML, with NAME for any name and [] for any place of a list."""
+    form: str
+    """Type and default."""
+    meaning: str
+
+
+def every_setting(section: type[BaseModel], path: str = "") -> Iterator[ExplainedSetting]:
+    """Yield all settings in the order of the class, those of an inner section once."""
+    yield from _settings(section, path, set())
+
+
+def _settings(
+    section: type[BaseModel], path: str, seen: set[type[BaseModel]]
+) -> Iterator[ExplainedSetting]:
+    inside = {name: _section_in(field.annotation) for name, field in section.model_fields.items()}
+    top = {kind for kind, _ in inside.values() if kind is not None} if not path else set()
+    for name, field in section.model_fields.items():
+        place = f"{path}.{name}" if path else name
+        kind, mark = inside[name]
+        if kind is None or kind in seen:
+            form = f"{_spelled(field.annotation)}; {_default(field)}"
+            yield ExplainedSetting(place, form, field.description or "")
+        else:
+            yield from _settings(kind, place + mark, {*seen, *(top - {kind})})
+
+
+def _section_in(annotation: Any) -> tuple[type[BaseModel] | None, str]:
+    """Return the section that a setting is, or holds by name or in a list, and the mark of that."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation, ""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        kinds = [one for one in arguments if one is not NoneType]
+        return _section_in(kinds[0]) if len(kinds) == 1 else (None, "")
+    if origin is not None and arguments and origin in (dict, tuple, list, Mapping):
+        by_name = origin in (dict, Mapping)
+        kind, _ = _section_in(arguments[-1] if by_name else arguments[0])
+        return kind, ".NAME" if by_name else "[]"
+    return None, ""
 
 
 def _spelled(annotation: Any) -> str:

@@ -25,6 +25,7 @@ from typing import Any
 
 from infra.cores import share_cores
 from infra.errors import ExitStatus, KafkaUnavailable, SeamlessFlowError
+from infra.printable import printable
 from infra.supervision import life_signs
 from infra.supervision.asked_to_end import asked_to_end
 
@@ -88,8 +89,17 @@ def ready(log: logging.Logger, message: str, *facts: object) -> None:
     log.info(message, *facts)
 
 
+class _PrintableLines(logging.Formatter):
+    """Lines of a log that a terminal shows and does not obey, whatever text they quote."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def _set_up_logging() -> None:
-    logging.basicConfig(level=logging.INFO, format=_FORMAT, stream=sys.stderr)
+    output = logging.StreamHandler(sys.stderr)
+    output.setFormatter(_PrintableLines(_FORMAT))
+    logging.basicConfig(level=logging.INFO, handlers=[output])
     faulthandler.enable()
     logging.getLogger("httpx").setLevel(logging.WARNING)  # otherwise one line for each call
 
@@ -117,7 +127,7 @@ def _explained() -> Iterator[None]:
 
 def _print(line: str) -> None:
     with suppress(OSError):  # a full disk must not change the exit status
-        print(line, file=sys.stderr)
+        print(printable(line), file=sys.stderr)
 
 
 @contextmanager

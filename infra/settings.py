@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from json import JSONDecodeError
 from math import ceil
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic import SecretStr as SecretStr
 from pydantic_settings import (
     BaseSettings,
@@ -28,11 +28,28 @@ from infra.help import describe
 from infra.network.addresses import StorageUrl
 from infra.variables import ENV_PREFIX as ENV_PREFIX
 from infra.variables import misspelt, variable
+from schemas.records import Sampling
 from schemas.releases import release_named
 
 _CREDENTIAL = re.compile("password|secret|key.pem|jaas|oauthbearer.config")
 """Words in the names of librdkafka's settings whose values are secret."""
+COLDEST = 0.01
+"""Lowest temperature at which engines sample; below it they are greedy, or use this one."""
 NO_JSON = "must be JSON, such as [...] or {...}"
+
+
+def _can_be_sent(key: SecretStr) -> SecretStr:
+    text = key.get_secret_value()
+    if text != text.strip() or not text.isascii() or not text.isprintable():
+        raise ValueError(
+            "must be printable ASCII without white space around it, or no HTTP header carries it: "
+            "a key that was read from a file often has the line feed of that file at its end"
+        )
+    return key
+
+
+SentKey = Annotated[SecretStr, AfterValidator(_can_be_sent)]
+"""Key that clients send in an HTTP header, as a setting."""
 
 
 class Section(BaseModel):
@@ -188,6 +205,31 @@ class SharedPacingSection(Section):
     def extra_count(self, groups_per_step: int) -> int:
         """Return the number of these groups."""
         return ceil(self.extra_groups * groups_per_step)
+
+
+class SamplingSection(Section):
+    """Sampling of sessions that are not trained, in place of the policy's."""
+
+    temperature: float | None = Field(
+        None, ge=0, le=2, description="Temperature; 0: greedy; none: policy.temperature"
+    )
+    top_p: float | None = Field(
+        None, gt=0, le=1, description="Nucleus (top-p); 1: off; none: policy.top_p"
+    )
+    top_k: int | None = Field(None, ge=0, description="Top-k; 0: off; none: policy.top_k")
+
+    @field_validator("temperature")
+    @classmethod
+    def _samples_or_not(cls, temperature: float | None) -> float | None:
+        if temperature is not None and 0 < temperature < COLDEST:
+            raise ValueError(f"must be 0 (greedy), or {COLDEST:g} or more")
+        return temperature
+
+    @property
+    def overrides(self) -> Sampling | None:
+        """Return what replaces the policy's parameters, or None if nothing does."""
+        chosen = self.model_dump(exclude_none=True)
+        return Sampling(**chosen) if chosen else None
 
 
 class SharedEvaluationSection(Section):

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from infra.settings import (
     ProcessSettings,
+    SamplingSection,
     Section,
     SharedEvaluationSection,
     SharedPacingSection,
@@ -205,6 +206,9 @@ class EvaluationSetSection(Section):
     every: int | None = Field(None, ge=1, description="Trained optimizer steps between its rounds")
     samples: int | None = Field(None, ge=1, description="Samples of each task")
     pinned: bool | None = Field(None, description="As evaluation.pinned, for this set")
+    sampling: SamplingSection | None = Field(
+        None, description="As evaluation.sampling, for this set; none of that counts then"
+    )
 
 
 class EvaluationTerms(NamedTuple):
@@ -213,6 +217,7 @@ class EvaluationTerms(NamedTuple):
     every: int
     samples: int
     pinned: bool
+    sampling: SamplingSection
 
 
 class EvaluationSection(SharedEvaluationSection):
@@ -237,6 +242,10 @@ class EvaluationSection(SharedEvaluationSection):
         description="Require that every token comes from the evaluated version; only for a worker "
         "that stays with it, since workers load newer ones",
     )
+    sampling: SamplingSection = Field(
+        default_factory=SamplingSection,
+        description="How these sessions are sampled, whatever their agent asks for",
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -255,10 +264,10 @@ class EvaluationSection(SharedEvaluationSection):
     def terms(self, split: str) -> EvaluationTerms:
         """Return the settings of a set."""
         own = self.sets.get(split)
-        all_sets = EvaluationTerms(self.every, self.samples, self.pinned)
+        all_sets = EvaluationTerms(self.every, self.samples, self.pinned, self.sampling)
         if own is None:
             return all_sets
-        given = (own.every, own.samples, own.pinned)
+        given = (own.every, own.samples, own.pinned, own.sampling)
         chosen = (b if a is None else a for a, b in zip(given, all_sets, strict=True))
         return EvaluationTerms(*chosen)  # type: ignore[arg-type]
 

@@ -148,6 +148,7 @@ class CommandAnswered(Record):
     detail: str = ""
     tokens: int | None = None
     open_until_ms: int | None = None
+    state: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +193,17 @@ class CountTokens(Record):
     template_args: bytes | None = None
     module: str = ""
     terms: SessionTerms | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeSession(Record):
+    """Question: say how a session stands. Leaves no event."""
+
+    command_id: str
+    session_id: str
+    issued_at_ms: int
+    expires_at_ms: int
+    reply: ReplyAddress | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -502,6 +514,7 @@ class OpenSession(Record):
     max_idle_ms: int = 3600000
     idempotency_key: str | None = None
     fork: ForkedPrefix | None = None
+    overrides: Sampling | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -820,6 +833,7 @@ class SessionOpened(Record):
     idempotency_key: str | None = None
     fold_version: int = 1
     fork: ForkedPrefix | None = None
+    overrides: Sampling | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -906,6 +920,7 @@ class Task(Record):
     issued_at_ms: int
     deadline_ms: int
     fork: ForkedPrefix | None = None
+    overrides: Sampling | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1331,6 +1346,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "CommandRefused": CommandRefused,
     "SessionTerms": SessionTerms,
     "CountTokens": CountTokens,
+    "DescribeSession": DescribeSession,
     "EndedSession": EndedSession,
     "EvaluationCompleted": EvaluationCompleted,
     "ForkOrigin": ForkOrigin,

@@ -53,7 +53,15 @@ REQUESTS = Topic(
     "requests",
     32,
     3 * DAY_MS,
-    (r.OpenSession, r.RequestTurn, r.CancelTurn, r.CountTokens, r.AssignReward, r.CloseSession),
+    (
+        r.OpenSession,
+        r.RequestTurn,
+        r.CancelTurn,
+        r.CountTokens,
+        r.DescribeSession,
+        r.AssignReward,
+        r.CloseSession,
+    ),
     max_record_bytes=_LARGE,
 )
 SESSIONS = Topic(

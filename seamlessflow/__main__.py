@@ -28,10 +28,12 @@ from seamlessflow.commands.scheduling.plan import plan
 from seamlessflow.commands.scheduling.rehearse import rehearse
 from seamlessflow.commands.scheduling.simulate import simulate
 from seamlessflow.commands.scheduling.timeline import timeline
+from seamlessflow.commands.settings import settings
 from seamlessflow.commands.sft import sft
 from seamlessflow.commands.show import show
 from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
+from seamlessflow.outputs import guard_outputs
 from seamlessflow.processes.stopping import Interrupted
 
 app = typer.Typer(
@@ -43,6 +45,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command()(settings)
 app.command(name="eval")(evaluate)
 app.command()(sft)
 app.command()(merge)
@@ -80,6 +83,7 @@ def main() -> None:
     """Run the command line; print an error of this project, and end with its status."""
     for number in (signal.SIGINT, signal.SIGTERM):  # until a command has handlers of its own
         signal.signal(number, _interrupt)
+    guard_outputs()
     try:
         app()
     except SeamlessFlowError as error:

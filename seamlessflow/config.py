@@ -252,6 +252,12 @@ class RunConfig(BaseSettings):
         return self.gateway.secret.get_secret_value().startswith(_INVENTED)
 
     @property
+    def opened_outside(self) -> bool:
+        """True for a service: it names no tasks and no agent, and others open its sessions."""
+        agent = self.agents.callable or self.agents.command
+        return not (agent or self.pacing.issues or self.evaluation.files)
+
+    @property
     def kafka_dir(self) -> Path:
         """Directory for the data of the embedded Kafka."""
         return self.out / "kafka"

@@ -17,27 +17,16 @@ from pydantic import ValidationError
 
 from infra.errors import SeamlessFlowError
 from infra.faults import Fault, SettingPath, faults
+from infra.plain_yaml import read_yaml
 from infra.settings import from_environment, unread
 from infra.variables import place_in
 from seamlessflow.config import RunConfig
+from seamlessflow.read_paths import found_beside, searched
 
 Check = Callable[[RunConfig], Iterable[Fault]]
 """Finds what is wrong with a configuration whose values are right in themselves."""
 
 _ROUNDS = 3
-
-
-class _OnceLoader(yaml.SafeLoader):
-    """Reader of YAML that refuses a name that a mapping has twice; PyYAML takes the last one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set[str]()
-        for name in (name for name, _ in node.value if isinstance(name, yaml.ScalarNode)):
-            if name.value in seen:
-                problem = f"{name.value} stands there twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, name.start_mark)
-            seen.add(name.value)
-        return super().construct_mapping(node, deep)
 
 
 class ConfigRejected(SeamlessFlowError):
@@ -68,10 +57,16 @@ class Reading:
     lines: list[str]
     left_out: list[SettingPath] = field(default_factory=list)
     """Wrong settings that were left out: faults that are found later may follow from that."""
+    searched: Mapping[SettingPath, str] = field(default_factory=dict)
+    """Places in which each path was looked for that is in none."""
 
     def add(self, found: Iterable[Fault]) -> None:
         """Add the lines of faults, except for those that may follow from what was left out."""
-        self.lines += [fault.line(as_written) for fault in found if not self._follows(fault)]
+        self.lines += [self._line(fault) for fault in found if not self._follows(fault)]
+
+    def _line(self, fault: Fault) -> str:
+        searched = self.searched.get(fault.path)
+        return fault.line(as_written) + (f" ({searched})" if searched else "")
 
     def _follows(self, fault: Fault) -> bool:
         if not fault.path:  # a rule about several settings, which its text names
@@ -82,7 +77,8 @@ class Reading:
 def load(path: Path, check: Check | None = None) -> RunConfig:
     """Return the configuration of a YAML or TOML file, checked with `check`.
 
-    Relative paths in it are relative to the working directory. Raises `FileRejected`, or
+    Relative paths of what it reads are looked for beside the file, then in the working directory;
+    those of what it writes are relative to the working directory. Raises `FileRejected`, or
     `ConfigRejected` with all that is wrong.
     """
     return parse(sections_of(path), path, check)
@@ -93,6 +89,8 @@ def parse(
 ) -> RunConfig:
     """Make the configuration from values and the environment. Raises `ConfigRejected`."""
     reading = read(values)
+    if path is not None:
+        reading.searched = searched(values, path.parent)
     if check is not None and reading.config is not None:
         reading.add(check(reading.config))
     if reading.lines or reading.config is None:
@@ -154,12 +152,13 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
 
 
 def sections_of(path: Path) -> Mapping[str, Any]:
-    """Return the sections of a YAML or TOML file as they stand there. Raises `FileRejected`."""
+    """Return the sections of a YAML or TOML file; what they read is looked for beside it.
+
+    Raises `FileRejected`.
+    """
     try:
         text = path.read_text(encoding="utf-8")
-        found = (
-            tomllib.loads(text) if path.suffix == ".toml" else _OnceLoader(text).get_single_data()
-        )
+        found = tomllib.loads(text) if path.suffix == ".toml" else read_yaml(text)
     except OSError as error:
         raise FileRejected(path, error.strerror or str(error)) from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
@@ -168,4 +167,4 @@ def sections_of(path: Path) -> Mapping[str, Any]:
         return {}
     if not isinstance(found, dict):
         raise FileRejected(path, "it is not a mapping of sections")
-    return found
+    return found_beside(found, path.parent)

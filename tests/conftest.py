@@ -8,7 +8,6 @@ import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import hypothesis
 import pytest
@@ -85,7 +84,8 @@ def _container() -> Iterator[KafkaSettings]:
     from testcontainers.core.container import DockerContainer
 
     port = free_port()
-    values = properties(Path("/tmp/kafka"), port, 9093)
+    values = properties(port, 9093)
+    values["log.dirs"] = "/tmp/kafka"
     values["listeners"] = f"PLAINTEXT://0.0.0.0:{port},CONTROLLER://{HOST}:9093"
     container = DockerContainer(IMAGE).with_bind_ports(port, port)
     for name, value in values.items():

@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 from infra.clock import now_ms
 from infra.deadline import Stopping, never
@@ -17,6 +19,7 @@ from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
 from infra.kafka.start.cluster import find_cluster
+from infra.rendering.tokenizer import Tokenizer
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import Telemetry, telemetry
@@ -26,12 +29,13 @@ from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from trainer.data.batch import BatchLimits
 from trainer.link.gang_backend import GangBackend
 from trainer.loop import Loop
+from trainer.metrics.sample_texts import Decode
 from trainer.metrics.sinks import open_sinks
 from trainer.recording.survey import source_kafka, surveyed
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.recovery.control_log import read_recorded
-from trainer.recovery.lineage import lineage_started
+from trainer.recovery.lineage import lineage_started, recorded_sections
 from trainer.recovery.low_water import check_kept
 from trainer.recovery.resume import Resume, changes, resume_from
 from trainer.roles.gang_watch import GangWatch
@@ -105,7 +109,8 @@ def build(
         policies=settings.run.policies,
     )
     runner = StepRunner(settings, gang, publication, process.producer, traces, now_ms)
-    reports = Reports(settings.trainer, open_sinks(settings, metrics))
+    sinks = open_sinks(settings, metrics, recorded_sections(settings))
+    reports = Reports(settings.trainer, sinks, _decoder(settings.policy.model))
     return Loop(
         process=process,
         sessions=_sessions_thread(process, found.first_offsets, metrics, stopping),
@@ -261,6 +266,16 @@ def _heartbeat(
         release=this_release().version,
         ending=status.ending,
     )
+
+
+def _decoder(model: Path) -> Decode:
+    """Return what makes text of token ids. The model's tokenizer is read at its first use."""
+
+    @cache
+    def tokenizer() -> Tokenizer:
+        return Tokenizer.load(model)
+
+    return lambda ids: tokenizer().decode(ids)
 
 
 def _client_id(settings: TrainerSettings) -> str:

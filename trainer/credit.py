@@ -12,6 +12,9 @@ EstimatorName = Literal[
     "grpo",
     "grpo_unscaled",
     "rloo",
+    "maxrl",
+    "grpo_batch",
+    "gdpo",
     "turn",
     "session_and_turn",
     "reinforce_pp",
@@ -30,7 +33,14 @@ TOKEN_REWARDS: tuple[EstimatorName, ...] = (
 TURN_REWARDS: tuple[EstimatorName, ...] = ("turn", "session_and_turn", *TOKEN_REWARDS)
 """Estimators that use the rewards of turns."""
 
-COMPARED: tuple[EstimatorName, ...] = ("grpo", "grpo_unscaled", "rloo")
+COMPARED: tuple[EstimatorName, ...] = (
+    "grpo",
+    "grpo_unscaled",
+    "rloo",
+    "maxrl",
+    "grpo_batch",
+    "gdpo",
+)
 """Estimators that see nothing but how the returns of a group differ."""
 
 ONE_REWARD: Mapping[str, float] = {"reward": 1.0}
@@ -38,7 +48,7 @@ ONE_REWARD: Mapping[str, float] = {"reward": 1.0}
 
 
 class ReturnsSection(Section):
-    """Returns of turns, for the advantages `turn` and `session_and_turn`."""
+    """Returns, and how advantages follow from them."""
 
     discount: float = Field(
         1.0, ge=0, le=1, description="Factor of a turn's return in the return of the turn before it"
@@ -57,6 +67,17 @@ class ReturnsSection(Section):
     )
     trace: float = Field(
         0.95, ge=0, le=1, description="gae, turn_gae: lambda, between one step (0) and all (1)"
+    )
+    epsilon: float = Field(
+        1e-6,
+        ge=0,
+        description="Added to each deviation that is divided by, of the returns of a group or of "
+        "the advantages of a batch: returns that differ by less have small advantages",
+    )
+    deviation: Literal["population", "sample"] = Field(
+        "population",
+        description="That deviation: population has 1 / n, sample 1 / (n - 1), so its advantages "
+        "are less by the root of (n - 1) / n",
     )
     entropy_scale: float = Field(
         0.0,
@@ -183,6 +204,21 @@ class CreditSettings(Section):
             raise ValueError("advantage distill needs teacher, a model directory")
         if self.advantage == "distill" and self.overlong.length is not None:
             raise ValueError("overlong.length changes returns, and advantage distill sees none")
+        return self
+
+    @model_validator(mode="after")
+    def _compares(self) -> Self:
+        if self.advantage == "gdpo" and self.overlong.length is not None:
+            raise ValueError(
+                "overlong.length changes the sum of rewards, and advantage gdpo normalises each by "
+                "itself: let the agent give a reward for length and name it in rewards"
+            )
+        negative = [name for name, weight in self.rewards.items() if weight < 0]
+        if self.advantage == "maxrl" and (negative or self.overlong.length is not None):
+            named = f"rewards.{negative[0]}" if negative else "overlong.length"
+            raise ValueError(
+                f"advantage maxrl needs returns of at least 0, and {named} lessens them"
+            )
         return self
 
     @property

@@ -9,13 +9,15 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from infra.settings import Section
+from trainer.masks import MasksSection
 
 Unit = Literal["token", "turn", "session", "group"]
 """Trained tokens that a loss looks at together, so that they must be in one micro-batch."""
 
 LossName = Literal["ppo_clip", "tis", "icepop"]
-SurrogateName = Literal["ppo_clip", "gspo", "cispo", "policy_gradient", "cloning"]
+SurrogateName = Literal["ppo_clip", "gspo", "cispo", "sapo", "dppo", "policy_gradient", "cloning"]
 CorrectionName = Literal["none", "tis", "icepop"]
+Divergence = Literal["tv", "kl"]
 AggregationName = Literal["token_mean", "sequence_mean", "constant"]
 
 PRESETS: Mapping[str, tuple[SurrogateName, CorrectionName]] = {
@@ -24,6 +26,19 @@ PRESETS: Mapping[str, tuple[SurrogateName, CorrectionName]] = {
     "icepop": ("policy_gradient", "icepop"),
 }
 """Surrogate and correction that each `LossName` stands for."""
+
+DUAL_CLIP = 3.0
+"""`dual_clip` if it is not set, as in verl and slime's examples."""
+
+_OF_SURROGATE: Mapping[str, SurrogateName] = {
+    "dual_clip": "ppo_clip",
+    "ratio_level": "gspo",
+    "gate_positive": "sapo",
+    "gate_negative": "sapo",
+    "divergence": "dppo",
+    "divergence_bound": "dppo",
+}
+"""The surrogate that alone reads a setting, which is refused beside another one."""
 
 
 class LossSection(Section):
@@ -47,12 +62,27 @@ class LossSection(Section):
     )
     dual_clip: float | None = Field(
         None,
-        gt=1,
+        ge=0,
         description="ppo_clip: ratio beyond which a token with a negative advantage loses its "
-        "gradient; none: no bound",
+        "gradient, above 1; none: 3; 0: no bound",
     )
     ratio_level: Literal["turn", "session"] | None = Field(
         None, description="gspo: the tokens that have one ratio; none: session"
+    )
+    gate_positive: float = Field(
+        1.0,
+        gt=0,
+        description="sapo: temperature of the gate of tokens with a positive advantage; larger "
+        "ones close it sooner",
+    )
+    gate_negative: float = Field(
+        1.05, gt=0, description="sapo: that of tokens with a negative advantage"
+    )
+    divergence: Divergence = Field(
+        "tv", description="dppo: total variation, or KL, of the choice between a token and all else"
+    )
+    divergence_bound: float = Field(
+        0.2, gt=0, description="dppo: divergence beyond which a token loses its gradient"
     )
     correction: CorrectionName | None = Field(
         None,
@@ -65,9 +95,16 @@ class LossSection(Section):
     cap: float = Field(
         2.0,
         gt=1,
-        description="cispo, tis: larger ratios are cut to it; icepop: they leave the loss, as do "
-        "those below 1 / cap",
+        description="cispo, tis: larger ratios are cut to it; icepop: they leave the loss",
     )
+    floor: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="icepop: ratios below it leave the loss; none: 1 / cap. Its paper has 0.5, and "
+        "5 for cap",
+    )
+    masks: MasksSection = Field(default_factory=MasksSection)
     entropy: float = Field(
         0.0, ge=0, description="Weight of the policy's entropy, which the loss then rewards"
     )
@@ -76,6 +113,11 @@ class LossSection(Section):
     )
     kl_estimator: Literal["k2", "k3"] = Field(
         "k3", description="Estimator of that divergence (see trainer/backends/losses/loss.py)"
+    )
+    kl_weighted: bool = Field(
+        False,
+        description="k3: whether that divergence is weighed with the ratio of the policy to the "
+        "engine's, so that its mean gradient is that of the divergence also for older tokens",
     )
     aggregation: AggregationName = Field(
         "token_mean",
@@ -117,12 +159,43 @@ class LossSection(Section):
             raise ValueError(f"{value} has no meaning with surrogate cloning, which has no ratio")
         return value
 
-    @field_validator("dual_clip", "ratio_level")
+    @field_validator(*_OF_SURROGATE)
     @classmethod
     def _of_surrogate(cls, value: Any, info: ValidationInfo) -> Any:
-        needed = "ppo_clip" if info.field_name == "dual_clip" else "gspo"
-        if value is not None and (found := _surrogate(info.data)) != needed:
+        name = info.field_name or ""
+        needed, found = _OF_SURROGATE[name], _surrogate(info.data)
+        if value != cls.model_fields[name].default and found != needed:
             raise ValueError(f"needs surrogate {needed}, not {found}")
+        return value
+
+    @field_validator("dual_clip")
+    @classmethod
+    def _bounds_one_side(cls, value: float | None) -> float | None:
+        if value is not None and 0 < value <= 1:
+            raise ValueError("a ratio of 1 is no change, so it is above 1; 0 sets no bound")
+        return value
+
+    @field_validator("floor")
+    @classmethod
+    def _has_floor(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None and (found := _correction(info.data)) != "icepop":
+            raise ValueError(f"needs correction icepop, not {found}")
+        return value
+
+    @field_validator("masks")
+    @classmethod
+    def _maskable(cls, masks: MasksSection, info: ValidationInfo) -> MasksSection:
+        if any(masks.levels()) and _surrogate(info.data) == "cloning":
+            raise ValueError("a mask has no meaning with surrogate cloning, which has no ratio")
+        return masks
+
+    @field_validator("kl_weighted")
+    @classmethod
+    def _weighs_k3(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and not info.data.get("kl"):
+            raise ValueError("weighs the divergence from the reference, and kl is 0: set kl")
+        if value and info.data.get("kl_estimator") == "k2":
+            raise ValueError("needs kl_estimator k3: weighed, k2 is no estimate of the divergence")
         return value
 
     @field_validator("correction_level")
@@ -162,9 +235,19 @@ class LossSection(Section):
         return both[0] if both[1] == "none" else "+".join(both)
 
     @property
+    def dual_bound(self) -> float | None:
+        """Return the ratio of `dual_clip`, or None if there is no bound."""
+        return (DUAL_CLIP if self.dual_clip is None else self.dual_clip) or None
+
+    @property
+    def regularised(self) -> bool:
+        """Return whether it has a term of each token, whatever its advantage."""
+        return self.entropy > 0 or self.kl > 0
+
+    @property
     def unit(self) -> Unit:
         """Return the tokens that must be in one micro-batch."""
-        levels: set[str] = {self.correction_level}
+        levels: set[str] = {self.correction_level, *self.masks.levels()}
         if self.chosen_surrogate == "gspo":
             levels.add(self.ratio_level or "session")
         return "session" if "session" in levels else "turn" if "turn" in levels else "token"

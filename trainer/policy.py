@@ -22,8 +22,8 @@ class PolicySection(Section):
     renderer: RendererSettings = Field(
         RendererSettings(FROM_MODEL),
         description="Renderer of the prompts: name of the model family, thinking_retention, "
-        "options (see docs/renderers.md); a variable has them as JSON. Without a name: the one "
-        "that writes the prompts of the model's own template",
+        "options, control_tokens (see docs/renderers.md); a variable has them as JSON. Without a "
+        "name: the one that writes the prompts of the model's own template",
     )
     max_context: int = Field(
         32_768, ge=2, description="Most tokens of prompt and completion together"

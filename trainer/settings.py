@@ -33,12 +33,13 @@ class OptimizerSection(Section):
 
     lr: float = Field(1e-6, gt=0, description="Learning rate")
     schedule: Literal["constant", "linear", "cosine"] = Field(
-        "constant", description="How the learning rate falls to min_lr until the last step"
+        "constant",
+        description="How the learning rate falls to min_lr, which it reaches behind the last step",
     )
     warmup_steps: int = Field(
         0, ge=0, description="Steps in which the rate rises linearly from zero"
     )
-    min_lr: float = Field(0.0, ge=0, description="Learning rate at the last step")
+    min_lr: float = Field(0.0, ge=0, description="Learning rate that the schedule falls to")
     beta1: float = Field(0.9, ge=0, lt=1, description="Decay of the mean of gradients")
     beta2: float = Field(0.95, ge=0, lt=1, description="Decay of the mean of their squares")
     eps: float = Field(1e-8, gt=0, description="Added to the root of the mean square")
@@ -258,9 +259,12 @@ class TrainerSettings(ProcessSettings):
         return self.trainer.metrics_csv or self.data_dir / "metrics.csv"
 
     @property
-    def mlflow_run(self) -> Path:
-        """Return the file with the id of MLflow's run."""
-        return self.metrics_csv.with_suffix(".mlflow")
+    def run_name(self) -> str:
+        """Return the name of the run at trackers of experiments."""
+        if self.trainer.run_name is not None:
+            return self.trainer.run_name
+        name = self.data_dir.absolute().name
+        return f"{name}-{self.run.policy}" if len(self.run.all_policies) > 1 else name
 
     @property
     def hardware(self) -> Mapping[str, float]:

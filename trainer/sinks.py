@@ -33,6 +33,22 @@ class SinkSettings(Section):
         "seamlessflow", min_length=1, description="Experiment of MLflow; made if there is none"
     )
 
+    run_name: str | None = Field(
+        None,
+        min_length=1,
+        description="Name of the run at Weights & Biases and MLflow; none: that of its directory, "
+        "with the policy if there are several",
+    )
+    samples_every: int = Field(
+        10,
+        ge=0,
+        description="Steps between two tables of sample texts, in samples.jsonl beside the metrics "
+        "and in all sinks that show texts; 0: none",
+    )
+    samples: int = Field(
+        8, ge=1, description="Most rows of such a table: of each group its best and worst session"
+    )
+
     @field_validator("mlflow_uri")
     @classmethod
     def _addressed(cls, uri: str | None) -> str | None:

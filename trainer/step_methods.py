@@ -19,6 +19,27 @@ RAISED: Mapping[tuple[str, str], int] = {
     # Zeros for returns that differ by rounding alone.
     ("advantage", "grpo_unscaled"): 2,
     ("advantage", "rloo"): 2,
+    # The log-probs of the policy before the step, in place of those of the one that sampled.
+    ("advantage", "distill"): 2,
+    # A bound of ratios with a negative advantage by default.
+    **{("loss", name): 2 for name in ("ppo_clip", "ppo_clip+tis", "ppo_clip+icepop")},
+    # A rate at the last step of a run; before, steps recorded no schedule.
+    **{("schedule", name): 2 for name in ("linear", "cosine")},
+    # An epsilon beside the deviation that is divided by.
+    **{
+        ("advantage", name): 2
+        for name in (
+            "grpo",
+            "turn",
+            "session_and_turn",
+            "reinforce_pp",
+            "reinforce_pp_baseline",
+            "gae",
+            "turn_gae",
+        )
+    },
+    # A group that counts does so in the means of the loss, with the terms of each token.
+    ("filter", "zero_variance"): 2,
 }
 """Version of each method, by kind and name, whose results are not those of its first release.
 
@@ -26,10 +47,19 @@ All others have version 1. Raise it with every change after which a method retur
 the same input and settings.
 """
 
+RAISED_WITH: Mapping[tuple[str, str], int] = {
+    # As for `distill`.
+    ("advantage", "kl_penalty"): 1,
+    # No bound of the divergence, beyond which it had no gradient.
+    ("loss", "kl"): 1,
+}
+"""By so much the version is higher of methods of a kind that a setting of theirs changes."""
+
 SETTINGS: Mapping[str, str] = {
     "advantage": "trainer.advantage, trainer.returns, trainer.kl_penalty, trainer.reference, "
     "trainer.teacher, trainer.critic",
     "loss": "trainer.loss",
+    "schedule": "trainer.optimizer.schedule",
     "update": "trainer.mini_batches, trainer.epochs, trainer.seed",
     "staleness": "trainer.on_stale, trainer.max_staleness",
     "filter": "trainer.filters",
@@ -57,6 +87,8 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
         *_rewards(trainer.reward_weights),
         *(("filter", name, {"action": action}) for name, action in trainer.filters.items()),
     ]
+    if trainer.optimizer.schedule != "constant":
+        chosen.append(("schedule", trainer.optimizer.schedule, {}))
     if trainer.reuse.groups:
         reuse = trainer.reuse.model_dump(exclude={"choice"})
         if trainer.reuse.choice == "random":
@@ -71,7 +103,7 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
         StepMethod(
             kind=kind,
             name=name,
-            version=RAISED.get((kind, name), 1),
+            version=_version(kind, name, own),
             settings_hash=_hash({key: one for key, one in own.items() if key not in NAMING}),
         )
         for kind, name, own in chosen
@@ -110,6 +142,12 @@ def listed(methods: Iterable[StepMethod]) -> str:
         one.name if one.version == 1 else f"{one.name} version {one.version}" for one in methods
     )
     return ", ".join(shown) or "none"
+
+
+def _version(kind: str, name: str, own: Mapping[str, Any]) -> int:
+    """Return the version of a method under its settings."""
+    further = sum(more for (of, one), more in RAISED_WITH.items() if of == kind and one in own)
+    return RAISED.get((kind, name), 1) + further
 
 
 def _credit(trainer: TrainerSection) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.gpu.part import Asked, Figures, meets
 from benchmarks.gpu.steps import some_chains, step, write_model
-from seamlessflow.memory.model_shape import read_shape
+from infra.device_model.model_shape import read_shape
 from seamlessflow.memory.parts import CONTEXT, total
 from seamlessflow.memory.training import RankShape, rank_memory
 from trainer.backends.torch_backend import TorchBackend

@@ -118,6 +118,7 @@ class MatchTrial:
     ) -> tuple[bytes, Sequence[str]]:
         """Return the key of the whole history, and the turns that end its longest beginning."""
         strictness, key = self.strictness(event.policy), shape
+        rules = session.opened.fold_version
         known: Sequence[str] = ()
         parent = session.turns.get(event.parent_turn or "")
         if parent is not None:
@@ -125,11 +126,11 @@ class MatchTrial:
             turn_id, key = parent.started.turn_id, parent.started.history_key
             known = self._known.get(session.session_id, {}).get(turn_id, ())
             differs = strictness in event.answer_differs
-            answer = event.turn_id.encode() if differs else message_key(parent.message, strictness)
-            key = chained(key, answer)
+            sampled = message_key(parent.message, strictness, rules)
+            key = chained(key, event.turn_id.encode() if differs else sampled)
             known = session.ends.get(key, known)
         for message in event.new_messages:
-            key = chained(key, message_key(message, strictness))
+            key = chained(key, message_key(message, strictness, rules))
             known = session.ends.get(key, known)
         return key, tuple(known)
 

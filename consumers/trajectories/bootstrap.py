@@ -12,6 +12,7 @@ from consumers.trajectories.sessions.fold import FOLD_VERSION, FOLDED_SINCE
 from consumers.trajectories.settings import ManagerSettings
 from infra.errors import SettingsRejected
 from infra.kafka.start.cluster import find_cluster
+from infra.rendering.long_texts import LONG_TEXT
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import telemetry
@@ -54,7 +55,7 @@ def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
             name,
             settings.manager,
             connect(settings, name, static, metrics, stopping, traces.send),
-            Renderers(),
+            Renderers(LONG_TEXT),
             traces,
             metrics,
             spilled,

@@ -2,8 +2,8 @@
 
 Reader threads fill the inbox. Each round applies what is in it: records of `sessions` and
 `requests` go through `Ownership`, which passes on those of owned partitions to `Actor`; records of
-`fleet` and `control` go to `RolloutFleet`. `Actor` writes through `Outbox`. The round ends with
-deadlines, waiting turns and the next commit.
+`fleet` and `control` go to `RolloutFleet` and `SessionFates`. `Actor` writes through `Outbox`. The
+round ends with deadlines, waiting turns and the next commit.
 
 A round waits for the inbox only: sending queues records, and transactions run on the committer's
 thread. The exception is a rebalance, which waits for the transaction in progress.
@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 
 from consumers.trajectories.acting.actor import Actor
 from consumers.trajectories.acting.failures import Failures
+from consumers.trajectories.acting.long_prompts import LongPrompts
+from consumers.trajectories.acting.outages import Outages
 from consumers.trajectories.acting.ownership import Ownership
 from consumers.trajectories.acting.placement import Placement
 from consumers.trajectories.acting.request_ends import RequestEnds
@@ -25,6 +27,7 @@ from consumers.trajectories.bus.connections import Connections, close
 from consumers.trajectories.bus.outbox import Outbox
 from consumers.trajectories.decisions.context import Contexts
 from consumers.trajectories.decisions.fleet import RolloutFleet
+from consumers.trajectories.decisions.session_fates import SessionFates
 from consumers.trajectories.matching.renderers import Renderers
 from consumers.trajectories.sessions.partition import Partition
 from consumers.trajectories.sessions.spilled.open_sessions import SpillStore
@@ -67,17 +70,36 @@ class Manager:
         self._partitions: dict[int, Partition] = {}
         self._renderers = renderers
         self._fleet = RolloutFleet()
+        self._fates = SessionFates()
         self._clock = clock
         largest = connections.largest_trajectory
-        contexts = Contexts(self._fleet, renderers.of, no_progress_ms, clock, largest)
+        self._outages = Outages(clock)
+        contexts = Contexts(
+            self._fleet,
+            renderers.of,
+            no_progress_ms,
+            clock,
+            largest,
+            self._fates,
+            self._outages.ended_ms,
+        )
         self._outbox = outbox = Outbox(connections.producer, connections.echoes, self._fleet)
         failures = Failures(contexts, outbox, metrics)
         self._placement = Placement(self._partitions, contexts, outbox, hand_back_ms, failures)
         self._request_ends = ends = RequestEnds(
             self._partitions, connections.readers, connections.inbox, clock
         )
+        self._long_prompts = long_prompts = LongPrompts(connections.inbox.post)
         self._actor = self.actor_class(
-            self._partitions, contexts, self._placement, outbox, traces, metrics, ends, failures
+            self._partitions,
+            contexts,
+            self._placement,
+            outbox,
+            traces,
+            metrics,
+            ends,
+            failures,
+            long_prompts,
         )
         self._ownership = Ownership(
             name, self._partitions, contexts, connections, outbox, self._actor, ends, failures
@@ -107,6 +129,7 @@ class Manager:
             raise self._succession.replaced("another manager") from error
         finally:
             self._ownership.leave()
+            self._long_prompts.close()
             close(self._connections)
 
     def _round(self) -> None:
@@ -124,6 +147,8 @@ class Manager:
         self._housekeeping()
 
     def _handle_batch(self, batch: Sequence[Received]) -> None:
+        if batch:
+            self._outages.read_records()
         for received in batch:
             self._receive(received)
         # Before the next wait: merging replies must not delay one.
@@ -143,6 +168,7 @@ class Manager:
             self._renderers.prepare(record)
         elif isinstance(record, ManagerStarted):
             self._succession.apply(record)
+        self._fates.apply(record)
         departure = self._fleet.apply(record, self._clock())
         if departure is not None:
             self._placement.departed(departure)

@@ -10,11 +10,10 @@ import re
 from pathlib import Path
 from typing import Any, Protocol
 
-import fsspec
-
 from infra.disk.full import DiskFull
 from infra.disk.whole_file import whole_file
 from infra.errors import BlobUnavailable, SettingsRejected
+from infra.network.storages import storage_at
 
 _HEX_SHA256 = re.compile("[0-9a-f]{64}")
 
@@ -42,7 +41,7 @@ class FsspecStore:
         """Raises `SettingsRejected` for a URL whose storage is not known or not installed."""
         self.url = url
         try:
-            self._files, self._root = fsspec.url_to_fs(url)
+            self._files, self._root = storage_at(url)
         except (ValueError, ImportError) as error:
             raise SettingsRejected("SEAMLESSFLOW_KAFKA__BLOBS", str(error)) from error
         self._local = "file" in _protocols(self._files)

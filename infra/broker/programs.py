@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.broker.jars import class_path, start_archive
-from infra.broker.jvm import java, writing_archive
+from infra.broker.jvm import environment, java, writing_archive
 
 FORMAT_TIMEOUT_S = 60.0
 
@@ -28,11 +28,12 @@ class KafkaPrograms:
         cls, cache: Path, *, archive_to_write: Path | None, heap_mb: int, short_lived: bool
     ) -> "KafkaPrograms":
         """Return the programs of the cached jars. Raises `JarRejected` or `JarsUnavailable`."""
-        jars, archive = class_path(cache), start_archive(cache)
+        whole = cache.absolute()  # the programs run in the directory of their broker
+        jars, archive = class_path(whole), start_archive(whole)
         return cls(jars, archive, archive_to_write, heap_mb, short_lived)
 
     def server(self, properties_file: Path) -> list[str]:
-        """Return the command that runs a broker until SIGTERM."""
+        """Return the command that runs a broker until SIGTERM, in the directory of that file."""
         command = self._java("kafka.Kafka", str(properties_file))
         if self.archive_to_write:
             return writing_archive(command, self.archive_to_write)
@@ -47,6 +48,8 @@ class KafkaPrograms:
         try:
             done = subprocess.run(  # nosec B603 # our own Java, no shell
                 command,
+                cwd=properties_file.parent,
+                env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

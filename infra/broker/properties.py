@@ -4,20 +4,22 @@ Called by `infra.broker.storage`. Settings whose default is good are not listed.
 """
 
 import os
-from pathlib import Path
 
 from infra.network.ports import HOST
 
+LOG_DIR = "log"
+"""Directory of the records, below that in which the broker runs: Kafka would take a comma in a path
+for the border between two, and a backslash for an escape."""
 MIB = 1024 * 1024
 _MOST_IO_THREADS = 8
 """Kafka's default."""
 
 
-def properties(log_dir: Path, port: int, controller_port: int) -> dict[str, str | int]:
+def properties(port: int, controller_port: int) -> dict[str, str | int]:
     """Return the values of `server.properties` by name."""
     return {
         **_network(port, controller_port),
-        "log.dirs": str(log_dir),
+        "log.dirs": LOG_DIR,
         **_ONE_NODE,
         "num.io.threads": io_threads(os.cpu_count() or _MOST_IO_THREADS),
         **_DEADLINES,

@@ -12,9 +12,10 @@ import fcntl
 import shutil
 import uuid
 from collections.abc import Mapping
+from errno import EILSEQ
 from pathlib import Path
 
-from infra.broker.properties import as_text, properties
+from infra.broker.properties import LOG_DIR, as_text, properties
 
 
 class BrokerStorage:
@@ -24,7 +25,7 @@ class BrokerStorage:
         self.directory = directory.absolute()
         self.log_file = self.directory / "broker.log"
         self.properties_file = self.directory / "server.properties"
-        self._kafka = self.directory / "log"
+        self._kafka = self.directory / LOG_DIR
 
     @property
     def formatted(self) -> bool:
@@ -47,16 +48,26 @@ class BrokerStorage:
         self, port: int, controller_port: int, others: Mapping[str, str | int]
     ) -> None:
         """Write the settings of the next start; `others` are added or replace them."""
-        values = {**properties(self._kafka, port, controller_port), **others}
-        self.properties_file.write_text(as_text(values))
+        values = {**properties(port, controller_port), **others}
+        self.properties_file.write_text(as_text(values), encoding="utf-8")
 
     def make(self) -> None:
-        """Make the directory, for this user only, if it is missing."""
+        """Make the directory, for this user only, if it is missing. Raises `OSError`."""
+        if not _is_text(self.directory):
+            raise OSError(EILSEQ, "a byte of its name is no UTF-8, which Java needs")
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def remove(self) -> None:
         """Delete it with all records."""
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def new_cluster_id() -> str:

@@ -1,4 +1,4 @@
-"""Models by name: the sizes that times on a device follow from.
+"""Models by name or directory: the sizes that times on a device follow from.
 
 Figures of the published `config.json` of each: the KV of a token takes 2 x layers x KV heads x head
 size values of two bytes; the width of attention is query heads x head size.
@@ -6,8 +6,16 @@ size values of two bytes; the width of attention is query heads x head size.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from infra.device_model.hardware import UnknownPreset
+from infra.device_model.model_shape import (
+    EXPERTS,
+    ModelShape,
+    ShapeUnknown,
+    read_config,
+    read_shape,
+)
 
 BYTES_A_PARAMETER = 2
 """Weights in bf16."""
@@ -64,7 +72,52 @@ MODELS: Mapping[str, ModelSize] = {
 
 
 def model_named(name: str) -> ModelSize:
-    """Return the model of that name. Raises `UnknownPreset`."""
-    if name not in MODELS:
-        raise UnknownPreset("model", name, MODELS)
-    return MODELS[name]
+    """Return the model of that name, or of that directory with a `config.json`.
+
+    Raises `UnknownPreset` and `ShapeUnknown`.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    directory = Path(name)
+    if directory.exists():
+        return _sized(name, read_shape(directory), read_config(directory))
+    raise UnknownPreset("model", name, MODELS)
+
+
+def _sized(name: str, shape: ModelShape, config: Mapping[str, object]) -> ModelSize:
+    """Return the size of a model whose keys and values are those of usual attention."""
+    layers, heads, hidden = (
+        _number(name, config, key)
+        for key in ("num_hidden_layers", "num_attention_heads", "hidden_size")
+    )
+    if config.get("kv_lora_rank"):
+        raise ShapeUnknown(Path(name), "its keys are compressed (kv_lora_rank): give device_model")
+    kv_heads = _number(name, config, "num_key_value_heads", heads)
+    width = _number(name, config, "head_dim", hidden // heads)
+    return ModelSize(
+        name=name,
+        parameters=shape.parameters,
+        active=shape.parameters - _idle(name, shape, config),
+        layers=layers,
+        kv_bytes=2 * layers * kv_heads * width * BYTES_A_PARAMETER,
+        attention_width=heads * width,
+    )
+
+
+def _idle(name: str, shape: ModelShape, config: Mapping[str, object]) -> float:
+    """Return the parameters of the experts that a token does not use."""
+    if not shape.expert_parameters:
+        return 0.0
+    experts = next((config[key] for key in EXPERTS if config.get(key)), None)
+    used = _number(name, config, "num_experts_per_tok")
+    if not isinstance(experts, int):
+        raise ShapeUnknown(Path(name), f"its config.json lacks all of {', '.join(EXPERTS)}")
+    return shape.expert_parameters * (1 - used / experts)
+
+
+def _number(name: str, config: Mapping[str, object], key: str, otherwise: int | None = None) -> int:
+    """Return a positive number of a configuration. Raises `ShapeUnknown`."""
+    value = config.get(key) or otherwise
+    if type(value) is not int or value < 1:
+        raise ShapeUnknown(Path(name), f"its config.json lacks {key}")
+    return value

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ConfigDict, Field, field_validator
 
 from infra.device_model.hardware import HARDWARE, UnknownPreset, hardware_named
+from infra.device_model.model_shape import ShapeUnknown
 from infra.device_model.models import MODELS, model_named
 from infra.device_model.rates import Rates, rates_of
 from infra.faults import suggestion
@@ -22,7 +23,11 @@ class DeviceModelSection(Section):
     model_config = ConfigDict(allow_inf_nan=False)
 
     hardware: str = Field("H100", description=f"Devices of the workers: {', '.join(HARDWARE)}")
-    model: str = Field("Qwen3-8B", description=f"Model that is trained: {', '.join(MODELS)}")
+    model: str = Field(
+        "Qwen3-8B",
+        description=f"Model that is trained: {', '.join(MODELS)}, or a directory with its "
+        "config.json. If not set: policy.model, where a configuration names one that can be read",
+    )
     rates: dict[str, float] = Field(
         default_factory=dict,
         description="Measured times of every worker instead of modelled ones, in seconds: "
@@ -47,7 +52,10 @@ class DeviceModelSection(Section):
     @field_validator("model")
     @classmethod
     def _known_model(cls, name: str) -> str:
-        return _preset(lambda: model_named(name).name)
+        try:
+            return _preset(lambda: model_named(name).name)
+        except ShapeUnknown as error:
+            raise ValueError(str(error)) from error
 
     @field_validator("rates")
     @classmethod

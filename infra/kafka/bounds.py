@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -20,10 +21,17 @@ _ASK_S = 2.0
 class BoundsLookup:
     """A client that looks up where partitions begin and end now."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaSettings, isolation: str = "read_committed") -> None:
+        """Connect; with the isolation `read_committed` a partition ends at its last stable offset,
+        before the first record of a transaction that is open.
+        """
         self._prefix = settings.topic_prefix
-        # A consumer must name a group; this one commits nothing.
-        self._options = {"group.id": f"{self._prefix}bounds", **client_options(settings)}
+        self._options = {
+            # A consumer must name a group; this one commits nothing.
+            "group.id": f"{self._prefix}bounds",
+            "isolation.level": isolation,
+            **client_options(settings),
+        }
         self._consumer = client(Consumer, self._options)
 
     def bounds(
@@ -36,6 +44,14 @@ class BoundsLookup:
         starts = self._offsets(partitions, OFFSET_BEGINNING, timeout_s)
         ends = self._offsets(list(starts), OFFSET_END, timeout_s)
         return {place: (starts[place], end) for place, end in ends.items()}
+
+    def ends(self, partitions: Sequence[Partition], timeout_s: float) -> dict[Partition, int]:
+        """Return the offset behind the last record of each partition, as `bounds` does."""
+        return self._offsets(partitions, OFFSET_END, timeout_s)
+
+    def metadata(self, timeout_s: float) -> Any:
+        """Return brokers, topics and leaders. Raises `KafkaException`."""
+        return self._consumer.list_topics(timeout=timeout_s)
 
     def close(self) -> None:
         """Close the client."""

@@ -25,6 +25,7 @@ from infra.kafka.client import (
 from infra.kafka.decoding import Wanted, decoded
 from infra.kafka.outage import ASK_S, NO_LEADER_YET, REFUSALS, Outage
 from infra.kafka.start.group import lasting
+from infra.kafka.transactions.warning import WARN_EVERY_S, warn_of_hanging
 from infra.kafka.unreadable import Letter, Unreadable
 from infra.settings import KafkaSettings
 from schemas.codec import decode
@@ -79,14 +80,16 @@ class Reader:
         self._consumer.assign(self._positions(offsets))
 
     def add(self, offsets: Mapping[Partition, int]) -> None:
-        """Also read these partitions."""
+        """Also read these partitions; those that it reads already, from their new offsets."""
+        self.remove(offsets)
         self._next |= offsets
         self._consumer.incremental_assign(self._positions(offsets))
 
     def remove(self, partitions: Iterable[Partition]) -> None:
-        """Stop reading these partitions."""
-        gone = {partition: self._next.pop(partition, END) for partition in partitions}
-        self._consumer.incremental_unassign(self._positions(gone))
+        """Stop reading these partitions, as far as it reads them."""
+        gone = {one: self._next.pop(one) for one in partitions if one in self._next}
+        if gone:  # the client refuses partitions that it does not have, and all if it has none
+            self._consumer.incremental_unassign(self._positions(gone))
 
     def pause(self, partitions: Iterable[Partition], on: bool) -> None:
         """Read nothing of these assigned partitions until it is called with False."""
@@ -153,18 +156,23 @@ class Reader:
     ) -> dict[Partition, tuple[int, str]]:
         """Return committed offsets (-1001 if there is none) and metadata of the consumer group.
 
-        Raises what `Outage.endure` raises.
+        Logs every 30 s which transaction they wait for, if one hangs. Raises what `Outage.endure`
+        raises.
         """
         if not partitions:
             return {}
         asked = [TopicPartition(self._prefix + topic, number) for topic, number in partitions]
         outage = Outage(self._settings, self._stopping, limit_s)
+        warn_s = WARN_EVERY_S
         while True:
             try:
                 found = self._consumer.committed(asked, ASK_S)
                 break
             except KafkaException as error:
                 outage.endure(error.args[0])
+            if outage.waited_s > warn_s:
+                warn_s = outage.waited_s + WARN_EVERY_S
+                warn_of_hanging(self._settings, self._stopping)
         places = zip(self._partitions(found), found, strict=True)
         committed = {one: (place.offset, place.metadata or "") for one, place in places}
         for partition in committed.keys() & self._next.keys():  # a member of the group begins there

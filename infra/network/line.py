@@ -13,6 +13,7 @@ from typing import Any
 
 from infra.deadline import Stopping, never
 from infra.errors import SeamlessFlowError
+from infra.network.addresses import address_of
 
 ANSWER_S = 6 * 3600.0
 """Limit between two values: as long as a call of the trainer may take."""
@@ -39,7 +40,7 @@ class Line:
         connection.settimeout(LOOK_S)
         self._connection = connection
         host, port, *_ = connection.getpeername()
-        self.place = f"{host}:{port}"
+        self.place = address_of(host, port)
         """Address of the other side, host:port."""
         self.here = str(connection.getsockname()[0])
         """Address of this side, without a port."""

@@ -1,4 +1,4 @@
-"""TCP ports of this machine's loopback interface."""
+"""TCP ports of this machine, by default of its loopback interface."""
 
 import ipaddress
 import socket
@@ -21,19 +21,23 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def is_free(port: int) -> bool:
+def is_free(port: int, host: str = HOST) -> bool:
     """Return whether the port can be bound. Wrong for a port that is about to be bound."""
-    with socket.socket() as probe:
+    with socket.socket(_family(host)) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((host, port))
         except OSError:
             return False
         return True
 
 
-def is_open(port: int) -> bool:
+def is_open(port: int, host: str = HOST) -> bool:
     """Return whether a process accepts connections on the port."""
-    with socket.socket() as probe:
+    with socket.socket(_family(host)) as probe:
         probe.settimeout(1)
-        return probe.connect_ex((HOST, port)) == 0
+        return probe.connect_ex((host, port)) == 0
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -3,12 +3,11 @@
 A store would listen on all interfaces if it made its socket itself.
 """
 
-import socket
 from datetime import timedelta
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from infra.network.addresses import host_and_port
+from infra.network.addresses import address_of, host_and_port, listener_on
 
 
 def store_at(host: str, limit: timedelta) -> tuple[TCPStore, str]:
@@ -16,9 +15,9 @@ def store_at(host: str, limit: timedelta) -> tuple[TCPStore, str]:
 
     `limit` is for the connection to it and for each of its answers.
     """
-    listener = socket.create_server((host, 0))
+    listener = listener_on(host)
     port = listener.getsockname()[1]
-    return _store(host, port, limit, listener.detach()), f"{host}:{port}"
+    return _store(host, port, limit, listener.detach()), address_of(host, port)
 
 
 def store_of(address: str, limit: timedelta) -> TCPStore:

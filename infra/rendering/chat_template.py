@@ -4,7 +4,7 @@ Templates silently drop what they do not know (a `developer` message, an image f
 so messages that cannot be rendered are refused here. Used in `infra/rendering` only.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from infra.rendering import probes
@@ -23,6 +23,9 @@ _ROLES = {
     "tool": "tool",
 }
 
+_FROM_OUTSIDE = ("user", "tool")
+"""Roles whose text others write than the agent and the policy."""
+
 REFUSALS = (ValueError, TypeError, KeyError, AttributeError, AssertionError, NotImplementedError)
 """Errors of the library's templates for messages that they cannot render."""
 
@@ -30,8 +33,12 @@ REFUSALS = (ValueError, TypeError, KeyError, AttributeError, AssertionError, Not
 class ChatTemplate:
     """Template of the family `name`. Raises `RendererError` for messages that it cannot render."""
 
-    def __init__(self, library: LibraryRenderer, name: str) -> None:
+    def __init__(
+        self, library: LibraryRenderer, name: str, guard: Callable[[str], str] = str
+    ) -> None:
+        """`guard` is applied to the texts of users and tools."""
         self._library = library
+        self._guard = guard
         self._name = name
         self.stop_token_ids: tuple[int, ...] = tuple(library.get_stop_token_ids())
         self._stops = frozenset(self.stop_token_ids)
@@ -42,7 +49,7 @@ class ChatTemplate:
         """Return the ids of all messages, with a generation prompt (`ask`) or without."""
         with self._refusals():
             return self._library.render_ids(
-                template_messages(messages), tools=offered(tools), add_generation_prompt=ask
+                self._ready(messages), tools=offered(tools), add_generation_prompt=ask
             )
 
     def bridge(
@@ -52,7 +59,7 @@ class ChatTemplate:
         turn, sampled = unpack(prompt), unpack(completion)
         with self._refusals():
             rendered = self._library.bridge_to_next_turn(
-                turn, sampled, template_messages(new_messages), tools=offered(tools)
+                turn, sampled, self._ready(new_messages), tools=offered(tools)
             )
         if rendered is None:
             return None
@@ -88,6 +95,13 @@ class ChatTemplate:
             marked = zip(rendered.token_ids, rendered.sampled_mask, strict=False)
             return [token for token, sampled in marked if sampled and token not in self._stops]
         return []
+
+    def _ready(self, messages: Messages) -> list[dict[str, object]]:
+        ready = template_messages(messages)
+        for message in ready:
+            if message["role"] in _FROM_OUTSIDE:
+                message["content"] = self._guard(str(message["content"]))
+        return ready
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from infra.rendering import probes
 from infra.rendering.completion import MessageStream, ParsedMessage, WholeStream
+from infra.rendering.generation_prompt import GenerationPrompts
 from infra.rendering.library import OK, LibraryCall, LibraryMessage, LibraryRenderer, Offered
 from infra.rendering.tagged_stream import Markup, TaggedStream
 from infra.rendering.tokenizer import Tokenizer
@@ -29,10 +30,12 @@ class CompletionParser:
         stops: frozenset[int],
         samples: Sequence[bytes],
         usual_tail: bytes,
+        generation: GenerationPrompts,
     ) -> None:
         self._library = library
         self._tokenizer = tokenizer
-        self._usual_tail = unpack(usual_tail)
+        self._generation = generation
+        self._usual_tail = generation.end_of(unpack(usual_tail))
         self._markup = self._find_markup(stops, samples, probes.TOOLS)
         # Calls without tokens of their own can be read from whole completions only, text at once.
         self._plain_markup = self._markup or self._find_markup(stops, samples, None)
@@ -47,7 +50,7 @@ class CompletionParser:
 
         An empty `tail` stands for the usual one. Without `tools` the markup of tool calls is text.
         """
-        before = unpack(tail) or self._usual_tail
+        before = self._generation.end_of(unpack(tail)) if tail else self._usual_tail
         markup = self._markup if tools else self._plain_markup
         if markup is None:
             return WholeStream(lambda ids: self._parse_whole(unpack(ids), tools, before))

@@ -16,7 +16,10 @@ from infra.rendering.chat_template import ChatTemplate, Messages, Tools, offered
 from infra.rendering.completion import MessageStream, ParsedMessage, PlainStream
 from infra.rendering.completion_parser import CompletionParser
 from infra.rendering.forced_calls import NoOpening, find_opening
+from infra.rendering.generation_prompt import GenerationPrompts
+from infra.rendering.model_template.files import template_source
 from infra.rendering.model_template.renderer import renderer_for
+from infra.rendering.outside_text import OutsideText, control_spellings
 from infra.rendering.settings import RendererError, RendererSettings, rendering_hash
 from infra.rendering.tokenizer import TextStream, Tokenizer, TokenizerError
 from schemas.tokens import pack, unpack
@@ -32,12 +35,18 @@ class Renderer:
         """Hex digest; equal for equal tokenizer and settings, on any machine."""
         self._tokenizer = tokenizer
         library = renderer_for(tokenizer, settings)
-        self._template = template = ChatTemplate(library, settings.name)
+        guard = _outside_text(tokenizer).guard if settings.control_tokens == "text" else str
+        self._template = template = ChatTemplate(library, settings.name, guard)
         self.stop_token_ids = template.stop_token_ids
         samples = list(probes.completions(tokenizer, template.spelt_call(), self.stop_token_ids[0]))
         usual_tail = template.from_last_stop(self.render(probes.SHORT))
         self._parser = CompletionParser(
-            library, tokenizer, frozenset(self.stop_token_ids), samples, usual_tail
+            library,
+            tokenizer,
+            frozenset(self.stop_token_ids),
+            samples,
+            usual_tail,
+            GenerationPrompts(lambda messages: template.render(messages, None, ask=True)),
         )
         self._bridge = Bridge(template, samples)
 
@@ -64,6 +73,13 @@ class Renderer:
         if published not in ("", self.hash):
             there = f"the tokenizer in {directory} has the hash {self.hash}"
             raise RendererError(self.settings.name, f"{there}, the trainer's {published}")
+
+    def put_off(self, longer_than: int) -> None:
+        """Raise `TokensWanted` for texts of more letters, from now on, also in variants.
+
+        Rendering, bridges and `encode` then raise it until the text was tokenised elsewhere.
+        """
+        self._tokenizer.put_off(longer_than)
 
     def variant(self, settings: RendererSettings) -> "Renderer":
         """Return a renderer of other settings on the same tokenizer. Raises `RendererError`."""
@@ -181,3 +197,8 @@ class Renderer:
     def decode(self, ids: bytes) -> str:
         """Return the text of `ids`, with special tokens spelt out."""
         return self._tokenizer.decode(unpack(ids))
+
+
+def _outside_text(tokenizer: Tokenizer) -> OutsideText:
+    source = None if tokenizer.directory is None else template_source(tokenizer.directory)
+    return OutsideText(control_spellings(tokenizer.added_tokens, source or ""))

@@ -23,6 +23,7 @@ CHAT_TEMPLATE = "chat-template"
 """Name of the renderer of the model's own chat template."""
 
 ThinkingRetention = Literal["tool_cycle", "all"]
+ControlTokens = Literal["text", "tokens"]
 Option = pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr
 
 
@@ -33,6 +34,10 @@ class RendererError(SeamlessFlowError):
         self.renderer = renderer
         self.reason = reason
         super().__init__(f"renderer {renderer}: {reason}")
+
+
+RECORDED_WITHOUT: ControlTokens = "tokens"
+"""Rule of settings that were recorded without one."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True, slots=True, config={"extra": "forbid"})
@@ -56,6 +61,13 @@ class RendererSettings:
     options: Mapping[str, Option] = field(default_factory=dict)
     """Arguments of the chat template, such as `enable_thinking`; unknown ones are refused."""
 
+    control_tokens: ControlTokens = "text"
+    """Rule for spellings of control tokens in the words of users and results of tools.
+
+    `text`: they are letters like others. `tokens`: they become the tokens, as at vLLM, so that such
+    a text may end its message and begin another one. Records without it were written by this rule.
+    """
+
     def with_options(self, more: bytes | None) -> "RendererSettings":
         """Return the settings with more template arguments, a JSON object.
 
@@ -65,7 +77,7 @@ class RendererSettings:
             return self
         try:
             options = {**self.options, **json.loads(more)}
-            return RendererSettings(self.name, self.thinking_retention, options)
+            return replace(self, options=options)
         except pydantic.ValidationError as error:
             raise RendererError(self.name, f"template arguments: {faults(error)}") from error
         except (ValueError, TypeError) as error:
@@ -73,18 +85,21 @@ class RendererSettings:
 
     def to_json(self) -> bytes:
         """Return canonical JSON: equal settings are equal bytes."""
-        fields = {
+        fields: dict[str, object] = {
             "name": self.name,
             "options": dict(self.options),
             "thinking_retention": self.thinking_retention,
         }
+        if self.control_tokens != RECORDED_WITHOUT:
+            fields["control_tokens"] = self.control_tokens
         return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> "RendererSettings":
         """Return the settings that `to_json` wrote. Raises `RendererError`."""
         try:
-            return _SETTINGS.validate_json(data)
+            read = _FIELDS.validate_json(data)
+            return _SETTINGS.validate_python({"control_tokens": RECORDED_WITHOUT, **read})
         except pydantic.ValidationError as error:
             raise RendererError("?", f"settings: {faults(error)}") from error
 
@@ -96,6 +111,7 @@ def faults(error: pydantic.ValidationError) -> str:
 
 
 _SETTINGS = pydantic.TypeAdapter(RendererSettings)
+_FIELDS = pydantic.TypeAdapter(dict[str, object])
 
 
 def with_template_args(policy: PolicyWeights, template_args: bytes | None) -> PolicyWeights:

@@ -30,9 +30,9 @@ class Markup:
         """Return the markup of a completion for which no tools were offered."""
         return replace(self, tool_call=None)
 
-    def opens_reasoning(self, tail: list[int]) -> bool:
-        """Return whether a prompt that ends with `tail` leaves thinking open."""
-        for token in reversed(tail):
+    def opens_reasoning(self, generation_prompt: list[int]) -> bool:
+        """Return whether a prompt that ends so leaves thinking open."""
+        for token in reversed(generation_prompt):
             if token in (self.think, self.think_end):
                 return token == self.think
         return False

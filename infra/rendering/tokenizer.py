@@ -8,13 +8,15 @@ import codecs
 import json
 import re
 from collections.abc import Iterable, Sequence, Set
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Protocol
 
 import tokenizers
 
 from infra.errors import SeamlessFlowError
+from infra.rendering.long_texts import LongTexts
+from infra.rendering.outside_text import MARK, removing_marks
 
 ENCODED_TEXTS_KEPT = 128
 """Number of texts whose ids are cached. Templates encode the same few again and again, among them a
@@ -68,14 +70,15 @@ class Tokenizer:
         unk_token = getattr(inner.model, "unk_token", None)
         self.unk_token_id = None if unk_token is None else inner.token_to_id(unk_token)
         self.eos_token_id = None if eos_token is None else inner.token_to_id(eos_token)
-        self.special_ids = frozenset(
-            token_id
-            for token_id, token in inner.get_added_tokens_decoder().items()
-            if token.special
-        )
+        added = inner.get_added_tokens_decoder()
+        self.special_ids = frozenset(one for one, token in added.items() if token.special)
+        self.added_tokens = {token.content: token.special for token in added.values()}
+        """Added tokens, each with True if it is special."""
         self._byte_level = _is_byte_level(inner)
         self._bytes_of: dict[int, bytes] = {}
         self._remembered = lru_cache(maxsize=ENCODED_TEXTS_KEPT)(self._encode)
+        self._put_off: int | None = None
+        self._long_texts = LongTexts(self._encode_aside)
 
     @classmethod
     def load(cls, directory: Path) -> "Tokenizer":
@@ -94,10 +97,20 @@ class Tokenizer:
         return cls(inner, eos_token=eos_token, directory=directory)
 
     def encode(self, text: str, **_: object) -> list[int]:
-        """Return the ids of `text`; spelt-out special tokens become their ids, none are added."""
-        if len(text) > LONGEST_TEXT_KEPT:
-            return list(self._encode(text))
-        return list(self._remembered(text))
+        """Return the ids of `text`; spelt-out special tokens become their ids, none are added.
+
+        Those that `outside_text.py` marked are text. Raises `TokensWanted` for a text that is put
+        off.
+        """
+        if len(text) <= LONGEST_TEXT_KEPT:
+            return list(self._remembered(text))
+        if self._put_off is not None and len(text) > self._put_off:
+            return self._long_texts.ids(text)
+        return list(self._encode(text))
+
+    def put_off(self, longer_than: int) -> None:
+        """Let `encode` raise `TokensWanted` for texts of more letters, until they are tokenised."""
+        self._put_off = longer_than
 
     def decode(
         self, ids: int | Sequence[int], skip_special_tokens: bool = False, **_: object
@@ -139,8 +152,20 @@ class Tokenizer:
             known = self._bytes_of[token_id] = _spelling(self._inner.id_to_token(token_id))
         return known
 
+    @cached_property
+    def _removing_marks(self) -> tokenizers.Tokenizer:
+        return removing_marks(self._inner)
+
     def _encode(self, text: str) -> tuple[int, ...]:
-        return tuple(self._inner.encode(text, add_special_tokens=False).ids)
+        return tuple(self._for(text).encode(text, add_special_tokens=False).ids)
+
+    def _encode_aside(self, text: str) -> list[int]:
+        # A batch, since the library holds Python's lock while it encodes a single text.
+        (encoded,) = self._for(text).encode_batch_fast([text], add_special_tokens=False)
+        return encoded.ids
+
+    def _for(self, text: str) -> tokenizers.Tokenizer:
+        return self._removing_marks if MARK in text else self._inner
 
 
 class _ByteStream:

@@ -12,6 +12,9 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from infra.supervision.socket_names import kernel_name
 
 SOCKET, DEADLINE, PROCESS = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 SIGN = b"WATCHDOG=1"
@@ -24,15 +27,19 @@ class LifeSigns:
 
     def __init__(self, address: str, every_s: float) -> None:
         self.every_s = every_s
-        # A leading @ stands for the zero byte of Linux's names without a file.
-        self._address = f"\0{address[1:]}" if address.startswith("@") else address
+        self._address = address
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
 
     def send(self) -> None:
         """Send a sign, unless the supervisor is gone or reads none at present."""
         with suppress(OSError):
-            self._socket.sendto(SIGN, self._address)
+            # A leading @ stands for the zero byte of Linux's names without a file.
+            if self._address.startswith("@"):
+                self._socket.sendto(SIGN, f"\0{self._address[1:]}")
+                return
+            with kernel_name(Path(self._address)) as name:
+                self._socket.sendto(SIGN, name)
 
     def close(self) -> None:
         """Close the socket."""

@@ -3,17 +3,20 @@
 import socket
 from pathlib import Path
 
+from infra.supervision.socket_names import kernel_name
+
 _LONGEST_SIGN_BYTES = 4096
 
 
 class SignSocket:
-    """A datagram socket at `path`, which must be shorter than 108 bytes."""
+    """A datagram socket at `path`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
-        self._socket.bind(str(path))
+        with kernel_name(path) as name:
+            self._socket.bind(name)
 
     def signed(self) -> bool:
         """Return whether a sign came since the last call."""

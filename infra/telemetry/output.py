@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from infra.errors import SettingsRejected
+from infra.network.addresses import address_of
 from infra.settings import ProcessSettings
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.metrics_export import metrics_export
@@ -33,11 +34,13 @@ class MetricsOutput:
                 served, self._end_serving = metrics.serve(host, port)
             except OSError as error:
                 variable = "SEAMLESSFLOW_TELEMETRY__METRICS_PORT"
-                raise SettingsRejected(variable, f"{host}:{port}: {error.strerror}") from error
-            _log.info("metrics at http://%s:%d/metrics", host, served)
+                raise SettingsRejected(
+                    variable, f"{address_of(host, port)}: {error.strerror}"
+                ) from error
+            _log.info("metrics at http://%s/metrics", address_of(host, served))
             if port == 0:
                 labels = {"service": service, "process": instance}
-                _write_target(self._target, f"{host}:{served}", labels)
+                _write_target(self._target, address_of(host, served), labels)
         self._export = metrics_export(settings.telemetry, metrics, service, instance)
 
     def close(self) -> None:

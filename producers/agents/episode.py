@@ -7,11 +7,10 @@ import asyncio
 import logging
 import time
 import traceback
-from asyncio import FIRST_COMPLETED
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import orjson
 
@@ -33,15 +32,18 @@ from producers.agents.gateway_client.ending import (
     EndingRules,
     closing_calls,
 )
-from producers.agents.gateway_client.result import BadResult, judged, result_of
 from producers.agents.harness.agent import Agent
 from producers.agents.harness.command import TRY_AGAIN, CommandFailed
+from producers.agents.harness.containment import ContainedCall
 from producers.agents.harness.loading import Callback, invoke
 from producers.agents.harness.session import AgentSession, SharedHttpClient
+from producers.agents.harness.threads import CallThreads
 from producers.agents.leftovers import END_GRACE_S, Leftovers
+from producers.agents.result import BadResult, Result, judged, result_of
 from producers.agents.settings import AgentsSection
 from schemas.forks import PLAYBACK, history, of_session
 from schemas.identity import session_id
+from schemas.json_text import read_json
 from schemas.records import Task
 
 _log = logging.getLogger(__name__)
@@ -63,7 +65,7 @@ class Episodes:
         agent: Agent,
         judge: Callback | None,
         gateway: GatewayClient,
-        threads: Executor,
+        threads: CallThreads,
         telemetry: Telemetry,
         metrics: Metrics,
         leftovers: Leftovers,
@@ -87,12 +89,12 @@ class Episodes:
         self._leftovers = leftovers
         self._ended = ended or EndedGroups()
         self._http = SharedHttpClient(settings.concurrency)
-        self._running: set[asyncio.Task[object]] = set()
+        self._running: set[ContainedCall] = set()
 
     def stop_agents(self) -> None:
-        """Cancel all running agents; their sessions are then closed as stopped."""
-        for running in self._running:
-            running.cancel()
+        """Stop all running agents and judges; their sessions are then closed as stopped."""
+        for call in self._running:
+            call.stop()
 
     async def close(self) -> None:
         """Close the connections of agents and gateway client."""
@@ -126,6 +128,10 @@ class Episodes:
             if error.lasting:
                 raise
             _log.error("%s: %s", name, error)
+        except Exception as error:  # must not end the other sessions of this process
+            _log.exception("%s: the episode failed", name)
+            failed = AgentCrashed(_description(error), infrastructure=True)
+            await self._gateway.close(name, closing_calls(failed, self._rules).close)
 
     async def _close_left(self, name: str) -> bool:
         """Close the session of a process that is gone; return False if it was never opened."""
@@ -162,7 +168,8 @@ class Episodes:
             if error.lasting:
                 raise
             _log.error("%s: %s", name, error)
-            ending = AgentCrashed(str(error), infrastructure=error.status >= 500)
+            infrastructure = error.status >= 500
+            ending = AgentCrashed(str(error), infrastructure, bad_result=not infrastructure)
         await gateway.close(name, closing_calls(ending, self._rules).close)
         return ending
 
@@ -204,50 +211,65 @@ class Episodes:
         """Run the agent for at most `limit_s`, or until its group is complete without it; return
         its ending.
         """
-        running: asyncio.Task[object] = asyncio.create_task(self._agent.run(task.payload, session))
-        self._running.add(running)
+        call = ContainedCall(self._agent.run(task.payload, session))
         ended = asyncio.create_task(self._ended.until_end(task.group_id))
-        try:
-            # `wait` and not `wait_for`: an agent that ignores its cancellation must not hold up
-            # the session beyond the grace.
-            await asyncio.wait({running, ended}, timeout=limit_s, return_when=FIRST_COMPLETED)
-            if not running.done():
-                pruned = ended.done()
-                running.cancel()
-                self._leftovers.watch(
-                    session.session_id,
-                    lambda: not running.done() or self._agent.goes_on(session),
-                )
-                await asyncio.wait({running}, timeout=END_GRACE_S)
-                return AgentPruned() if pruned else AgentTimedOut(limit_s, late)
-        finally:
-            ended.cancel()
-            self._running.discard(running)
-        if running.cancelled():
+        goes_on = partial(self._agent.goes_on, session)
+        if not await self._ends(call, session.session_id, limit_s, goes_on, ended):
+            return AgentPruned() if ended.done() else AgentTimedOut(limit_s, late)
+        ended.cancel()
+        if call.stopped:
             return AgentStopped()
-        error = running.exception()
-        if error is not None:
-            _log.warning("%s: the agent failed", session.session_id, exc_info=error)
-            return AgentCrashed(_description(error), _infrastructure_failed(error))
-        return await self._judged(task.payload, running.result())
+        if (raised := call.error()) is not None:
+            _log.warning("%s: the agent failed", session.session_id, exc_info=raised)
+            return AgentCrashed(_description(raised), _infrastructure_failed(raised))
+        return await self._judged(session.session_id, task.payload, call.result())
 
-    async def _judged(self, payload: bytes, value: object) -> Ending:
+    async def _ends(
+        self,
+        call: ContainedCall,
+        session: str,
+        limit_s: float,
+        goes_on: Callable[[], bool],
+        *others: asyncio.Future[None],
+    ) -> bool:
+        """Return True once the call is over; stop it and return False at the limit, or if another
+        future is done before.
+        """
+        self._running.add(call)
+        try:
+            await call.wait(limit_s, *others)
+        finally:
+            self._running.discard(call)
+        if call.over:
+            return True
+        call.stop()
+        self._leftovers.watch(session, lambda: not call.over or goes_on())
+        await call.wait(END_GRACE_S)
+        return False
+
+    async def _judged(self, session: str, payload: bytes, value: object) -> Ending:
         """Return the ending of an agent that returned `value`, with the judge's rewards."""
         try:
             result = result_of(value)
-        except BadResult as error:
-            return AgentCrashed(str(error))
+        except Exception as error:  # a mapping of the agent's may raise anything
+            return AgentCrashed(_description(error), bad_result=True)
         if self._judge is None:
             return AgentReturned(result)
-        try:
-            async with asyncio.timeout(self._settings.reward_limit_s):
-                task: Mapping[str, object] = orjson.loads(payload)
-                verdict = await invoke(self._judge, self._threads, task, result)
-            return AgentReturned(judged(result, verdict))
-        except Exception as error:  # an error of the judge ends this session and nothing else
-            _log.warning("the judge gave no reward", exc_info=error)
-            detail = f"the judge gave no reward\n{_description(error)}"
-            return AgentCrashed(detail, unjudged=True)
+        call = ContainedCall(self._judge_call(self._judge, payload, result))
+        limit_s = self._settings.reward_limit_s
+        if not await self._ends(call, session, limit_s, lambda: self._threads.runs_with(result)):
+            return _unjudged(f"it took longer than agents.reward_limit_s, {limit_s:g} s")
+        if call.stopped:
+            return AgentStopped()
+        raised = call.error()
+        if raised is None:
+            return AgentReturned(cast(Result, call.result()))
+        _log.warning("%s: the judge gave no reward", session, exc_info=raised)
+        return _unjudged(_description(raised), bad_result=isinstance(raised, BadResult))
+
+    async def _judge_call(self, judge: Callback, payload: bytes, result: Result) -> Result:
+        task: Mapping[str, object] = read_json(payload)
+        return judged(result, await invoke(judge, self._threads, task, result))
 
 
 def _beginning(name: str, task: Task) -> Sequence[Mapping[str, Any]]:
@@ -271,9 +293,16 @@ def _label(ending: Ending | None) -> str:
     return type(ending).__name__.removeprefix("Agent")
 
 
+def _unjudged(detail: str, bad_result: bool = False) -> Ending:
+    detail = f"the judge gave no reward\n{detail}"
+    return AgentCrashed(detail, unjudged=True, bad_result=bad_result)
+
+
 def _description(error: BaseException) -> str:
-    """Return the error with its traceback, as Python prints it; of a program, its own words."""
-    if isinstance(error, CommandFailed):
+    """Return the error with its traceback, as Python prints it; of a program and of a result that
+    cannot be read, its own words.
+    """
+    if isinstance(error, CommandFailed | BadResult):
         return str(error)
     return "".join(traceback.format_exception(error)).strip()
 

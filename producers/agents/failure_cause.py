@@ -14,17 +14,22 @@ _TRANSPORT_ERRORS = ("APIConnectionError", "TransportError", "ConnectError")
 
 def is_infrastructure_failure(error: BaseException) -> bool:
     """Return True if the agent failed because a call got a server's error or no response."""
-    return any(_is_transport_error(link) or _is_server_error(link) for link in _chain(error))
+    return any(_is_transport_error(link) or _is_server_error(link) for link in _causes(error))
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and those that led to it."""
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error, those that led to it, and the members of groups among them."""
     seen: set[int] = set()  # a chain of exceptions may be a ring
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen:
+    left: list[BaseException | None] = [error]
+    while left:
+        link = left.pop()
+        if link is None or id(link) in seen:
+            continue
         seen.add(id(link))
         yield link
-        link = link.__cause__ or link.__context__
+        left.append(link.__cause__ or link.__context__)
+        if isinstance(link, BaseExceptionGroup):
+            left.extend(link.exceptions)
 
 
 def _is_transport_error(error: BaseException) -> bool:
@@ -35,7 +40,14 @@ def _is_transport_error(error: BaseException) -> bool:
 
 
 def _is_server_error(error: BaseException) -> bool:
+    return any(
+        isinstance(status, int) and (status >= _SERVER_ERROR or status == _TOO_MANY_REQUESTS)
+        for status in _statuses(error)
+    )
+
+
+def _statuses(error: BaseException) -> Iterator[object]:
     # Google's client has the status in `code`, which other errors use for other things.
     google = any(base.__module__ == _GOOGLE for base in type(error).__mro__)
-    status = getattr(error, "code" if google else "status_code", None)
-    return isinstance(status, int) and (status >= _SERVER_ERROR or status == _TOO_MANY_REQUESTS)
+    yield getattr(error, "code" if google else "status_code", None)
+    yield getattr(getattr(error, "response", None), "status_code", None)  # httpx has it there

@@ -22,6 +22,7 @@ from producers.agents.episode import Episodes
 from producers.agents.gateway_client.client import GatewayClient
 from producers.agents.harness.agent import Agent, CallableAgent, CommandAgent
 from producers.agents.harness.command import Command
+from producers.agents.harness.containment import contain_exits
 from producers.agents.harness.loading import load_callable
 from producers.agents.harness.threads import CallThreads
 from producers.agents.leftovers import Leftovers
@@ -100,6 +101,7 @@ def _episodes(
     key = settings.admin_key.get_secret_value()
     gateway = GatewayClient(settings.gateway_url, key, settings.call_limit_s)
     agent = _agent(settings, threads)
+    contain_exits(asyncio.get_running_loop())
     return Episodes(settings, agent, judge, gateway, threads, traces, metrics, leftovers, ended)
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, StringConstraints, model_validator
 
-from infra.settings import ProcessSettings, Section, SharedPacingSection
+from infra.settings import ProcessSettings, Section, SentKey, SharedPacingSection
 
 
 class AgentsSection(Section):
@@ -43,7 +43,7 @@ class AgentsSection(Section):
         description="URL of the gateway, or of several, with commas: sessions are opened at each "
         "in turn, and a call that one does not answer goes to the next",
     )
-    admin_key: SecretStr = Field(
+    admin_key: SentKey = Field(
         SecretStr(""), description="The gateway's admin key; never shown to an agent"
     )
     group: str = Field(
@@ -75,7 +75,8 @@ class AgentsSection(Section):
         "zero",
         description="What a session is worth whose agent failed or gave no reward after its last "
         "prompt exceeded the context or its last answer was cut at max_tokens. zero: its reward, "
-        "0 without one, and its turns are trained; retry, drop: as for on_timeout",
+        "0 without one, and its turns are trained; retry, drop: as for on_timeout. What is no "
+        "reward, such as NaN or a text, is the agent's error: told, and tried again",
     )
     await_reward_s: float = Field(
         0,

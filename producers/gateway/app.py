@@ -37,6 +37,7 @@ from producers.gateway.routes import (
     GOOGLE_MODELS,
     dialect_of,
     dialect_of_call,
+    meant_paths,
     model_in,
     route_of,
 )
@@ -48,6 +49,9 @@ _SESSION_PREFIX = "/sessions/"
 _GOOGLE_PREFIX = "/v1beta/"
 _METHODS = {"GET": ("GET", "HEAD"), "POST": ("POST",)}
 """Methods that a route accepts: a HEAD is a GET whose body uvicorn leaves out."""
+_BASE_URLS = (
+    "OpenAI's clients need /v1 at the end of their base URL, Anthropic's and Google's add it"
+)
 _log = logging.getLogger(__name__)
 
 
@@ -93,6 +97,7 @@ class App:
                 for version in ("v1", "v1beta")
             },
             "/sessions": ("POST", "open", self._open),
+            "/sessions/*": ("GET", "describe", self._describe),
             "/sessions/*/reward": ("POST", "reward", self._admin_handler(self._sessions.reward)),
             "/sessions/*/close": ("POST", "close", self._admin_handler(self._sessions.close)),
             "/health": ("GET", "health", self._health),
@@ -104,8 +109,8 @@ class App:
         """Answer one HTTP request. uvicorn calls this."""
         exchange = Exchange(scope, receive, send)
         began = time.perf_counter()
-        path, session = _split(exchange.path)
-        method, route, handler = self._routes.get(path, ("", "none", _not_found))
+        path, session = _split(exchange.path, exchange.method)
+        method, route, handler = self._routes.get(path, ("", "none", self._not_found))
         exchange.route = path
         exchange.last = self.in_flight.leaving
         if path.startswith(_GOOGLE_PREFIX):
@@ -155,6 +160,11 @@ class App:
         with self.in_flight.call(exchange):
             await self._sessions.open(exchange, "")
 
+    async def _describe(self, exchange: Exchange, session: str | None) -> None:
+        self._keys.require_owner(exchange.headers, session or "")
+        with self.in_flight.call(exchange):
+            await self._sessions.describe(exchange, session or "")
+
     def _count_handler(self, form: CountForm) -> Handler:
         async def count(exchange: Exchange, session: str | None) -> None:
             caller = self._callers.caller(exchange.headers, session)
@@ -191,6 +201,14 @@ class App:
         text = await asyncio.to_thread(self._metrics.text)
         await exchange.answer(200, text, content_type=CONTENT_TYPE)
 
+    async def _not_found(self, exchange: Exchange, _: str | None) -> None:
+        detail = f"there is no {exchange.path}"
+        for meant in meant_paths(exchange.path):
+            if _split(meant, exchange.method)[0] in self._routes:
+                detail = f"{detail}; did you mean {meant}? {_BASE_URLS}"
+                break
+        raise ApiError(404, detail, code="unknown_path")
+
     def _count(self, route: str, status: int, seconds: float) -> None:
         observe = self._counts.get((route, status))
         if observe is None:
@@ -210,13 +228,15 @@ class App:
         return observe
 
 
-def _split(path: str) -> tuple[str, str | None]:
+def _split(path: str, http_method: str) -> tuple[str, str | None]:
     """Return the route that serves a path, and the session that the path names, or None."""
     if not path.startswith(_SESSION_PREFIX):
-        return route_of(path), None
+        return route_of(path, http_method), None
     session, _, rest = path.removeprefix(_SESSION_PREFIX).partition("/")
     spoken = rest.startswith(("v1/", "v1beta/"))
-    return (route_of(f"/{rest}") if spoken else f"/sessions/*/{rest}"), session
+    if spoken:
+        return route_of(f"/{rest}", http_method), session
+    return f"/sessions/*/{rest}".removesuffix("/"), session
 
 
 async def _answer_error(
@@ -226,7 +246,3 @@ async def _answer_error(
     exchange.request_id = exchange.request_id or b"req_" + secrets.token_hex(12).encode()
     error.request_id = exchange.request_id.decode()
     await exchange.answer(error.status, error_body(error), error.headers)
-
-
-async def _not_found(exchange: Exchange, _: str | None) -> None:
-    raise ApiError(404, f"there is no {exchange.path}", code="unknown_path")

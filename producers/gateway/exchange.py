@@ -22,6 +22,9 @@ BODY_IS_HERE = "seamlessflow.body_is_here"
 """Key of the ASGI scope: true once the whole body has arrived, so reading it does not wait."""
 TAKEN = "seamlessflow.taken"
 """Key of the ASGI scope: the function that `Exchange.taken` calls."""
+NEXT_SIZE = "seamlessflow.next_size"
+"""Key of the ASGI scope: a function that must have the size of each part of a stream before it is
+sent, where the client knows no chunks."""
 # More digits than any real length has; int() of a very long text would take quadratic time.
 _LONGEST_LENGTH = 20
 _BEARER = b"bearer "
@@ -141,6 +144,8 @@ class Exchange:
 
     async def event(self, data: bytes, headers: HeaderList = (), *, last: bool = False) -> None:
         """Send bytes of an event stream. The first ones start the answer, with `headers`."""
+        if (announce := self._scope.get(NEXT_SIZE)) is not None:
+            announce(len(data))
         if not self.status:
             self.status = 200
             kind = (b"content-type", self.stream_type)

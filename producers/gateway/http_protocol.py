@@ -4,25 +4,31 @@
 them together saves a system call on both sides, some 5 µs a call. A head without a body (HEAD) is
 written when the connection closes, so such an answer must close it.
 
+A client of HTTP/1.0 knows no chunks: its stream ends where the connection closes.
+
 Bytes that are not HTTP, and heads that are too slow or too long, get an error in JSON like all
 other errors.
 """
 
 import asyncio
+from functools import partial
 from http import HTTPStatus
 from typing import Any, ClassVar, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from producers.gateway.dialects.openai_shape import error_body
 from producers.gateway.errors import ApiError
-from producers.gateway.exchange import BODY_IS_HERE, TAKEN
+from producers.gateway.exchange import BODY_IS_HERE, NEXT_SIZE, TAKEN
+from producers.gateway.http_parser import OfferlessParser
 
 LONGEST_HEAD = 65_536
 """Most bytes of a head that arrives in several reads; the transport limits a single read."""
 
 _HEAD = b"HTTP/1.1 "
 _CONTINUE = b"HTTP/1.1 100"
+_WITHOUT_CHUNKS = "1.0"
 
 
 class _OneWrite:
@@ -76,6 +82,8 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         one_write = _OneWrite(transport, self.head_timeout_s)
         super().connection_made(cast(asyncio.Transport, one_write))
+        self._offerless = OfferlessParser(self, _parser)
+        self.parser = cast(httptools.HttpRequestParser, self._offerless)
         self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -99,10 +107,16 @@ class HttpProtocol(HttpToolsProtocol):
         self.scope[TAKEN] = self._taken  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
+        if self._offerless.is_offer:
+            return
         self._in_head = False
         super().on_headers_complete()
+        if self.scope["http_version"] == _WITHOUT_CHUNKS:
+            self.scope[NEXT_SIZE] = partial(_announce, self.cycle)  # type: ignore[literal-required]
 
     def on_message_complete(self) -> None:
+        if self._offerless.is_offer:
+            return
         # `Exchange.body` then needs no timer.
         self.scope[BODY_IS_HERE] = True  # type: ignore[literal-required]
         super().on_message_complete()
@@ -152,6 +166,19 @@ class HttpProtocol(HttpToolsProtocol):
         if not answering:
             self.transport.write(_answer(error))
         self.transport.close()
+
+
+def _parser(protocol: object) -> Any:
+    parser = httptools.HttpRequestParser(protocol)
+    # As uvicorn does: a client may send on behind a request that closes the connection.
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
+
+
+def _announce(cycle: RequestResponseCycle, size: int) -> None:
+    """Let the next bytes of an answer be `size` bytes as they are, instead of a chunk."""
+    cycle.chunked_encoding = False
+    cycle.expected_content_length = size
 
 
 def _answer(error: ApiError) -> bytes:

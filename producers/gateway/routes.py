@@ -1,6 +1,6 @@
 """The dialects by the path at which they are spoken. A new dialect is a class and a line here."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from producers.gateway.dialects import openai_completions, openai_shape
 from producers.gateway.dialects.anthropic_messages import events as messages_events
@@ -89,6 +89,7 @@ ANTHROPIC: Dialect = AnthropicMessages()
 GOOGLE: Dialect = GoogleContent("*", "whole")
 GOOGLE_MODELS = "/v1beta/models/"
 _MODELS = "/v1/models/"
+_VERSIONS = ("v1", "v1beta")
 _WHOLE, _STREAMED, _COUNTED = ":generateContent", ":streamGenerateContent", ":countTokens"
 
 DIALECTS: Mapping[str, Dialect] = {
@@ -111,19 +112,37 @@ def dialect_of_call(dialect: Dialect, path: str, parameter: Callable[[bytes], by
     return GoogleContent(model, "events" if parameter(b"alt") == b"sse" else "array")
 
 
+def meant_paths(path: str) -> Iterator[str]:
+    """Yield paths that a client may have meant that asked for an unknown one, likeliest first.
+
+    Clients put `/v1` or `/v1beta` behind the base URL or not, and users a slash behind it.
+    """
+    words = [word for word in path.split("/") if word]
+    named = words[:2] if words[:1] == ["sessions"] else []
+    words = words[len(named) :]
+    while words[:1] and words[0] in _VERSIONS and words[1:2] and words[1] in _VERSIONS:
+        words = words[1:]
+    versions = [()] if words[:1] and words[0] in _VERSIONS else [(), *((one,) for one in _VERSIONS)]
+    for version in versions:
+        yield "/" + "/".join([*named, *version, *words])
+
+
 def model_in(path: str) -> str:
     """Return what stands behind `/models/` in a path: a model, maybe with a method."""
     return path.rpartition("/models/")[2]
 
 
-def route_of(path: str) -> str:
+def route_of(path: str, http_method: str) -> str:
     """Return the route of a path that names no session. `*` stands for a model.
 
-    Google's client calls the methods of a model below `/v1` or `/v1beta`, by its version.
+    Google's client calls the methods of a model below `/v1` or `/v1beta`, by its version. A method
+    that no model has here is no route.
     """
     for prefix in (GOOGLE_MODELS, _MODELS):
-        if path.startswith(prefix):
+        if path.startswith(prefix) and path != prefix:
             method = next((one for one in (_WHOLE, _STREAMED, _COUNTED) if path.endswith(one)), "")
+            if http_method == "POST" and not method and ":" in path:
+                return path
             return f"{GOOGLE_MODELS if method else prefix}*{method}"
     return path
 

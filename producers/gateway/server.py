@@ -17,6 +17,7 @@ import uvicorn
 
 from infra.errors import SeamlessFlowError
 from infra.kafka.start.cluster import find_cluster
+from infra.network.addresses import address_of
 from infra.process import collect_seldom, ready
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
@@ -61,7 +62,7 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
     Raises `AddressUnavailable` if the address is taken, and what `find_cluster` raises.
     """
     listener = _listener(settings.gateway)
-    url = settings.gateway.public_url or "http://{}:{}".format(*listener.getsockname()[:2])
+    url = settings.gateway.public_url or f"http://{address_of(*listener.getsockname()[:2])}"
     cluster = await asyncio.to_thread(find_cluster, settings.kafka, _TOPICS, stop.is_set)
     metrics, instance = Metrics(), secrets.token_hex(8)
     tracing = telemetry(settings.telemetry, "gateway", instance, settings.kafka.topic_prefix)

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from infra.settings import ProcessSettings, Section
+from infra.settings import ProcessSettings, Section, SentKey
 from schemas.topics import REQUESTS
 
 KEY_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
@@ -23,12 +23,12 @@ class GatewaySection(Section):
         description="Signs session keys; 16 characters or more, the same for all gateways",
         min_length=16,
     )
-    admin_key: SecretStr | None = Field(
+    admin_key: SentKey | None = Field(
         None,
         description="Key that may open, reward and close sessions; default: made of the secret",
     )
     api_keys: dict[
-        Annotated[str, Field(pattern=KEY_NAME)], Annotated[SecretStr, Field(min_length=1)]
+        Annotated[str, Field(pattern=KEY_NAME)], Annotated[SentKey, Field(min_length=1)]
     ] = Field(
         default_factory=dict,
         description="API keys by name, for agents that open no session: the first request begins "

@@ -268,7 +268,7 @@ def _task(
     size, least = _sizes_of(group, settings, row)
     named = settings.evaluation.split if evaluates else row.split or settings.pacing.split
     split = group.split or named
-    pinned = evaluates and settings.evaluation.terms(split).pinned
+    terms = settings.evaluation.terms(split)
     return r.Task(
         policy=settings.run.policy,
         purpose=group.purpose,
@@ -280,12 +280,13 @@ def _task(
         group_size=size,
         min_group_size=least,
         turn_limit=group.turn_limit,
-        pinned_version=group.version if pinned else None,
+        pinned_version=group.version if evaluates and terms.pinned else None,
         metadata=row.metadata,
         payload=row.payload,
         fork=row.fork,
         issued_at_ms=issued_ms,
         deadline_ms=min(deadline_ms, group.deadline_ms),
+        overrides=terms.sampling.overrides if evaluates else None,
     )
 
 

@@ -4,8 +4,10 @@ A run ends when it trains nothing: `DroppedGroups` says so, with the settings th
 A real run would go on so for ever.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 from scheduler.settings import SchedulerSettings
 from scheduler.simulation.agenda import Agenda
@@ -19,8 +21,35 @@ MOST_GROUPS, MOST_BATCHES = 100, 10
 """A run goes on until so many groups, and the groups of so many batches more, were dropped."""
 
 
+@dataclass(slots=True)
+class AgentPlaces:
+    """The sessions that are played at once, and the time for which others waited for a place."""
+
+    most: float = inf
+    """As `agents.concurrency`."""
+    taken: int = 0
+    wanted: int = 0
+    """Most sessions that were played or waited at a time."""
+    full_s: float = 0.0
+    """Time for which a session waited."""
+    _waits_since_s: float = inf
+
+    def note_waiting(self, waiting: int, now_s: float) -> None:
+        """Note how many sessions wait now."""
+        self.wanted = max(self.wanted, self.taken + waiting)
+        if waiting and self._waits_since_s == inf:
+            self._waits_since_s = now_s
+        elif not waiting and self._waits_since_s < inf:
+            self.full_s += now_s - self._waits_since_s
+            self._waits_since_s = inf
+
+    def until(self, now_s: float) -> float:
+        """Return the time until now for which a session waited."""
+        return self.full_s + max(0.0, now_s - self._waits_since_s)
+
+
 class SimulatedAgents:
-    """All agents; one more for each task."""
+    """All agents; one more for each task, as far as there are places."""
 
     def __init__(
         self,
@@ -28,12 +57,16 @@ class SimulatedAgents:
         agenda: Agenda,
         router: Router,
         on_session: Callable[[SimulatedSession], None],
+        most: float = inf,
     ) -> None:
-        """`on_session` is called with each session that ends in time."""
+        """`on_session` is called with each session that ends in time; `most` play at once."""
         self._workload = workload
         self._agenda = agenda
         self._router = router
         self._on_session = on_session
+        self.places = AgentPlaces(most)
+        self._waiting: deque[SimulatedSession] = deque()
+        """Sessions that wait for a place, in the order of their tasks."""
         self._playing: dict[str, list[SimulatedSession]] = {}
         """Sessions that have begun, by group, until the group has ended."""
         self.begun, self.drawn = 0, 0
@@ -44,7 +77,7 @@ class SimulatedAgents:
         """Sessions that were stopped at their deadline, and their tokens."""
 
     def play(self, task: Task) -> None:
-        """Begin a session, unless the workload says that this attempt never ends."""
+        """Begin a session once it has a place, unless the workload says that it never ends."""
         if self._workload.hangs(task.group_id, task.sample, task.attempt):
             return
         drawn = self._workload.draw(task.group_id, task.sample, task.attempt)
@@ -52,7 +85,8 @@ class SimulatedAgents:
         self._playing.setdefault(task.group_id, []).append(session)
         self.begun += 1
         self.drawn += drawn.sampled
-        self._agenda.after(self._workload.section.start_s, self._ask, session)
+        self._waiting.append(session)
+        self._begin()
         ends_s = (task.deadline_ms + 1) / 1000
         self._agenda.after(max(0.0, ends_s - self._agenda.now_s), self._stop, session)
 
@@ -72,9 +106,26 @@ class SimulatedAgents:
         wait_s = session.drawn.turns[session.turn][2]
         session.turn += 1
         if session.turn == len(session.drawn.turns):
-            self._agenda.after(self._workload.section.end_s, self._on_session, session)
+            self._agenda.after(self._workload.section.end_s, self._finish, session)
         else:
             self._agenda.after(wait_s, self._ask, session)
+
+    def _begin(self) -> None:
+        """Let sessions begin that wait, while there are places."""
+        places = self.places
+        while self._waiting and places.taken < places.most:
+            session = self._waiting.popleft()
+            places.taken += 1
+            self._agenda.after(self._workload.section.start_s, self._ask, session)
+        places.note_waiting(len(self._waiting), self._agenda.now_s)
+
+    def _finish(self, session: SimulatedSession) -> None:
+        self._free()
+        self._on_session(session)
+
+    def _free(self) -> None:
+        self.places.taken -= 1
+        self._begin()
 
     def _stop(self, session: SimulatedSession) -> None:
         """Stop a session at its deadline, unless it has ended."""
@@ -87,7 +138,12 @@ class SimulatedAgents:
         if session.cancelled or session.turn == len(session.drawn.turns):
             return False
         session.cancelled = True
-        self._router.cancel(session)
+        if session in self._waiting:
+            self._waiting.remove(session)
+            self._begin()
+        else:
+            self._free()
+            self._router.cancel(session)
         return True
 
     def _ask(self, session: SimulatedSession) -> None:

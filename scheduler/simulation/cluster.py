@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from infra.device_model.hardware import hardware_named
 from infra.device_model.rates import Rates
@@ -32,6 +33,8 @@ class ModelledCluster:
     """Time from the end of a step's training to its published weights."""
     update: UpdateSection = field(default_factory=UpdateSection)
     """When workers load new weights."""
+    sessions: float = inf
+    """Most sessions that agents play at once, as `agents.concurrency`."""
 
 
 def modelled(
@@ -39,8 +42,10 @@ def modelled(
     devices: DeviceModelSection,
     update: UpdateSection,
     gang_size: int | None = None,
+    sessions: float = inf,
 ) -> ModelledCluster:
-    """Return the cluster that the settings describe; `gang_size` as `scheduler.gang_size`.
+    """Return the cluster that the settings describe; `gang_size` as `scheduler.gang_size`, and
+    most `sessions` at once.
 
     Raises `UnknownPreset` or `ModelTooLarge`.
     """
@@ -52,7 +57,11 @@ def modelled(
         first = len(workers)
         workers |= {f"w{number}": one for number in range(first, first + lot.count)}
     return ModelledCluster(
-        workers=workers, step_s=devices.step_s, publish_s=devices.publish_s, update=update
+        workers=workers,
+        step_s=devices.step_s,
+        publish_s=devices.publish_s,
+        update=update,
+        sessions=sessions,
     )
 
 

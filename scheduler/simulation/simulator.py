@@ -61,6 +61,10 @@ class SimulatedRun:
     """Tokens of sessions that were stopped at their deadline."""
     vain: str
     """Why it was ended early, because none of its groups could be trained."""
+    sessions_wanted: int
+    """Most sessions that were played, or waited for an agent, at a time."""
+    agents_full_s: float
+    """Time for which sessions waited for an agent (`ModelledCluster.sessions`)."""
 
 
 def simulate(
@@ -128,7 +132,9 @@ class Simulation:
         self._trainer = SimulatedTrainer(
             settings.run, cluster, workload, self._agenda, self, self._fleet
         )
-        self._agents = SimulatedAgents(workload, self._agenda, router, self._trainer.collect)
+        self._agents = SimulatedAgents(
+            workload, self._agenda, router, self._trainer.collect, cluster.sessions
+        )
 
     def append(self, record: Record) -> None:
         """Append a record to `control`; scheduler, workers and trainer read it at once."""
@@ -187,6 +193,8 @@ class Simulation:
             self._decisions,
             self._agents.overdue_tokens,
             vain,
+            self._agents.places.wanted,
+            self._agents.places.until(agenda.now_s),
         )
 
     def _begin(self) -> None:

@@ -17,14 +17,18 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
-import orjson
 import xxhash
 
 from infra.errors import SeamlessFlowError
+from infra.json_lines import json_lines, line_content
 from scheduler.tasks.source import TaskRow, TaskSource
+from schemas.json_text import read_json
 
 _ROWS_KEPT = 1_024
 """Tasks kept in memory: those of groups under way are looked up again for each attempt."""
+_OURS = ("id", "group_size", "min_group_size", "turn_limit", "metadata", "tags")
+"""Members of a task that are read here; all others are the agent's."""
+_OURS_IN_JSON = tuple(f'"{name}"'.encode() for name in _OURS)
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
 
@@ -107,9 +111,9 @@ class TaskFile(Sequence[TaskRow]):
 
     def _read(self, place: int) -> TaskRow:
         start, end = int(self._starts[place]), int(self._starts[place + 1])
-        line = os.pread(self._file, end - start, start)
+        line, _, _ = os.pread(self._file, end - start, start).partition(b"\n")
         try:
-            return replace(self._form.row_of(line), split=self._split)
+            return replace(self._form.row_of(line_content(line)), split=self._split)
         except ValueError as error:
             reason = f"it changed while it was in use: no task at byte {start}"
             raise TasksRejected(self._path, 0, reason) from error
@@ -192,13 +196,12 @@ def task_lines(path: Path, id_of: Callable[[bytes], str] | None = None) -> Itera
     `id_of` returns the id of a line and raises `ValueError`; by default that of a user's task.
     """
     id_of = id_of or _id_of
+    number = 0
     try:
         with path.open("rb") as file:
-            offset = 0
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield TaskLine(number, offset, len(line), id_of(line))
-                offset += len(line)
+            for line in json_lines(file):
+                number = line.number
+                yield TaskLine(number, line.offset, line.size, id_of(line.content))
     except OSError as error:
         raise TasksRejected(path, 0, error.strerror or str(error)) from error
     except ValueError as error:
@@ -207,12 +210,21 @@ def task_lines(path: Path, id_of: Callable[[bytes], str] | None = None) -> Itera
 
 def _id_of(line: bytes) -> str:
     """Return the id of the task in a line. Raises `ValueError`."""
-    task: Any = orjson.loads(line)
+    task: Any = read_json(line)
+    if any(line.count(name) > 1 for name in _OURS_IN_JSON):
+        json.loads(line, object_pairs_hook=_once)  # three times as slow, so not for each line
     task_id = task.get("id") if isinstance(task, dict) else None
     if not isinstance(task_id, str | int):
         raise ValueError('not a JSON object with an "id", a text or a number')
     _sizes(task)
     return str(task_id)
+
+
+def _once(members: Sequence[tuple[str, Any]]) -> None:
+    """Raise `ValueError` for a name that an object has twice: readers of JSON take the last one."""
+    names = [name for name, _ in members]
+    if twice := [name for name in _OURS if names.count(name) > 1]:
+        raise ValueError(f"{twice[0]!r} stands there twice")
 
 
 def _row_of(line: bytes) -> TaskRow:

@@ -15,6 +15,7 @@ from scheduler.tasks.file import LineForm, TaskFile, task_row
 from scheduler.tasks.source import TaskRow
 from schemas.forks import check_form
 from schemas.json_form import from_json, to_json
+from schemas.json_text import read_json, write_json
 from schemas.records import ForkedPrefix
 from schemas.topics import REQUESTS
 
@@ -25,7 +26,7 @@ _ROWS_KEPT = 32
 
 def fork_line(task_id: str, task: Mapping[str, object], samples: int, fork: ForkedPrefix) -> bytes:
     """Return a line of the file, without its end."""
-    head = orjson.dumps({"id": task_id, "task": task, "samples": samples})
+    head = write_json({"id": task_id, "task": task, "samples": samples})
     return b'%b,"fork":%b}' % (head[:-1], to_json(fork))
 
 
@@ -41,7 +42,7 @@ def fork_id(line: bytes) -> str:
 
 def _fork_row(line: bytes) -> TaskRow:
     """Return the fork in a line. Raises `ValueError`."""
-    read: Any = orjson.loads(line)
+    read: Any = read_json(line)
     members = read if isinstance(read, dict) else {}
     match members:
         case {"id": str(task_id), "task": dict(task), "samples": int(samples), "fork": dict(fork)}:

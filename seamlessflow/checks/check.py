@@ -11,7 +11,7 @@ from pathlib import Path
 
 from infra.faults import Fault, SettingPath
 from infra.network.ports import is_free
-from infra.weights.remote.storage import local_path
+from infra.network.storages import local_path
 from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
 from seamlessflow.checks.gang import gang_faults
@@ -74,13 +74,23 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
             yield from _policy_faults(own, config)
             yield from group_faults(own)
         yield from _sharing_faults(config)
-        yield from pacing_faults(config.pacing)
+        yield from (
+            _service_faults(config) if config.opened_outside else pacing_faults(config.pacing)
+        )
         yield from evaluation_faults(config.evaluation, config.evaluation.files)
         yield from update_faults(config)
         yield from packages.training_faults(config)
         yield from _shared(config, trainers=True, here=here)
         yield from _model(("policy", "model"), config.policy.model, config)
         yield from importing.faults()
+
+
+def _service_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault if nobody could open the sessions of a service."""
+    if config.gateway.admin_key is None and config.secret_invented:
+        text = "neither tasks nor an agent is named, so others open the sessions, with this key"
+        remedy = "set it, or name pacing.tasks and agents.callable or agents.command"
+        yield Fault(("gateway", "admin_key"), f"{text}: {remedy}")
 
 
 def _policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
@@ -211,7 +221,7 @@ def _shared(config: RunConfig, trainers: bool, here: RunConfig | None = None) ->
     if command and shutil.which(command[0]) is None:
         yield Fault(("agents", "command"), f"there is no program {command[0]}")
     gateway = config.gateway
-    if "port" in gateway.model_fields_set and not is_free(gateway.port):
+    if "port" in gateway.model_fields_set and not is_free(gateway.port, gateway.host):
         yield Fault(("gateway", "port"), f"{gateway.port} is taken by another program")
     yield from _writable(config)
 
@@ -244,6 +254,14 @@ def _writable(config: RunConfig) -> Iterator[Fault]:
 
 def _unwritable(setting: SettingPath, directory: Path) -> Iterator[Fault]:
     path = directory.absolute()
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:  # a name that is too long, or none
+        reason = getattr(error, "strerror", None) or error
+        yield Fault(setting, f"{str(directory)!r} cannot be a directory: {reason}")
+        return
     there = next(one for one in (path, *path.parents) if one.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         yield Fault(setting, f"nothing can be written to {there}")

@@ -7,13 +7,13 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from infra.device_model.model_shape import ModelShape, ShapeUnknown, read_config, read_shape
 from infra.faults import Fault, SettingPath, suggestion
 from producers.rollout.torch_engine.limits import unsupported
 from producers.rollout.vllm_engine.launch import LARGEST_RANK, most_rank
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import sections_path
 from seamlessflow.inspection.model_directory import incomplete
-from seamlessflow.memory.model_shape import ModelShape, ShapeUnknown, read_config, read_shape
 from trainer.backends.megatron.limits import unproven
 from trainer.settings import TrainerSection
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from infra.errors import SeamlessFlowError
 from infra.faults import Fault, SettingPath
-from infra.weights.remote.storage import unusable
+from infra.network.storages import unusable
 from seamlessflow.config import RunConfig
 from trainer.sinks import mlflow_package
 

@@ -32,7 +32,8 @@ _SETTINGS: dict[str, type[ProcessSettings]] = {
 def faults_of_processes(config: RunConfig, trainers: bool) -> Iterator[Fault]:
     """Yield what the processes of a run, with or without trainers, would refuse; each once."""
     made = ProcessSpecs(config, LaunchContext(config.kafka or KafkaSettings(), 1, {}))
-    for spec in (made.gateway(), made.manager(), made.scheduler(), made.agents()):
+    agents = [] if config.opened_outside else [made.agents()]
+    for spec in (made.gateway(), made.manager(), made.scheduler(), *agents):
         yield from _refused(spec)
     places = {worker.id: number for number, worker in enumerate(config.workers)}
     for own in each_policy(config):

@@ -22,7 +22,10 @@ Seen = dict[str, str]
 
 
 def pacing_faults(pacing: PacingSection) -> Iterator[Fault]:
-    """Yield the first fault of each file to train on; no two have a task of the same id."""
+    """Yield the first fault of each file to train on; no two have a task of the same id.
+
+    Not called for a service, whose sessions others open.
+    """
     if not pacing.issues:
         yield Fault(("pacing", "tasks"), "no file of tasks is named")
     seen: Seen = {}
@@ -43,7 +46,7 @@ def group_faults(config: RunConfig) -> Iterator[Fault]:
     pacing, trainer = config.pacing, config.trainer
     files = [pacing.tasks, *(source.tasks for source in pacing.sources.values())]
     compared = trainer.advantage in COMPARED and trainer.loss.chosen_surrogate != "cloning"
-    if config.run.group_size > 1 or not compared or pacing.forks is not None:
+    if config.run.group_size > 1 or not compared or pacing.forks or config.opened_outside:
         return
     if not any(_sized(path) for path in files if path is not None):
         text = f"advantage {trainer.advantage} compares the sessions of a group, and of one alone"

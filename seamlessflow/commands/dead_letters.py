@@ -130,11 +130,12 @@ def _counting(found: Iterator[T], seen: Callable[[int], None]) -> Iterator[T]:
 @contextmanager
 def _progress(doing: str) -> Iterator[Callable[[int], None]]:
     """Show a growing count on a terminal's standard error."""
-    from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    from seamlessflow.console import clean_console
+
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    console = Console(stderr=True)
+    console = clean_console(stderr=True)
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:

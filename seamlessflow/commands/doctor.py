@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-_MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "failed": "[red]✗[/]"}
+_MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
 
 def doctor(
@@ -18,22 +18,25 @@ def doctor(
 ) -> None:
     """Check Java, disk, memory, ports, versions, a model's tokenizer and template, and the broker.
 
+    Also names the release whose records this installation writes, and the logs that it reads.
     The broker is the one of SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS, if that is set. Every fault is
     shown with its remedy; the exit status is 1 if one of them keeps the system from running.
     """
-    from rich.console import Console
+    from rich.text import Text
 
     from infra.settings import ProcessSettings, load
+    from seamlessflow.console import clean_console
     from seamlessflow.inspection.doctor import examine
     from seamlessflow.inspection.findings import failed
 
-    console = Console(soft_wrap=True, highlight=False)
+    console = clean_console(soft_wrap=True, highlight=False)
     configured = any(name.startswith("SEAMLESSFLOW_KAFKA") for name in os.environ)
     kafka = load(ProcessSettings).kafka if configured else None
     found = []
     for finding in examine(out, model, renderer, kafka):
         found.append(finding)
-        console.print(f"{_MARKS[finding.grade]} [bold]{finding.what}[/]", finding.detail)
+        what = (finding.what, "bold")
+        console.print(Text.assemble(_MARKS[finding.grade], " ", what, f" {finding.detail}"))
         if finding.remedy:
-            console.print(f"    [dim]→ {finding.remedy}[/]")
+            console.print(Text(f"    → {finding.remedy}", "dim"))
     raise typer.Exit(failed(found))

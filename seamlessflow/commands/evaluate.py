@@ -2,9 +2,34 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from seamlessflow.runs.evaluation_run import EvaluationRun
+
+
+def _sampled(temperature: float | None) -> float | None:
+    """Return a temperature at which engines sample. Raises `BadParameter`."""
+    from infra.settings import COLDEST
+
+    if temperature is not None and 0 < temperature < COLDEST:
+        raise typer.BadParameter(f"must be 0 (greedy), or {COLDEST:g} or more")
+    return temperature
+
+
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=2,
+        callback=_sampled,
+        help="Sampling temperature, 0: greedy; by default that of evaluation.sampling.",
+    ),
+]
 
 
 def evaluate(
@@ -22,6 +47,7 @@ def evaluate(
     weights: Annotated[
         Path | None, typer.Option(help="A Hugging Face directory to evaluate instead of a version.")
     ] = None,
+    temperature: Temperature = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Only the first tasks, of each set.")
     ] = None,
@@ -31,17 +57,15 @@ def evaluate(
     Its sessions never reach an optimizer step; data, logs and evaluation.json are written below
     OUT/evaluations.
     """
-    from rich.console import Console
-
     from infra.weights.versions import lease
     from seamlessflow.config_file import load
+    from seamlessflow.console import clean_console
     from seamlessflow.processes.stopping import Interrupted, stoppable
     from seamlessflow.runs.chosen_weights import choose_weights
-    from seamlessflow.runs.evaluation_run import evaluation_check, lines, run_evaluation
+    from seamlessflow.runs.evaluation_run import evaluation_check, run_evaluation
     from seamlessflow.watching.display import display
 
-    console = Console(highlight=False)
-
+    console = clean_console(highlight=False)
     loaded = load(config, evaluation_check(version, weights, tasks, chosen))
     policy = choose_weights(loaded, version, weights)
     try:
@@ -51,9 +75,16 @@ def evaluate(
             stoppable() as stop,
             display(console, loaded.run.policy) as shown,
         ):
-            ended = run_evaluation(loaded, policy, tasks, limit, shown, stop, chosen)
+            ended = run_evaluation(loaded, policy, tasks, limit, shown, stop, chosen, temperature)
     except Interrupted:
         sys.exit(130)
+    _report(console, ended)
+
+
+def _report(console: "Console", ended: "EvaluationRun") -> None:
+    """Print the figures. Raises `typer.Exit` if no session of a set counted."""
+    from seamlessflow.runs.evaluation_run import lines
+
     for line in lines(ended):
         console.print(line)
     if any(result.reward is None for result in ended.results.values()):

@@ -75,16 +75,16 @@ def copy(
     topic has grown, goes on where it ended, and no record is copied twice: its place is committed
     with the records. Schemas are registered as TARGET-seamlessflow.RECORD.
     """
-    from rich.console import Console
     from rich.progress import Progress
 
     from infra.settings import ProcessSettings, load
+    from seamlessflow.console import clean_console
     from seamlessflow.interchange.topic_copy import copy_topic
 
     if framing != "confluent":
         raise typer.BadParameter(f"--framing {framing}: the framing is confluent")
     kafka = load(ProcessSettings).kafka
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with Progress(console=clean_console(stderr=True), transient=True) as progress:
         shown = progress.add_task(f"{topic} to {to}", total=None)
 
         def advance(done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""The commands `seamlessflow topics create`, `check`, `list` and `acls`."""
+"""The commands `seamlessflow topics create`, `check`, `list`, `acls` and `transactions`."""
 
 import re
 from contextlib import suppress
@@ -20,6 +20,7 @@ app = typer.Typer(help="The topics on a Kafka cluster (SEAMLESSFLOW_KAFKA__*).")
 
 _DURATION = re.compile(r"(\d+)([mhd])")
 _COUNT_S = 60.0
+_LEADERS_S = 10.0
 _UNIT_MS = {"m": 60_000, "h": HOUR_MS, "d": DAY_MS}
 
 
@@ -179,6 +180,46 @@ def acls(
             typer.echo(f"# {kind}")
             for line in acl_commands(kafka.bootstrap_servers, user, wanted):
                 typer.echo(line)
+
+
+@app.command()
+def transactions(
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
+    ] = None,
+    end: Annotated[
+        bool, typer.Option("--end", help="End those that hang; else they are only listed.")
+    ] = False,
+) -> None:
+    """List transactions of managers that are open, and end those that a restart of Kafka left.
+
+    Such a one hangs: Kafka counts it as ended, but has not written so to a partition, where readers
+    of committed records and offsets then wait for ever. It gets the end that Kafka had decided on,
+    as Kafka's own record shows. The status is 1 while one hangs. To end one needs the permission
+    ClusterAction on the cluster.
+    """
+    from infra.kafka.start.cluster import find_cluster
+    from infra.kafka.transactions.hanging import TransactionLookup
+    from seamlessflow.processes.cluster import kafka_to_inspect
+
+    with kafka_to_inspect(out) as kafka:
+        find_cluster(kafka, limit_s=_LEADERS_S)
+        lookup = TransactionLookup(kafka)
+        try:
+            found = lookup.find()
+            for transaction in found:
+                typer.echo(str(transaction))
+                if end and transaction.hangs:
+                    lookup.end(transaction)
+                    typer.echo("  ended")
+        finally:
+            lookup.close()
+    if not found:
+        typer.echo("no transaction of a manager is open")
+    elif not end and any(transaction.hangs for transaction in found):
+        typer.echo("not ended: add --end")
+        raise typer.Exit(1)
 
 
 def _named(given: list[str] | None, option: str) -> list[tuple[str, str]]:

@@ -5,14 +5,12 @@ from typing import Annotated
 
 import typer
 
+from seamlessflow.commands.settings import overview
+
 
 def _settings(asked: bool) -> None:
     if asked:
-        from infra.help import describe
-        from infra.settings import ENV_PREFIX
-        from seamlessflow.config import RunConfig
-
-        typer.echo(describe(RunConfig, ENV_PREFIX))
+        overview()
         raise typer.Exit
 
 
@@ -23,7 +21,10 @@ def train(
     settings: Annotated[
         bool,
         typer.Option(
-            "--settings", callback=_settings, is_eager=True, help="Explain every setting and exit."
+            "--settings",
+            callback=_settings,
+            is_eager=True,
+            help="List the sections of settings and exit.",
         ),
     ] = False,
     from_: Annotated[

@@ -10,6 +10,7 @@ from typing import IO, Any
 import orjson
 
 from infra.disk.whole_file import whole_file
+from infra.json_lines import line_content
 from seamlessflow.erasure.erased_sessions import ErasedSessions
 
 _LINES = (".jsonl", ".jsonl.gz")
@@ -56,13 +57,13 @@ def _erase(path: Path, sessions: ErasedSessions, dry_run: bool, found: FilesEras
     header: dict[str, Any] = {}
     with _opened(path) as lines:
         for number, line in enumerate(lines):
-            content = _content(line)
+            content = _object(line)
             if _about(content, sessions):
                 erased += 1
                 tokens += len(content.get("ids", ()))
             elif number == 0 and content.keys() >= _STEP:
                 header = content
-            elif not _FIELDS & content.keys():
+            elif line_content(line) and not _FIELDS & content.keys():
                 nameless += 1
     if nameless:
         found.nameless[path] = nameless
@@ -88,7 +89,7 @@ def _rewrite(path: Path, sessions: ErasedSessions, first_line: bytes | None) -> 
         for number, line in enumerate(lines):
             if number == 0 and first_line is not None:
                 target.write(first_line)
-            elif not _about(_content(line), sessions):
+            elif not _about(_object(line), sessions):
                 target.write(line)
 
 
@@ -96,10 +97,10 @@ def _opened(path: Path) -> gzip.GzipFile | IO[bytes]:
     return gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
 
 
-def _content(line: bytes) -> dict[str, Any]:
+def _object(line: bytes) -> dict[str, Any]:
     """Return the line's JSON object; empty if it is none."""
     with suppress(orjson.JSONDecodeError):
-        found = orjson.loads(line)
+        found = orjson.loads(line_content(line))
         if isinstance(found, dict):
             return found
     return {}

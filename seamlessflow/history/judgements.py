@@ -5,6 +5,7 @@ from pathlib import Path
 import orjson
 
 from infra.errors import SettingsRejected
+from infra.json_lines import json_lines
 from schemas.records import Reward
 
 _OPTION = "--rewards"
@@ -17,15 +18,16 @@ def judgements(path: Path) -> dict[str, Reward]:
     """
     found: dict[str, Reward] = {}
     try:
-        lines = path.read_bytes().splitlines()
+        with path.open("rb") as file:
+            lines = list(json_lines(file))
     except OSError as error:
         raise SettingsRejected(_OPTION, str(error)) from error
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            session_id, reward = _judgement(f"{path}, line {number}", line)
-            if session_id in found:
-                raise SettingsRejected(_OPTION, f"{path}, line {number}: {session_id} again")
-            found[session_id] = reward
+    for line in lines:
+        place = f"{path}, line {line.number}"
+        session_id, reward = _judgement(place, line.content)
+        if session_id in found:
+            raise SettingsRejected(_OPTION, f"{place}: {session_id} again")
+        found[session_id] = reward
     return found
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from consumers.history.selection import SessionSelection
@@ -18,6 +17,7 @@ from consumers.trajectories.sessions.message_keys import Strictness
 from infra.errors import ExitStatus, SettingsRejected
 from infra.rendering.library import families
 from infra.rendering.settings import CHAT_TEMPLATE
+from seamlessflow.console import clean_console
 from seamlessflow.history.merge_command import reading_bar
 from seamlessflow.history.options import renderer_change
 from seamlessflow.history.unmatched import unmatched_lines
@@ -51,12 +51,12 @@ def run_match(options: MatchOptions) -> None:
         if options.renderer is None
         else renderer_change(options.renderer, [CHAT_TEMPLATE, *families()])
     )
-    console = Console()
+    console = clean_console()
     try:
         with (
             stoppable() as stop,
             kafka_to_inspect(options.out) as kafka,
-            reading_bar(Console(stderr=True)) as show,
+            reading_bar(clean_console(stderr=True)) as show,
         ):
             outcome = run_trial(
                 kafka, options.selection, options.strictness, change, show, lambda: stop.asked

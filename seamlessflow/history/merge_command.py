@@ -17,6 +17,7 @@ from consumers.replay.merge import MergeJob
 from consumers.replay.rules import MergeRules
 from consumers.replay.shards import MergeStopped
 from infra.errors import ExitStatus
+from seamlessflow.console import clean_console
 from seamlessflow.history.merge_view import merge_json, merge_view
 from seamlessflow.history.merging import check, replay_merge
 from seamlessflow.history.two_trees import two_sessions
@@ -53,7 +54,7 @@ def run_merge(options: MergeOptions) -> None:
     Raises `typer.Exit` if a recorded trajectory is not what its events give, or a session, group
     or task that was named is not there.
     """
-    console = Console()
+    console = clean_console()
     try:
         with stoppable() as stop, kafka_to_inspect(options.out) as kafka:
             job = MergeJob(
@@ -67,7 +68,7 @@ def run_merge(options: MergeOptions) -> None:
                 directory=options.directory,
             )
             check(job)
-            with reading_bar(Console(stderr=True)) as show:
+            with reading_bar(clean_console(stderr=True)) as show:
                 outcome = replay_merge(job, options.processes, show, lambda: stop.asked)
             if options.as_json:
                 print(orjson.dumps(merge_json(outcome), option=orjson.OPT_INDENT_2).decode())

@@ -1,6 +1,7 @@
 """Options that choose recorded sessions, from text to a selection. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from infra.errors import SettingsRejected
 from infra.rendering.settings import CHAT_TEMPLATE, RendererSettings, faults
 
 _RETENTION = "thinking_retention"
+_CONTROL = "control_tokens"
 
 
 def selection(
@@ -66,9 +68,9 @@ def renderer_change(
 
     def change(recorded: RendererSettings) -> RendererSettings:
         base = RendererSettings(names[0]) if names else recorded
-        retention = given.get(_RETENTION, base.thinking_retention)
-        more = {name: value for name, value in given.items() if name != _RETENTION}
-        return RendererSettings(base.name, retention, {**base.options, **more})
+        own = {name: given[name] for name in (_RETENTION, _CONTROL) if name in given}
+        more = {name: value for name, value in given.items() if name not in own}
+        return replace(base, options={**base.options, **more}, **own)
 
     try:
         if len(names) > 1 or option.strip() == "":

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from infra.errors import SeamlessFlowError
 from infra.network.ports import is_free
 from infra.settings import KafkaSettings
+from schemas.releases import releases
 from schemas.tokens import pack
 from seamlessflow.inspection import findings
 from seamlessflow.inspection.findings import Finding, Grade
@@ -27,6 +28,7 @@ def examine(
     out: Path, model: Path | None, renderer: str, kafka: KafkaSettings | None
 ) -> Iterator[Finding]:
     """Yield all findings, as soon as each is known; `kafka` is None if no broker is configured."""
+    yield _format()
     yield findings.python(sys.version_info[:2])
     yield from _packages()
     yield _safely("Java", _java)
@@ -37,7 +39,9 @@ def examine(
     if model is not None:
         yield _safely("model", lambda: _model(model, renderer))
     if kafka is not None:
-        yield _broker(kafka)
+        yield (broker := _broker(kafka))
+        if broker.grade is Grade.OK:
+            yield _transactions(kafka)
 
 
 def _safely(what: str, check: Callable[[], Finding]) -> Finding:
@@ -46,6 +50,15 @@ def _safely(what: str, check: Callable[[], Finding]) -> Finding:
         return check()
     except (SeamlessFlowError, ImportError, OSError, subprocess.SubprocessError) as error:
         return Finding(what, Grade.FAILED, str(error), "scripts/setup installs what is missing")
+
+
+def _format() -> Finding:
+    """Name the forms of a log that this release writes and reads."""
+    from consumers.trajectories.sessions.fold import FOLD_VERSION
+
+    known = [release.version for release in releases()]
+    text = f"release {known[-1]} writes it, and reads that of {known[0]} and later; sessions are "
+    return Finding("log format", Grade.OK, f"{text}folded by the rules of version {FOLD_VERSION}")
 
 
 def _packages() -> Iterator[Finding]:
@@ -162,3 +175,20 @@ def _broker(kafka: KafkaSettings) -> Finding:
     except (KafkaRefused, KafkaUnavailable) as error:
         remedy = "start it, or check SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS and __OPTIONS"
         return Finding(what, Grade.FAILED, str(error), remedy)
+
+
+def _transactions(kafka: KafkaSettings) -> Finding:
+    from infra.kafka.transactions.hanging import TransactionLookup
+    from infra.kafka.transactions.warning import REMEDY
+
+    lookup = TransactionLookup(kafka)
+    try:
+        hanging = [str(one) for one in lookup.find() if one.hangs]
+    except SeamlessFlowError as error:
+        remedy = "nothing while managers get their offsets"
+        return Finding("transactions", Grade.WARNING, f"not looked at: {error}", remedy)
+    finally:
+        lookup.close()
+    if hanging:
+        return Finding("transactions", Grade.FAILED, "; ".join(hanging), REMEDY)
+    return Finding("transactions", Grade.OK, "none hangs")

@@ -20,6 +20,8 @@ def write_schemas(directory: Path, every_version: bool) -> list[Path]:
         for fingerprint, schema in versions.items():
             if every_version or now.get(name) == fingerprint:
                 path = directory / f"{name}.{fingerprint}.avsc"
-                path.write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
+                path.write_text(
+                    json.dumps(schema, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+                )
                 written.append(path)
     return written

@@ -50,15 +50,18 @@ def manifests(
             _budget(GATEWAY, maxUnavailable=1),
             _policy(GATEWAY, spoken_to),
         ],
-        AGENTS: [
-            *agents(config, kafka, names),
-            _budget(AGENTS, maxUnavailable=1),
-            _policy(AGENTS, []),
-        ],
+        **({} if config.opened_outside else _agents(config, kafka, names)),
         # Kubernetes knows no share of the pods of Jobs: all of them stay.
         "nodes": [_budget(NODE, minAvailable=len(config.nodes)), _policy(NODE, among)],
         **nodes,
     }
+
+
+def _agents(
+    config: RunConfig, kafka: KafkaSettings, names: ClusterNames
+) -> dict[str, list[Manifest]]:
+    budget = _budget(AGENTS, maxUnavailable=1)
+    return {AGENTS: [*agents(config, kafka, names), budget, _policy(AGENTS, [])]}
 
 
 def as_yaml(objects: Iterable[Manifest]) -> str:

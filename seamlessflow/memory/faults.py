@@ -6,11 +6,11 @@ gathered copies of them. What activations take besides, `seamlessflow plan` says
 
 from collections.abc import Iterator, Sequence
 
+from infra.device_model.model_shape import ShapeUnknown
 from infra.faults import Fault
 from seamlessflow.config import RunConfig
 from seamlessflow.memory.demand import WorkerMemory, memory_of, shapes_of
 from seamlessflow.memory.machine import Capacity
-from seamlessflow.memory.model_shape import ShapeUnknown
 from seamlessflow.memory.parts import MEBIBYTE, total
 from seamlessflow.memory.verdict import gibibytes, levers
 from seamlessflow.worker_section import WorkerSection

@@ -9,7 +9,7 @@ Compared with measured peaks by `tests/integration/trainer/memory`. Called by `d
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seamlessflow.memory.model_shape import LayerShape, ModelShape
+from infra.device_model.model_shape import LayerShape, ModelShape
 from seamlessflow.memory.parts import (
     CONTEXT,
     LIBRARIES,

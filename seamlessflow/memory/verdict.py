@@ -1,15 +1,16 @@
 """Judgement of a run's memory: what fits where, and which settings would help. Pure."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infra.device_model.model_shape import ModelShape
 from seamlessflow.config import RunConfig
 from seamlessflow.memory.demand import WorkerMemory, memory_of, rank_shape
 from seamlessflow.memory.engine import EngineMemory
 from seamlessflow.memory.machine import Capacity
-from seamlessflow.memory.model_shape import ModelShape
 from seamlessflow.memory.parts import MEBIBYTE, MemoryPart, Parts, total
 from seamlessflow.memory.training import RankMemory, rank_memory, trained_parameters
 from trainer.settings import TrainerSection
@@ -40,6 +41,8 @@ class MemoryVerdict:
     """Changes that would make it less, the least one last."""
     partial: bool = False
     """True if a part is unknown and not among `parts`."""
+    lacking: str = ""
+    """Why it does not work however much there is; empty if nothing is lacking."""
 
     @property
     def needed(self) -> float:
@@ -49,6 +52,8 @@ class MemoryVerdict:
     @property
     def fits(self) -> bool | None:
         """True or False; None if it is unknown."""
+        if self.lacking:
+            return False
         if self.there is None or (self.partial and self.needed <= self.there):
             return None
         return self.needed <= self.there
@@ -67,7 +72,7 @@ def verdicts(
         if worker.rank is not None:
             yield _training(config, shapes, machine, worker, worker.rank)
         if worker.engine is not None:
-            yield _engine(worker, worker.engine, machine)
+            yield _engine(config, worker, worker.engine, machine)
     for node, workers in config.nodes.items():
         if not workers:
             continue
@@ -102,22 +107,51 @@ def _training(
     return MemoryVerdict(place, parts, tuple(notes), there, found, partial)
 
 
-def _engine(worker: WorkerMemory, engine: EngineMemory, machine: Capacity) -> MemoryVerdict:
+def _engine(
+    config: RunConfig, worker: WorkerMemory, engine: EngineMemory, machine: Capacity
+) -> MemoryVerdict:
     there = machine.device_bytes if worker.on_gpu else machine.host_bytes
-    kv = MemoryPart("keys and values", engine.kv_bytes)
+    place, kv = _place(worker, "rollout"), MemoryPart("keys and values", engine.kv_bytes)
     notes = ["keys and values of a token are unknown"]
     if engine.token_bytes:
         notes = [
             f"a token takes {engine.token_bytes / 1024:.1f} KiB on each device; "
             f"{engine.kv_tokens:,} tokens fit, {engine.turns:,} turns of full length at once"
         ]
-        if not engine.turns:
-            kv = MemoryPart("keys and values of one turn", engine.least_kv_bytes)
-    found: tuple[Lever, ...] = ()
+    lacking = ""
+    if engine.token_bytes and not engine.turns:
+        kv = MemoryPart("keys and values of one turn", engine.least_kv_bytes)
+        lacking = (
+            f"no turn of full length fits: its keys and values take "
+            f"{gibibytes(engine.least_kv_bytes)}, and there are {gibibytes(engine.kv_bytes)} for "
+            "them"
+        )
     parts = (*engine.parts, kv)
-    if there is not None and total(parts) > there:
-        found = (Lever("more devices for each engine (workers[].devices)", total(parts) / 2),)
-    return MemoryVerdict(_place(worker, "rollout"), parts, tuple(notes), there, found)
+    changes: tuple[Lever, ...] = ()
+    if lacking or (there is not None and total(parts) > there):
+        changes = tuple(_engine_levers(config, engine, total(parts)))
+    return MemoryVerdict(
+        place,
+        parts,
+        (*notes, lacking) if lacking else tuple(notes),
+        there,
+        changes,
+        lacking=lacking,
+    )
+
+
+def _engine_levers(config: RunConfig, engine: EngineMemory, needed: float) -> Iterator[Lever]:
+    """Yield the changes of settings with which a turn of full length fits."""
+    rollout = config.rollout
+    given = rollout.vllm.kv_bytes if rollout.engine == "vllm" else rollout.torch.kv_bytes
+    if given is not None and given < engine.least_kv_bytes:
+        least = math.ceil(engine.least_kv_bytes)
+        yield Lever(f"rollout.{rollout.engine}.kv_bytes {least}", needed)
+    if rollout.engine == "vllm":
+        yield Lever("more devices for each engine (workers[].devices)", needed / 2)
+    if 0 < engine.kv_tokens < config.policy.max_context:
+        fitting = total(engine.parts) + engine.kv_bytes
+        yield Lever(f"policy.max_context {engine.kv_tokens}", fitting)
 
 
 def _place(worker: WorkerMemory, role: str) -> str:

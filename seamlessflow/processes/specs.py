@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, SecretStr
 
+from infra.network.addresses import address_of, reached_here
 from infra.settings import ENV_PREFIX, KafkaSettings
 from producers.gateway.calls.keys import derived_admin_key
 from producers.rollout.settings import HostedWorkerSection
@@ -57,8 +58,9 @@ class ProcessSpecs:
 
     @property
     def gateway_url(self) -> str:
-        """Address at which the gateway listens."""
-        return f"http://127.0.0.1:{self._context.gateway_port}"
+        """Address at which the processes of its machine reach the gateway."""
+        host = reached_here(self._config.gateway.host)
+        return f"http://{address_of(host, self._context.gateway_port)}"
 
     def gateway(self) -> ChildSpec:
         """Return the gateway."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from infra.broker.broker import Broker
 from infra.clock import now_ms
 from infra.kafka.topics.creation import TopicOptions, create_topics
+from infra.network.addresses import reached_here
 from infra.network.ports import free_port, is_open
 from infra.settings import KafkaSettings
 from schemas.topics import TOPICS
@@ -72,6 +73,7 @@ class System:
         context = LaunchContext(kafka, port, dict(os.environ), node=config.head, head=config.head)
         self._specs = ProcessSpecs(config, context)
         self._port = port
+        self._host = reached_here(config.gateway.host)
         progress = RunProgress(
             config.run.policy,
             config.run.steps,
@@ -98,6 +100,11 @@ class System:
             remove_address(self._config.out)
             for names in self._stop_order():
                 self._launcher.end(names)
+
+    @property
+    def gateway_url(self) -> str:
+        """URL of the gateway."""
+        return self._specs.gateway_url
 
     @property
     def progress(self) -> RunProgress:
@@ -133,7 +140,11 @@ class System:
             weights = [] if progress.version is not None else ["weights of the trainer"]
             others = progress.others.items()
             weights += [f"weights of {name}" for name, one in others if one.version is None]
-            return [*weights, *late, *([] if is_open(self._port) else ["answer of the gateway"])]
+            return [
+                *weights,
+                *late,
+                *([] if is_open(self._port, self._host) else ["answer of the gateway"]),
+            ]
 
         limit_s = self._config.start_timeout_s
         try:
@@ -169,7 +180,8 @@ class System:
 
     def _first_specs(self) -> list[ChildSpec]:
         specs = self._specs
-        return [specs.gateway(), specs.manager(), *specs.rollouts(), specs.agents()]
+        agents = [] if self._config.opened_outside else [specs.agents()]
+        return [specs.gateway(), specs.manager(), *specs.rollouts(), *agents]
 
     def _stop_order(self) -> list[list[str]]:
         """Return names of processes: clients before the servers that they call."""

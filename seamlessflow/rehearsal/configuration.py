@@ -1,9 +1,10 @@
-"""Configuration of a rehearsal: that of a run, with modelled devices in place of its own. Pure."""
+"""Configuration of a rehearsal: that of a run, with modelled devices in place of its own."""
 
 from pathlib import Path
 
 from infra.variables import place_in, variable
 from seamlessflow.config import RunConfig
+from seamlessflow.reports.simulated_workers import with_own_model
 from seamlessflow.worker_section import WorkerSection
 
 CLOCK = "clock"
@@ -19,7 +20,7 @@ def rehearsed(
 
     It keeps its number of workers, devices and processes, pacing, tasks and agent.
     """
-    model = config.device_model
+    model = with_own_model(config).device_model
     run = config.run
     further = {
         name: own.model_copy(update={"trainer": own.trainer.model_copy(update=_TRAINER)})

@@ -13,6 +13,7 @@ from schemas.records import Record
 from schemas.topics import CONTROL, REQUESTS, SESSIONS, Topic
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.launcher import Launcher
+from seamlessflow.processes.run_lock import only_run, refuse_running
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import kafka_to_run_on
@@ -55,9 +56,11 @@ def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
     An earlier rehearsal there is replaced, never resumed: figures over both would be of neither.
     Raises `DirectoryTaken`, and what `seamlessflow.runs.training.train` raises.
     """
+    refuse_running(config.out)
     begin_in(config.out, config.device_model.scale)
     supervisor = Supervisor(config.restarts, display.notice)
     with (
+        only_run(config.out),
         Launcher(config.logs_dir, stop, supervisor) as launcher,
         kafka_to_run_on(config, launcher, display) as kafka,
     ):

@@ -13,7 +13,7 @@ from seamlessflow.reports.reward_curve import SessionFacts, StepFacts
 from trainer.data.lengths import quantiles
 
 NOTICED = 0.1
-"""Share by which trained sessions are shorter in the mean from which on the report warns."""
+"""Share by which sessions that a step took are shorter in the mean, from which the report warns."""
 
 
 def length_figures(
@@ -27,8 +27,12 @@ def length_figures(
         return {}
     left_out = Counter(one.fate for one in begun)
     left_out.subtract(one.fate for one in trained)
+    # Equal rewards keep a group out whatever its length: often all that failed, and are longest.
+    names = {name for step in steps for name in (*step.trained_tokens, *step.equal)}
+    taken = [one for name, one in sessions.items() if name in names and one.purpose != "eval"]
     return {
         "begun": _distribution(begun),
+        "taken": _distribution(taken),
         "trained": _distribution(trained),
         "not_trained": {fate: count for fate, count in sorted(left_out.items()) if count},
     }
@@ -44,19 +48,20 @@ def begun_and_trained(
 
 
 def bias(figures: Mapping[str, Any]) -> str | None:
-    """Return a warning if the trained sessions are shorter than those begun, or None.
+    """Return a warning if the sessions that steps took are shorter than those begun, or None.
 
-    They may be longer: a session that was stopped counts with what there was of it.
+    Taken are also those of groups with equal rewards. They may be longer: a session that was
+    stopped counts with what there was of it.
     """
     if not figures:
         return None
-    begun, trained = (figures[kind]["tokens"]["mean"] for kind in ("begun", "trained"))
-    ratio = trained / begun if begun else 1.0
+    begun, taken = (figures[kind]["tokens"]["mean"] for kind in ("begun", "taken"))
+    ratio = taken / begun if begun else 1.0
     if ratio > 1 - NOTICED:
         return None
     fates = ", ".join(f"{count} {fate}" for fate, count in figures["not_trained"].items())
     return (
-        f"sessions that were trained are {1 - ratio:.0%} shorter than those begun, {trained:,.0f} "
+        f"sessions that steps took are {1 - ratio:.0%} shorter than those begun, {taken:,.0f} "
         f"against {begun:,.0f} sampled tokens in the mean: a bias to short episodes (not trained: "
         f"{fates or 'none'})"
     )

@@ -60,6 +60,8 @@ class StepFacts:
     metrics: Mapping[str, float] = field(default_factory=dict)
     trained_tokens: Mapping[str, int] = field(default_factory=dict)
     """Tokens that entered the loss, by session."""
+    equal: frozenset[str] = frozenset()
+    """Sessions of groups whose rewards are all equal: they came to the step and taught nothing."""
 
     @property
     def reward(self) -> float | None:
@@ -205,17 +207,17 @@ class _StepFold:
     completed: dict[tuple[int, str], r.StepCompleted] = field(default_factory=dict)
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Sessions of each group that became ready."""
-    dropped: list[str] = field(default_factory=list)
-    """Sessions that a filter dropped since the last commit."""
-    dropped_of: dict[int, list[str]] = field(default_factory=dict)
-    """Dropped sessions by step; a step that is executed again keeps those of its first time."""
+    dropped: list[tuple[str, ...]] = field(default_factory=list)
+    """Sessions of each group that a filter dropped since the last commit."""
+    dropped_of: dict[int, list[tuple[str, ...]]] = field(default_factory=dict)
+    """Dropped groups by step; a step that is executed again keeps those of its first time."""
 
     def apply(self, record: Record) -> None:
         match record:
             case r.GroupReady():
                 self.members[record.group_id] = record.sessions
             case r.GroupDropped(reason="filtered"):
-                self.dropped += self.members.get(record.group_id, ())
+                self.dropped.append(self.members.get(record.group_id, ()))
             case r.StepCommitted():
                 self.commits.append(record)
                 # They were dropped while the batch of this step was made.
@@ -230,18 +232,26 @@ class _StepFold:
         """Return a committed step with the rewards of its sessions."""
         completed = self.completed.get((commit.version, commit.lineage))
         # A group that a step trains again has its reward in the step that trained it first.
-        own = (group for group in commit.groups if not group.reused)
-        trained = [name for group in own for name in group.sessions]
+        own = [group.sessions for group in commit.groups if not group.reused]
+        dropped = self.dropped_of[commit.step]
+        equal = [group for group in (*own, *dropped) if _equal(group, sessions)]
 
-        def returns(names: Iterable[str]) -> tuple[float | None, ...]:
+        def returns(groups: Iterable[Sequence[str]]) -> tuple[float | None, ...]:
+            names = (name for group in groups for name in group)
             return tuple(sessions[name].reward if name in sessions else None for name in names)
 
         return StepFacts(
             step=commit.step,
             version=commit.version,
-            rewards=returns(trained),
-            dropped_rewards=returns(self.dropped_of[commit.step]),
+            rewards=returns(own),
+            dropped_rewards=returns(dropped),
             at_ms=completed.at_ms if completed else None,
             metrics=completed.metrics if completed else {},
             trained_tokens=commit.trained_tokens,
+            equal=frozenset(name for group in equal for name in group),
         )
+
+
+def _equal(group: Sequence[str], sessions: Mapping[str, SessionFacts]) -> bool:
+    rewards = {sessions[name].reward if name in sessions else None for name in group}
+    return len(rewards) == 1 and None not in rewards

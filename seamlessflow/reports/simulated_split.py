@@ -19,7 +19,7 @@ from scheduler.simulation.workload import Workload
 from scheduler.state.accounts.closed_form import COLOCATED, DISAGGREGATED
 from seamlessflow.config import RunConfig
 from seamlessflow.reports.measured_step import MeasuredStep, measured_step
-from seamlessflow.reports.simulated_workers import without_room
+from seamlessflow.reports.simulated_workers import held_back, sessions_at_once, without_room
 from seamlessflow.reports.split_plan import PlannedCluster, SplitChoice
 
 BOTH, ROLLOUT, TRAIN = ("rollout", "train"), ("rollout",), ("train",)
@@ -59,17 +59,20 @@ def present_step(config: RunConfig, strategy: str, lag: int) -> MeasuredStep:
 
 def simulated_choice(
     config: RunConfig, of: PlannedCluster, one: SplitChoice, steps: int
-) -> tuple[SimulatedFigures | None, str]:
-    """Return the figures of a choice, None if it did not make all its steps, and a notice if its
-    gang has no room.
+) -> tuple[SimulatedFigures | None, tuple[str, ...]]:
+    """Return the figures of a choice, None if it did not make all its steps, and notices of what
+    it lacks: room for its gang and, of the present choice, places for its sessions.
     """
     cluster, size = as_configured(config), config.scheduler.gang_size
-    if (one.strategy, one.gang) != (of.strategy, of.gang):
+    present = (one.strategy, one.gang) == (of.strategy, of.gang)
+    if not present:
         # A gang of all that have the tag: their number is what is planned.
         workers = split(ordered(config), one.strategy, one.gang)
         cluster, size = _modelled(config, workers, None), None
     run, settings = _simulated(config, cluster, one.strategy, one.lag, size, steps)
-    return figures(run, settings), without_room(config.device_model, cluster, run.control)
+    room = without_room(config.device_model, cluster, run.control)
+    held = held_back(config, run) if present and one.lag == of.lag else ""
+    return figures(run, settings), (room, held)
 
 
 def change_s(cluster: ModelledCluster) -> float:
@@ -152,7 +155,8 @@ def _modelled(
     config: RunConfig, workers: Iterable[SimulatedWorkersSection], gang_size: int | None
 ) -> ModelledCluster:
     section = config.simulation.model_copy(update={"workers": tuple(workers)})
-    return modelled(section, config.device_model, config.rollout.update, gang_size)
+    update, sessions = config.rollout.update, sessions_at_once(config)
+    return modelled(section, config.device_model, update, gang_size, sessions)
 
 
 def _simulated(

@@ -5,10 +5,12 @@ Called by `seamlessflow simulate`, `plan` and `rehearse`.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from math import inf
 from pathlib import Path
 
-from infra.device_model.hardware import hardware_named
+from infra.device_model.hardware import UnknownPreset, hardware_named
 from infra.device_model.lengths import LengthsSection
+from infra.device_model.model_shape import ShapeUnknown
 from infra.device_model.models import model_named
 from infra.device_model.rates import Efficiency
 from infra.device_model.settings import DeviceModelSection
@@ -16,6 +18,7 @@ from infra.settings import ENV_PREFIX
 from infra.worker.tags import ROLES
 from scheduler.simulation.cluster import ModelledCluster
 from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
+from scheduler.simulation.simulator import SimulatedRun
 from schemas.records import Record, StepStarted
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import ConfigRejected
@@ -33,14 +36,16 @@ _Lot = tuple[tuple[str, ...], int, str | None]
 
 
 def with_own_workers(config: RunConfig, path: Path | None) -> tuple[SimulationSection, str]:
-    """Return the section with workers, and a line about them if they are the run's own.
+    """Return the section with workers, and a line about them.
 
     They are the workers of `run.policy` if the section names none and the configuration does.
     Raises `ConfigRejected`, with the `path`, if a role has no worker among them.
     """
     section = config.simulation
-    if "workers" in section.model_fields_set or "workers" not in config.model_fields_set:
-        return section, ""
+    if "workers" in section.model_fields_set:
+        return section, f"workers of simulation.workers: {_named(config, section.workers)}"
+    if "workers" not in config.model_fields_set:
+        return section, f"default workers of simulation.workers: {_named(config, section.workers)}"
     lots = Counter(_lots(config))
     for role in ROLES:
         if not any(role in tags for tags, _, _ in lots):
@@ -53,29 +58,77 @@ def with_own_workers(config: RunConfig, path: Path | None) -> tuple[SimulationSe
         )
         for (tags, devices, hardware), count in lots.items()
     )
-    line = "the run's own workers: " + ", ".join(
+    line = f"the run's own workers: {_named(config, workers)}"
+    return section.model_copy(update={"workers": workers}), f"{line}{_left_out(config)}"
+
+
+def _named(config: RunConfig, workers: Iterable[SimulatedWorkersSection]) -> str:
+    return ", ".join(
         f"{of.count} x {of.devices} {of.hardware or config.device_model.hardware} with the "
         f"{'tag' if len(of.tags) == 1 else 'tags'} {' and '.join(of.tags)}"
         for of in workers
     )
-    return section.model_copy(update={"workers": workers}), f"{line}{_left_out(config)}"
 
 
 def with_own_work(config: RunConfig) -> RunConfig:
     """Return the configuration with what its section `simulation` leaves to the run itself.
 
-    The lengths of turns are those of `rollout.clock`, if that is the engine, and the rows of an
-    engine `rollout.capacity`, as in a rehearsal.
+    The model is `policy.model`, if it can be read. The lengths of turns are those of
+    `rollout.clock`, if that is the engine. The rows of an engine are `rollout.capacity`, if that is
+    set or the configuration names an agent, as that of a run does.
     """
     section, rollout = config.simulation, config.rollout
     changes: dict[str, object] = {}
-    if "rows" not in section.model_fields_set and "capacity" in rollout.model_fields_set:
+    capacity_counts = "capacity" in rollout.model_fields_set or _names_agent(config)
+    if "rows" not in section.model_fields_set and capacity_counts:
         changes["rows"] = rollout.capacity
     if rollout.engine == "clock":
         given = section.workload.model_fields_set
         own = {name: getattr(rollout.clock, name) for name in _LENGTHS if name not in given}
         changes["workload"] = section.workload.model_copy(update=own)
-    return config.model_copy(update={"simulation": section.model_copy(update=changes)})
+    simulation = section.model_copy(update=changes)
+    return with_own_model(config).model_copy(update={"simulation": simulation})
+
+
+def with_own_model(config: RunConfig) -> RunConfig:
+    """Return the configuration whose modelled model is `policy.model`, if it can be read and
+    `device_model.model` is not set.
+    """
+    devices, model = config.device_model, str(config.policy.model)
+    if "model" in devices.model_fields_set or _unreadable(config):
+        return config
+    return config.model_copy(update={"device_model": devices.model_copy(update={"model": model})})
+
+
+def sessions_at_once(config: RunConfig) -> float:
+    """Return how many sessions the agents process plays at once; infinite if no agent is named."""
+    return config.agents.concurrency if _names_agent(config) else inf
+
+
+def held_back(config: RunConfig, run: SimulatedRun) -> str:
+    """Return a notice if `agents.concurrency` made sessions wait; empty if it did not."""
+    if not run.agents_full_s:
+        return ""
+    return (
+        f"agents.concurrency {config.agents.concurrency} made sessions wait during "
+        f"{run.agents_full_s / run.ended_s:.0%} of the time; with {run.sessions_wanted} none would"
+    )
+
+
+def _names_agent(config: RunConfig) -> bool:
+    return bool(config.agents.callable or config.agents.command)
+
+
+def _unreadable(config: RunConfig) -> str:
+    """Return why the times of `policy.model` cannot be modelled; empty if they can."""
+    if "model" not in config.policy.model_fields_set:
+        return "policy.model is not set"
+    try:
+        model_named(str(config.policy.model))
+    except (UnknownPreset, ShapeUnknown) as error:
+        reason = error.reason if isinstance(error, ShapeUnknown) else "no such directory"
+        return f"policy.model {config.policy.model}: {reason}"
+    return ""
 
 
 def _work(config: RunConfig) -> str:
@@ -89,15 +142,30 @@ def _work(config: RunConfig) -> str:
     return (
         f"sessions of {of.turns:g} {noun} of {of.turn_tokens:g} tokens in the mean, prompts "
         f"of {of.prompt_tokens:,} tokens and {of.tool_tokens:,} more a turn ({source}); at most "
-        f"{section.rows} turns an engine"
+        f"{section.rows} turns an engine ({_source_of_rows(config)}), {_sessions(config)}"
     )
+
+
+def _source_of_rows(config: RunConfig) -> str:
+    if config.simulation.rows == config.rollout.capacity and _names_agent(config):
+        return "rollout.capacity"
+    return "simulation.rows" if "rows" in config.simulation.model_fields_set else "default"
+
+
+def _sessions(config: RunConfig) -> str:
+    most = sessions_at_once(config)
+    return "any number of sessions" if most == inf else f"{most} sessions (agents.concurrency)"
 
 
 def modelled_as(config: RunConfig, section: SimulationSection) -> str:
     """Return a line about model, devices and work that are modelled, and where they are from."""
     of = config.device_model
     given = of.model_fields_set
-    model = "device_model" if "model" in given else "default, whatever policy.model is"
+    model = "device_model"
+    if of.model == str(config.policy.model):
+        model = "policy.model"
+    elif "model" not in given:
+        model = f"default; {_unreadable(config)}"
     hardware = f"{of.hardware} ({'device_model' if 'hardware' in given else 'default'})"
     kinds = dict.fromkeys(lot.hardware for lot in section.workers)
     devices = ", ".join(f"{name} (its workers)" if name else hardware for name in kinds)

@@ -15,7 +15,7 @@ from infra.kafka.start.cluster import find_cluster
 from infra.settings import KafkaSettings
 from scheduler.tasks.source import TaskRow
 from schemas.identity import session_id
-from schemas.records import SampleFailed, Task, Trajectory
+from schemas.records import SampleFailed, Sampling, Task, Trajectory
 from schemas.topics import TASKS, TRAJECTORIES
 from trainer.data.credit.returns import Weights, session_return, unjudged
 from trainer.data.figures.evaluation import EvaluatedGroup, figures
@@ -64,6 +64,8 @@ class EvaluationPlan:
     time_limit_s: float
     weights: Weights
     """Of the named rewards that add up to a return."""
+    overrides: Sampling | None = None
+    """Sampling parameters in place of the policy's."""
 
 
 @dataclass
@@ -151,6 +153,7 @@ class Evaluation:
             payload=row.payload,
             issued_at_ms=now_ms,
             deadline_ms=now_ms + round(1000 * plan.time_limit_s),
+            overrides=plan.overrides,
         )
 
 

@@ -13,8 +13,10 @@ from pathlib import Path
 from infra.clock import now_ms
 from infra.errors import SeamlessFlowError
 from infra.faults import Fault
+from infra.settings import SamplingSection
 from scheduler.tasks.file import read as read_tasks
 from scheduler.tasks.source import TaskRow
+from schemas.records import Sampling
 from seamlessflow.checks.check import before_evaluation
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import Check
@@ -31,6 +33,7 @@ from seamlessflow.runs.chosen_weights import (
 from seamlessflow.runs.evaluation import EvaluationPlan, EvaluationResult, evaluate
 from seamlessflow.watching.display import Display
 
+_SAMPLING = tuple(SamplingSection.model_fields)
 EVALUATIONS = "evaluations"
 RESULT = "evaluation.json"
 
@@ -50,6 +53,8 @@ class EvaluationRun:
     weights: ChosenWeights
     results: Mapping[str, EvaluationResult]
     """By set; of a single one by its split."""
+    sampling: Mapping[str, Mapping[str, float]]
+    """Parameters that replaced those of the policy, by set."""
 
 
 def evaluation_check(
@@ -76,14 +81,16 @@ def run_evaluation(
     display: Display,
     stop: Stop,
     chosen: str | None = None,
+    temperature: float | None = None,
 ) -> EvaluationRun:
     """Evaluate, one set after the other, and write `evaluation.json`.
 
-    `chosen`: one of several sets; None: all. Raises `NoTasks` and what `training.train` raises.
+    `chosen`: one of several sets; None: all. `temperature` counts over those of the configuration.
+    Raises `NoTasks` and what `training.train` raises.
     """
     files = config.evaluation.files if tasks is None else {config.evaluation.split: tasks}
     plans = [
-        _plan(config, split, place, read_tasks(file).rows[:limit])
+        _plan(config, split, place, read_tasks(file).rows[:limit], temperature)
         for place, (split, file) in enumerate(files.items())
         if chosen in (None, split)
     ]
@@ -109,7 +116,8 @@ def run_evaluation(
                     kafka, plan, system.wait_for, now_ms, show, launcher.stopping
                 )
             display.phase("stopping all processes in order")
-    ended = EvaluationRun(own.out, weights, results)
+    sampling = {plan.split: shown_sampling(plan.overrides) for plan in plans}
+    ended = EvaluationRun(own.out, weights, results, sampling)
     several = tasks is None and bool(config.evaluation.sets)
     text = json.dumps(_written(ended, several), indent=2)
     (own.out / RESULT).write_text(text + "\n", encoding="utf-8")
@@ -124,10 +132,19 @@ def lines(ended: EvaluationRun) -> list[str]:
     return [version, *results, f"data, logs and figures are in {ended.out}"]
 
 
+def shown_sampling(overrides: Sampling | None) -> Mapping[str, float]:
+    """Return the parameters that replace those of the policy, by name."""
+    chosen = {} if overrides is None else {name: vars(overrides)[name] for name in _SAMPLING}
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
 def _written(ended: EvaluationRun, several: bool) -> dict[str, object]:
     """Return the figures for the file: of a single set beside the weights, else by set."""
     weights = {"weights": str(ended.weights.directory), "version": ended.weights.version}
-    figures = {split: asdict(result) for split, result in ended.results.items()}
+    figures = {
+        split: {**asdict(result), "sampling": ended.sampling[split]}
+        for split, result in ended.results.items()
+    }
     if several:
         return {**weights, "sets": figures}
     (only,) = figures.values()
@@ -148,7 +165,12 @@ def _separate(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"out": out, "workers": workers, "kafka": kafka})
 
 
-def _plan(config: RunConfig, split: str, place: int, rows: Sequence[TaskRow]) -> EvaluationPlan:
+def _plan(
+    config: RunConfig, split: str, place: int, rows: Sequence[TaskRow], temperature: float | None
+) -> EvaluationPlan:
+    sampling = config.evaluation.terms(split).sampling
+    if temperature is not None:
+        sampling = sampling.model_copy(update={"temperature": temperature})
     return EvaluationPlan(
         label=f"{config.run.id}-eval-{now_ms()}-{place}",
         policy=config.run.policy,
@@ -157,4 +179,5 @@ def _plan(config: RunConfig, split: str, place: int, rows: Sequence[TaskRow]) ->
         samples=config.evaluation.terms(split).samples,
         time_limit_s=config.pacing.task_timeout_s,
         weights=config.trainer.reward_weights,
+        overrides=sampling.overrides,
     )

@@ -13,6 +13,7 @@ from schemas.topics import TOPICS
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.cluster import has_address
 from seamlessflow.processes.launcher import Launcher, NotReady
+from seamlessflow.processes.run_lock import only_run
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
@@ -33,7 +34,10 @@ def follow(
     """
     workers = sum("rollout" in worker.tags for worker in config.workers)
     supervisor = Supervisor(config.restarts, display.notice)
-    with Launcher(config.logs_dir, stop, supervisor) as launcher:
+    with (
+        only_run(config.out, f"node-{node}"),
+        Launcher(config.logs_dir, stop, supervisor) as launcher,
+    ):
         create_topics(kafka, TOPICS.values(), TopicOptions(workers=workers), launcher.stopping)
         if is_finished(config, kafka, launcher.stopping):
             return

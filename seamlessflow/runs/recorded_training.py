@@ -25,6 +25,7 @@ from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, TASKS, TRAJECTORIE
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.cluster import KAFKA_DIR, NoRunData, NoRunningRun, kafka_of_running
 from seamlessflow.processes.launcher import Launcher
+from seamlessflow.processes.run_lock import only_run
 from seamlessflow.processes.specs import SCHEDULER, LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
@@ -88,6 +89,7 @@ def train_recorded(
     """
     supervisor = Supervisor(config.restarts, display.notice)
     with (
+        only_run(config.out),
         Launcher(config.logs_dir, stop, supervisor) as launcher,
         _kafka(config, launcher, display) as kafka,
     ):
@@ -96,7 +98,6 @@ def train_recorded(
         source = kafka.model_copy(update={"topic_prefix": recording.source})
         _check(kafka, recording)
         _check_policy(source, config.run.policy, launcher.stopping)
-        config.out.mkdir(parents=True, exist_ok=True)
         create_topics(own, _WRITTEN, stopping=launcher.stopping)
         if not is_finished(config, own, launcher.stopping):
             _run(config, display, launcher, own)

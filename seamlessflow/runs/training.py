@@ -18,6 +18,7 @@ from schemas.records import RunFinished
 from schemas.topics import CONTROL
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.launcher import Launcher
+from seamlessflow.processes.run_lock import only_run
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import System, kafka_to_run_on
@@ -49,12 +50,12 @@ def train(
 ) -> RunOutcome:
     """Train to the last step and write the report in `config.out`.
 
-    Raises `Interrupted`, `ChildEnded`, `NotReady` and the errors of the broker, each after all
-    processes have ended.
+    Raises `RunUnderWay`, `Interrupted`, `ChildEnded`, `NotReady` and the errors of the broker, each
+    after all processes have ended.
     """
-    config.out.mkdir(parents=True, exist_ok=True)
     supervisor = Supervisor(config.restarts, display.notice)
     with (
+        only_run(config.out),
         Launcher(config.logs_dir, stop, supervisor) as launcher,
         kafka_to_run_on(config, launcher, display) as kafka,
     ):
@@ -92,6 +93,8 @@ def run_processes(
             before = _evaluate(config, system, held_back, launcher.stopping)
             system.restart_scheduler(training=True)
         display.phase("training")
+        if config.opened_outside:
+            display.notice(f"sessions are opened from outside: POST {system.gateway_url}/sessions")
         meter = LoadMeter(launcher.pids)
         system.wait_for_the_last_step()
         loads = meter.loads(launcher.pids)

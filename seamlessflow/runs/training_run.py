@@ -9,6 +9,7 @@ from rich.console import Console
 
 from infra.errors import ExitStatus
 from seamlessflow.config import RunConfig
+from seamlessflow.console import clean_console
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
 from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.outcome_view import outcome_view
@@ -67,7 +68,7 @@ def shown(
 def _run(
     config: RunConfig, work: Callable[[Display, Stop], RunOutcome], later: str = RESUMED
 ) -> None:
-    console = Console()
+    console = clean_console()
     outcome = shown(config, console, work, later=later)
     console.print(outcome_view(outcome))
     if outcome.failed:

@@ -92,13 +92,13 @@ class PlainDisplay:
         for notice in (*progress.notices, *progress.skipped.notices):
             if notice not in self._notices:
                 self._notices.add(notice)
-                self._console.print(f"! {notice}", highlight=False)
+                self._console.print(f"! {notice}", markup=False, highlight=False)
         self._failures.show_new(progress)
         for line in self._steps.new(progress):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         if progress.done >= self._printed_steps + _LINE_EVERY_STEPS:
             self._printed_steps = progress.done - progress.done % _LINE_EVERY_STEPS
-            self._console.print(headline(progress), highlight=False)
+            self._console.print(headline(progress), markup=False, highlight=False)
 
 
 class LiveDisplay:
@@ -146,8 +146,8 @@ class LiveDisplay:
     def _end_phase(self) -> None:
         if self._phase:
             took_s = time.monotonic() - self._phase_began_s
-            line = f"[green]✓[/] {self._phase} [dim]({took_s:.0f} s)[/]"
-            self._live.console.print(line, highlight=False)
+            took = (f" ({took_s:.0f} s)", "dim")
+            self._live.console.print(Text.assemble(("✓", "green"), f" {self._phase}", took))
 
 
 def display(console: Console, title: str) -> AbstractContextManager[Display]:
@@ -176,9 +176,9 @@ def panel(progress: RunProgress, title: str, phase: str) -> RenderableType:
     if speed := progress.tokens_per_s():
         table.add_row("speed", f"{speed:,.0f} tokens/s")
     for notice in (*progress.notices, *progress.skipped.notices):
-        table.add_row("[yellow]![/]", Text(notice, "yellow"))
+        table.add_row(Text("!", "yellow"), Text(notice, "yellow"))
     for line in progress.common_failures():
-        table.add_row("[yellow]![/]", Text(line, "yellow"))
+        table.add_row(Text("!", "yellow"), Text(line, "yellow"))
     return Group(
         Panel(table, title=title, title_align="left", border_style="blue"), Text(f"… {phase}")
     )

@@ -117,7 +117,12 @@ RUNS: Mapping[str, WholeRun] = {
     "session_and_turn": WholeRun(
         {
             "advantage": "session_and_turn",
-            "returns": {"session_weight": 0.5, "turn_weight": 0.5},
+            "returns": {
+                "session_weight": 0.5,
+                "turn_weight": 0.5,
+                "epsilon": 1e-4,
+                "deviation": "sample",
+            },
             "loss": {"surrogate": "ppo_clip", "correction": "none"},
             "layout": "tree",
             "on_stale": "wait",
@@ -130,7 +135,13 @@ RUNS: Mapping[str, WholeRun] = {
             "advantage": "reinforce_pp",
             "returns": {"token_discount": 0.99},
             "kl_penalty": 0.01,
-            "loss": {"surrogate": "policy_gradient", "correction": "icepop"},
+            "loss": {
+                "surrogate": "policy_gradient",
+                "correction": "icepop",
+                "cap": 5.0,
+                "floor": 0.5,
+                "masks": {"geometric_mean": {"low": 0.5, "high": 2.0}},
+            },
             "overlong": {"length": 40, "cache": 20, "weight": 0.5},
         }
     ),
@@ -138,7 +149,7 @@ RUNS: Mapping[str, WholeRun] = {
         {
             "advantage": "reinforce_pp_baseline",
             "returns": {"entropy_scale": 1.0},
-            "loss": {"entropy": 0.01, "kl": 0.01, "kl_estimator": "k3"},
+            "loss": {"entropy": 0.01, "kl": 0.01, "kl_estimator": "k3", "kl_weighted": True},
             "gradient_checkpointing": True,
             "optimizer": {"lr": 1e-3, "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "clip_norm": 0.5},
         }
@@ -194,6 +205,12 @@ RUNS: Mapping[str, WholeRun] = {
         {"rewards": {"reward": 1.0, "first": 0.5}},
         more={"agents": {"callable": "tests.algorithms.two_rewards:run"}},
     ),
+    "gdpo": WholeRun(
+        {"advantage": "gdpo", "rewards": {"reward": 1.0, "first": 0.5}},
+        more={"agents": {"callable": "tests.algorithms.two_rewards:run"}},
+    ),
+    "grpo_batch": WholeRun({"advantage": "grpo_batch"}),
+    "maxrl": WholeRun({"advantage": "maxrl"}),
     "distill": WholeRun(
         {
             "advantage": "distill",
@@ -216,6 +233,33 @@ RUNS: Mapping[str, WholeRun] = {
         metrics=("overlong_share", "masked/overlong"),
         symptoms=("ended at a limit", "are not trained", "were dropped"),
         noisy=("agents",),  # its calls are refused behind the last turn
+    ),
+    "sapo": WholeRun(
+        {
+            "loss": {
+                "surrogate": "sapo",
+                "gate_positive": 1.5,
+                "gate_negative": 2.0,
+                "aggregation": "sequence_mean",
+                "masks": {
+                    "outlier": {"low": 1e-4, "high": 1e4, "level": "token"},
+                    "off_policy": {"most": 0.5, "level": "turn"},
+                    "geometric_mean": {"low": 0.5, "level": "turn"},
+                },
+            },
+            **_UPDATES,
+        }
+    ),
+    "dppo": WholeRun(
+        {
+            "loss": {
+                "surrogate": "dppo",
+                "divergence": "kl",
+                "divergence_bound": 0.05,
+                "masks": {"outlier": {"low": 1e-4, "level": "turn"}, "off_policy": {"most": 0.5}},
+            },
+            **_UPDATES,
+        }
     ),
     "icepop": WholeRun(
         {"loss": {"name": "icepop"}, "dtype": "float16", "seed": 1},

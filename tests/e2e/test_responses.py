@@ -42,6 +42,10 @@ def said(client: openai.OpenAI, items: list[Any], *, streamed: bool, **more: Any
         return stream.get_final_response()
 
 
+def references(response: Response) -> list[Any]:
+    return [{"type": "item_reference", "id": item.id} for item in response.output]
+
+
 def results(response: Response) -> list[Any]:
     return [
         {
@@ -55,18 +59,21 @@ def results(response: Response) -> list[Any]:
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("named", [False, True], ids=["sent back", "named"])
-def test_a_tool_loop_is_one_chain(system: AgentSystem, streamed: bool, named: bool) -> None:
-    session = system.open(f"responses-{streamed}-{named}")
+@pytest.mark.parametrize("how", ["sent back", "goes on from", "named", "partly named"])
+def test_a_tool_loop_is_one_chain(system: AgentSystem, streamed: bool, how: str) -> None:
+    session = system.open(f"responses-{streamed}-{how.replace(' ', '-')}")
     items: list[Any] = [{"role": "user", "content": f"{cue('adding')}What is 5 + 4, and 1 + 1?"}]
     with openai.OpenAI(base_url=session.base_url, api_key=session.api_key) as client:
         response = said(client, items, streamed=streamed)
         while found := results(response):
-            if named:
+            if how == "goes on from":
                 more = {"previous_response_id": response.id}
                 response = said(client, found, streamed=streamed, **more)
             else:
-                items += [*response.output, *found]
+                sent = list(response.output) if how == "sent back" else references(response)
+                # A client may name the reasoning alone, and send the calls.
+                sent[1:] = response.output[1:] if how == "partly named" else sent[1:]
+                items += [*sent, *found]
                 response = said(client, items, streamed=streamed)
     assert response.output_text == answer("adding")
     assert session.end(1.0).match_rules == {"root": 1, "extend": 2}
@@ -78,3 +85,12 @@ def test_a_response_that_is_not_there_cannot_be_gone_on_from(system: AgentSystem
     with client, pytest.raises(openai.BadRequestError) as raised:
         client.responses.create(model="policy", input="hi", previous_response_id="resp_x")
     assert raised.value.code == "previous_response_not_found"
+
+
+def test_an_item_that_is_not_there_is_refused(system: AgentSystem) -> None:
+    session = system.open("item-unknown")
+    items: list[Any] = [{"type": "item_reference", "id": "msg_x_0"}]
+    client = openai.OpenAI(base_url=session.base_url, api_key=session.api_key)
+    with client, pytest.raises(openai.BadRequestError) as raised:
+        client.responses.create(model="policy", input=items)
+    assert (raised.value.code, raised.value.param) == ("item_not_found", "input")

@@ -71,6 +71,7 @@ CLASSES = {
 OTHERS = {
     "AnthropicModel",
     "ConfigMap",
+    "DeepSeek",
     "NetworkPolicy",
     "OpenTelemetry",
     "PodDisruptionBudget",

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
 
 from trainer.backends.forward import Forward
+from trainer.backends.kept_copies import forget_copies
 from trainer.backends.token_sums import TokenSums
 from trainer.data.packing import MicroBatch
 
@@ -66,9 +66,7 @@ class OlderWeights:
             self._put(own)
 
     def _put(self, weights: Weights) -> None:
-        # After a forward pass FSDP2 may keep whole parameters; writing goes to the shards.
-        if isinstance(self._model, FSDPModule):
-            self._model.reshard()
+        forget_copies(self._model)
         parameters = dict(self._model.named_parameters())
         for name, tensor in weights.items():
             parameters[name].copy_(tensor.to(parameters[name].device))

@@ -12,13 +12,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.nn import Parameter
 from torch.optim import AdamW, Optimizer
 
 from trainer.backends.adapter.lora import trained
 from trainer.backends.backend import ModelUnusable
+from trainer.backends.kept_copies import forget_copies
 from trainer.backends.sharded.parts import Files, TensorPart, part_of, read_part
 from trainer.backends.sharded.tensor_file import write_tensors
 from trainer.settings import OptimizerSection
@@ -184,7 +184,5 @@ def move_state(optimizer: Optimizer, device: torch.device) -> None:
 
 def _parameters(model: nn.Module) -> dict[str, Parameter]:
     """Return the parameters that the optimizer knows, by name."""
-    # After a forward pass alone FSDP2 keeps whole ones in place of shards.
-    if isinstance(model, FSDPModule):
-        model.reshard()
+    forget_copies(model)
     return trained(model)

@@ -140,9 +140,10 @@ class TokenSums:
 def divergence(log_ratios_N: Tensor) -> Tensor:
     """Return each token's estimate of KL(sampling policy || other policy), never negative.
 
-    exp(x) - 1 - x at the log ratio, in float64 (http://joschu.net/blog/kl-approx.html).
+    exp(x) - 1 - x at the log ratio, in float64 (http://joschu.net/blog/kl-approx.html). A token far
+    likelier under the other policy counts as e^20 times as likely; others have no bound.
     """
-    exact_N = log_ratios_N.double().clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+    exact_N = log_ratios_N.double().clamp(max=LARGEST_LOG_RATIO)
     return exact_N.expm1() - exact_N
 
 

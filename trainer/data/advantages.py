@@ -7,11 +7,13 @@ the sessions of a group, `_N` the trained tokens of a session, `_K` its turns.
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
+from trainer.credit import ONE_REWARD
 from trainer.data.chains import NOWHERE
 from trainer.data.episodes import Episode, Float64s
 
@@ -30,6 +32,11 @@ class ReturnRules:
     """Lambda of generalized advantages."""
     kl_penalty: float = 0.0
     """Weight of the divergence from the reference in the reward of a token."""
+    epsilon: float = 1e-6
+    """Added to each deviation that is divided by."""
+    deviation: Literal["population", "sample"] = "population"
+    rewards: Mapping[str, float] = field(default_factory=lambda: ONE_REWARD)
+    """Weight of each named reward that counts."""
 
 
 Advantages = Sequence[Float64s]
@@ -37,21 +44,20 @@ Advantages = Sequence[Float64s]
 Estimator = Callable[[Sequence[Episode], ReturnRules], Advantages]
 
 EQUAL = 1e-8
-"""Returns that differ by no more than this are equal: their spread is rounding, and dividing by it
-would make large advantages of it."""
+"""Returns that differ by no more than this are equal, and have no advantage at all."""
 
 
-def grpo(returns_S: Float64s) -> Float64s:
-    """Return (r - mean) / standard deviation of the group; zeros if all returns are equal.
+def grpo(returns_S: Float64s, rules: ReturnRules) -> Float64s:
+    """Return (r - mean) / (deviation of the group + epsilon); zeros if all returns are equal.
 
-    Group relative policy optimization, arXiv 2402.03300, with the population's deviation.
+    Group relative policy optimization, arXiv 2402.03300, section 4.1.2.
     """
     if not varied(returns_S):
         return np.zeros_like(returns_S)
-    return np.asarray((returns_S - returns_S.mean()) / returns_S.std())
+    return np.asarray((returns_S - returns_S.mean()) / spread(returns_S, rules))
 
 
-def grpo_unscaled(returns_S: Float64s) -> Float64s:
+def grpo_unscaled(returns_S: Float64s, _: ReturnRules) -> Float64s:
     """Return r - mean of the group, without scaling by the spread of the returns; zeros if all
     returns are equal.
 
@@ -62,7 +68,7 @@ def grpo_unscaled(returns_S: Float64s) -> Float64s:
     return np.asarray(returns_S - returns_S.mean())
 
 
-def rloo(returns_S: Float64s) -> Float64s:
+def rloo(returns_S: Float64s, _: ReturnRules) -> Float64s:
     """Return r - mean of the other sessions; zeros if all returns are equal, as that of one is.
 
     REINFORCE leave-one-out, arXiv 2402.14740.
@@ -73,9 +79,47 @@ def rloo(returns_S: Float64s) -> Float64s:
     return np.asarray((returns_S - returns_S.mean()) * (count / (count - 1)))
 
 
+def maxrl(returns_S: Float64s, rules: ReturnRules) -> Float64s:
+    """Return (r - mean) / (mean of the group + epsilon); zeros if all returns are equal.
+
+    Maximum likelihood reinforcement learning, arXiv 2602.02710: with returns of 0 and 1 its mean
+    gradient is that of log p truncated at as many terms as the group has sessions, p being the
+    chance to succeed. Raises `ValueError` for a return below 0, which no chance stands for.
+    """
+    if (least := float(returns_S.min(initial=0.0))) < 0:
+        raise ValueError(f"maxrl needs returns of at least 0, as chances are, and one is {least:g}")
+    if not varied(returns_S):
+        return np.zeros_like(returns_S)
+    return np.asarray((returns_S - returns_S.mean()) / (returns_S.mean() + rules.epsilon))
+
+
+def decoupled(episodes: Sequence[Episode], rules: ReturnRules) -> Float64s:
+    """Return for each session (S) the weighted sum of the advantages that `grpo` gives each named
+    reward by itself.
+
+    GDPO, arXiv 2601.05242, before it normalises the sums over the batch. A reward that a session
+    lacks is 0.
+    """
+    found_S = np.zeros(len(episodes))
+    for name in sorted(rules.rewards):
+        rewards_S = np.array([one.rewards.get(name, 0.0) for one in episodes])
+        found_S += rules.rewards[name] * grpo(rewards_S, rules)
+    return found_S
+
+
 def varied(returns_S: Float64s) -> bool:
     """Return whether the returns differ by more than `EQUAL`."""
     return bool(np.ptp(returns_S) > EQUAL) if len(returns_S) else False
+
+
+def spread(values_S: Float64s, rules: ReturnRules) -> float:
+    """Return what values are divided by to scale them: their deviation + epsilon.
+
+    Without the epsilon the noise of a judge would make advantages as large as a true difference
+    does. The deviation is that of the population (1 / n) or of a sample (1 / (n - 1)).
+    """
+    lost = 1 if rules.deviation == "sample" else 0
+    return float(values_S.std(ddof=lost)) + rules.epsilon if len(values_S) > lost else rules.epsilon
 
 
 def no_advantages(episodes: Sequence[Episode]) -> Advantages:
@@ -89,7 +133,8 @@ def turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
 
     Turn-level credit, arXiv 2505.11821 (MT-GRPO), with discounted returns: see `turn_returns`.
     """
-    return _by_turn(episodes, [turn_returns(one, settings.discount) for one in episodes])
+    returns = [turn_returns(one, settings.discount) for one in episodes]
+    return _by_turn(episodes, returns, settings)
 
 
 def session_and_turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
@@ -98,7 +143,7 @@ def session_and_turn(episodes: Sequence[Episode], settings: ReturnRules) -> Adva
     Episode and step advantage, arXiv 2509.11543 (UI-S1) and 2505.10978 (GiGPO).
     """
     returns = [turn_returns(one, settings.discount, outcome=0.0) for one in episodes]
-    of_turns = _by_turn(episodes, returns)
+    of_turns = _by_turn(episodes, returns, settings)
     of_sessions = by_session(grpo, episodes, settings)
     return [
         settings.session_weight * session_N + settings.turn_weight * turn_N
@@ -106,11 +151,19 @@ def session_and_turn(episodes: Sequence[Episode], settings: ReturnRules) -> Adva
     ]
 
 
+def gdpo(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
+    """Return for all tokens of a session the sum of its decoupled advantages."""
+    values = decoupled(episodes, settings).tolist()
+    return [np.full(len(one), value) for one, value in zip(episodes, values, strict=True)]
+
+
 def by_session(
-    of_returns: Callable[[Float64s], Float64s], episodes: Sequence[Episode], _: ReturnRules
+    of_returns: Callable[[Float64s, ReturnRules], Float64s],
+    episodes: Sequence[Episode],
+    settings: ReturnRules,
 ) -> Advantages:
     """Return for all tokens of a session the advantage that `of_returns` gives its return."""
-    values = of_returns(np.array([one.reward for one in episodes])).tolist()
+    values = of_returns(np.array([one.reward for one in episodes]), settings).tolist()
     return [np.full(len(one), value) for one, value in zip(episodes, values, strict=True)]
 
 
@@ -135,14 +188,16 @@ def turn_returns(
     return found
 
 
-def _by_turn(episodes: Sequence[Episode], returns: Sequence[Mapping[int, float]]) -> Advantages:
+def _by_turn(
+    episodes: Sequence[Episode], returns: Sequence[Mapping[int, float]], settings: ReturnRules
+) -> Advantages:
     """Return returns of turns, normalised over the turns of all sessions at the same depth."""
     depths = [_depths(one) for one in episodes]
     by_depth: defaultdict[int, list[float]] = defaultdict(list)
     for depth, values in zip(depths, returns, strict=True):
         for number, value in values.items():
             by_depth[depth[number]].append(value)
-    normal = {depth: _normal(np.array(values)) for depth, values in by_depth.items()}
+    normal = {depth: _normal(np.array(values), settings) for depth, values in by_depth.items()}
     found = []
     for one, depth, values in zip(episodes, depths, returns, strict=True):
         of_K = np.zeros(len(one.turn_rewards_K))
@@ -161,9 +216,9 @@ def _depths(episode: Episode) -> dict[int, int]:
     return found
 
 
-def _normal(values: Float64s) -> tuple[float, float]:
-    """Return mean and deviation; the deviation is infinite if the values are equal."""
-    deviation = float(values.std()) if varied(values) else float("inf")
+def _normal(values: Float64s, settings: ReturnRules) -> tuple[float, float]:
+    """Return mean and deviation + epsilon; the deviation is infinite if the values are equal."""
+    deviation = spread(values, settings) if varied(values) else float("inf")
     return float(values.mean()), deviation
 
 
@@ -171,6 +226,10 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "grpo": partial(by_session, grpo),
     "grpo_unscaled": partial(by_session, grpo_unscaled),
     "rloo": partial(by_session, rloo),
+    "maxrl": partial(by_session, maxrl),
+    # The batch estimators of these names scale them further.
+    "grpo_batch": partial(by_session, grpo_unscaled),
+    "gdpo": gdpo,
     "turn": turn,
     "session_and_turn": session_and_turn,
 }

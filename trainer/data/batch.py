@@ -31,6 +31,9 @@ from trainer.data.reuse.choices import ReuseRules
 from trainer.data.sessions import Trace
 from trainer.data.staleness import OnStale, Screened, StepClock, screen
 
+Parts = tuple[tuple[Chain, ...], tuple[Chain, ...]]
+"""Chains of a group that are trained, and those that count in means alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchRules:
@@ -51,6 +54,8 @@ class BatchRules:
     reuse: ReuseRules = field(default_factory=ReuseRules)
     rewards: Weights = field(default_factory=lambda: ONE_REWARD)
     """Weights of the named rewards that count."""
+    regularised: bool = False
+    """True if the loss has a term of each token, whatever its advantage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,9 @@ class Prepared:
     chains: tuple[Chain, ...]
     """With their advantages."""
 
+    counted: tuple[Chain, ...] = ()
+    """Those that no gradient comes from, which count in the means of the loss."""
+
     trainable: int = 0
     """Tokens that are neither masked nor stale; a filter may keep them out of the loss."""
 
@@ -101,6 +109,11 @@ class Prepared:
 
     reused: int = 0
     """Earlier steps that trained the group; 0: it is new."""
+
+    @property
+    def credited(self) -> bool:
+        """Return whether it has tokens in the loss for the sake of their advantages."""
+        return bool(self.chains) and not self.filtered
 
     def masked(self) -> Counter[str]:
         """Return its sampled tokens that are not trained, by reason, the stale ones included."""
@@ -137,6 +150,10 @@ class Batch:
     def chains(self) -> list[Chain]:
         """Return all chains that enter the loss."""
         return [chain for one in self.groups for chain in one.chains]
+
+    def counted(self) -> list[Chain]:
+        """Return all chains that only count in the means of the loss."""
+        return [chain for one in self.groups for chain in one.counted]
 
     def trained(self) -> int:
         """Return how many tokens enter the loss."""
@@ -242,16 +259,29 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     found = verdict(rules.filters, group.shaped(), screened.chains)
     if found and found[1] == "drop" and dropped is None:
         dropped = ("filtered", _why(found[0], group))
-    trained = () if found or dropped else screened.chains
+    parts: Parts = ((), ()) if dropped else (screened.chains, ())
+    if found and not dropped:
+        parts = _without_credit(screened.chains, rules)
     trainable = sum(chain.trained() for chain in screened.chains)
     lost = screened.lost, over_age, screened.longest_lost
     rule = found[0] if found else ""
-    return Prepared(group, trained, trainable, *lost, rule, dropped)
+    return Prepared(group, *parts, trainable, *lost, rule, dropped)
+
+
+def _without_credit(chains: Sequence[Chain], rules: BatchRules) -> Parts:
+    """Return the chains of a group that only counts: those to train, and those to count alone.
+
+    A loss with terms of each token trains them; without such there is nothing to compute.
+    """
+    without = tuple(credited(chain, 0.0) for chain in chains)
+    return (without, ()) if rules.regularised else ((), without)
 
 
 def _credited(group: Group, rules: BatchRules) -> list[Chain]:
     """Return the chains of all sessions with their advantages."""
-    episodes = [episode(one.chains, one.shaped, one.turn_rewards) for one in group.sessions]
+    episodes = [
+        episode(one.chains, one.shaped, one.turn_rewards, one.values) for one in group.sessions
+    ]
     with method("advantage estimator", rules.advantage):
         advantages = checked_advantages(rules.estimator(episodes), episodes)
     found = []

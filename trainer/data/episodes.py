@@ -37,11 +37,11 @@ class Episode:
     previous: Callable[[], Int64s]
     """Returns `previous_N`."""
 
-    logprobs_N: Float64s = field(default_factory=lambda: np.zeros(0))
-    """Log-prob of each trained token, as its engine reported it."""
-
     columns: Mapping[Column, Float64s] = field(default_factory=dict)
     """Columns of the trained tokens, once they are annotated."""
+
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    """Last session reward of each name, without weights and without punishment."""
 
     def __len__(self) -> int:
         return len(self.turns_N)
@@ -68,19 +68,26 @@ class Episode:
         return found
 
 
-def episode(chains: Sequence[Chain], reward: float, turn_rewards: Mapping[str, float]) -> Episode:
+def episode(
+    chains: Sequence[Chain],
+    reward: float,
+    turn_rewards: Mapping[str, float],
+    rewards: Mapping[str, float] | None = None,
+) -> Episode:
     """Return the episode of a session with these chains; `turn_rewards` by the id of the turn."""
+    given = rewards or {}
     if not chains:
-        return Episode(reward, np.zeros(0), np.zeros(0, np.int32), lambda: np.zeros(0, np.int64))
+        nowhere = np.zeros(0, np.int64)
+        return Episode(reward, np.zeros(0), np.zeros(0, np.int32), lambda: nowhere, rewards=given)
     turns_N = np.concatenate([one.tokens.turns_T[one.tokens.trained_T] for one in chains])
-    rewards_K = np.array([turn_rewards.get(turn, 0.0) for turn in chains[0].turns], np.float64)
-    trained = [one.tokens.logprobs_T[one.tokens.trained_T] for one in chains]
-    logprobs_N = np.concatenate(trained).astype(np.float64)
+    of_turns = [turn_rewards.get(turn, 0.0) for turn in chains[0].turns]
+    rewards_K = np.array(of_turns, np.float64)
     columns = {
         name: np.concatenate([one.columns[name] for one in chains]).astype(np.float64)
         for name in chains[0].columns
     }
-    return Episode(reward, rewards_K, turns_N, partial(_previous, chains), logprobs_N, columns)
+    previous = partial(_previous, chains)
+    return Episode(reward, rewards_K, turns_N, previous, columns, given)
 
 
 def _previous(chains: Sequence[Chain]) -> Int64s:

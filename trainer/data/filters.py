@@ -1,8 +1,9 @@
 """Filters: named rules that keep groups without a gradient out of the loss.
 
-What a rule does with such a group is its action. `count`: the group fills its place in the batch,
-and its credit returns with the step. `drop`: another group takes its place. Rules are registered by
-name (`FILTERS`, the setting `trainer.filters`); `batch.py` applies them.
+What a rule does with such a group is its action. `count`: the group fills its place in the batch
+and in the means of the loss, and its credit returns with the step. Its tokens have no advantage,
+and are computed only if the loss has a term of each token. `drop`: another group takes its place.
+Rules are registered by name (`FILTERS`, the setting `trainer.filters`); `batch.py` applies them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -79,6 +79,11 @@ class ValidSession:
         """Return its return as estimators of advantages see it."""
         return self.reward + self.punishment
 
+    @property
+    def values(self) -> Mapping[str, float]:
+        """Return the value of each of its session rewards by name."""
+        return {name: one.value for name, one in self.rewards.items()}
+
     def trained(self) -> int:
         """Return how many of its tokens may be trained."""
         return sum(chain.trained() for chain in self.chains)

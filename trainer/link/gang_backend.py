@@ -8,7 +8,6 @@ again from its checkpoint.
 import hmac
 import itertools
 import secrets
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from queue import Empty, Queue
 
 from infra.deadline import Stopping
 from infra.errors import SeamlessFlowError
+from infra.network.addresses import address_of, listener_on
 from trainer.backends.backend import NO_STEP, Machine, StepInput, UpdateFailed
 from trainer.backends.step_message import answered, question, to_arrays
 from trainer.data.credit.columns import Annotated, Column
@@ -52,8 +52,8 @@ class GangBackend:
     def __init__(self, host: str, trainer: str) -> None:
         """Listen on a free port of `host` for the first rank. Raises `OSError`."""
         self._trainer = trainer
-        self._listener = socket.create_server((host, 0))
-        self.address = f"{host}:{self._listener.getsockname()[1]}"
+        self._listener = listener_on(host)
+        self.address = address_of(host, self._listener.getsockname()[1])
         """host:port at which the first rank is expected."""
         self.token = secrets.token_urlsafe(24)
         self._numbers = itertools.count()

@@ -5,19 +5,20 @@ failure is logged, and the end of it. A trainer that is started again goes on wi
 before, whose id stands in a file beside the metrics. Called by `sinks.py`.
 """
 
+import json
 import logging
 import os
 import queue
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from queue import Queue
-from typing import Any
 
 from infra.errors import SettingsRejected
 from trainer.metrics.library import imported
+from trainer.metrics.sample_texts import SampleText
+from trainer.metrics.tracked_run import TrackedRun
 from trainer.sinks import mlflow_package
 
 _log = logging.getLogger(__name__)
@@ -35,17 +36,17 @@ _END_S = 20.0
 """Limit for what waits at the end of the trainer."""
 _ILLEGAL = re.compile(r"[^\w./ -]")
 _LONGEST_NAME = 250
+_LONGEST_PARAMETER = 6_000
+_PARAMETERS_A_CALL = 100
 
 
 class Mlflow:
     """A run of an MLflow experiment."""
 
     def __init__(
-        self, uri: str, experiment: str, policy: str, run_file: Path, retry_s: float = _RETRY_S
+        self, uri: str, experiment: str, tracked: TrackedRun, retry_s: float = _RETRY_S
     ) -> None:
-        """`run_file` has the id of the run, once there is one; `retry_s` is the pause after a
-        failure. Raise `SinkUnavailable` and `SettingsRejected`.
-        """
+        """Pause `retry_s` after a failure. Raise `SinkUnavailable` and `SettingsRejected`."""
         for name, value in _DEFAULTS.items():
             os.environ.setdefault(name, value)
         self._library = imported("mlflow", "trainer.mlflow_uri", mlflow_package(uri))
@@ -54,12 +55,12 @@ class Mlflow:
         except self._library.exceptions.MlflowException as error:
             raise SettingsRejected("trainer.mlflow_uri", f"{uri}: {error}") from error
         self._experiment = experiment
-        self._policy = policy
-        self._run_file = run_file
+        self._tracked = tracked
         self._retry_s = retry_s
         self._run = ""
         self._away = False
-        self._rows: Queue[list[Any] | None] = Queue(_MOST_ROWS)
+        self._calls: Queue[Callable[[], object] | None] = Queue(_MOST_ROWS)
+        """Calls that wait to be made."""
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._send_all, name="mlflow", daemon=True)
         self._thread.start()
@@ -68,34 +69,42 @@ class Mlflow:
         made = self._library.entities.Metric
         values = {**metrics, "version": version}
         row = [made(legal_name(name), float(of), at_ms, step) for name, of in values.items()]
+        self._put(lambda: self._client.log_batch(self._run, metrics=row), f"row of step {step}")
+
+    def write_samples(self, step: int, samples: Sequence[SampleText]) -> None:
+        lines = "".join(json.dumps(sample._asdict()) + "\n" for sample in samples)
+        name = f"samples/step-{step:06d}.jsonl"
+        self._put(lambda: self._client.log_text(self._run, lines, name), f"table of step {step}")
+
+    def _put(self, call: Callable[[], object], what: str) -> None:
         try:
-            self._rows.put_nowait(row)
+            self._calls.put_nowait(call)
         except queue.Full:
-            _log.warning("the row of step %d is not sent to MLflow: too many wait", step)
+            _log.warning("the %s is not sent to MLflow: too many wait", what)
 
     def close(self) -> None:
         self._ending.set()
         with suppress(queue.Full):  # then it is away, and the thread ends at its next failure
-            self._rows.put_nowait(None)
+            self._calls.put_nowait(None)
         self._thread.join(_END_S)
         if self._away or self._thread.is_alive():
             _log.warning("the last rows were not sent to MLflow; the CSV file has them")
 
     def _send_all(self) -> None:
-        while (row := self._rows.get()) is not None:
+        while (call := self._calls.get()) is not None:
             # An attempt that began before the end is followed by one more, at once.
             last = self._ending.is_set()
-            while not self._sent(row):
+            while not self._sent(call):
                 if last:
                     return
                 last = self._ending.wait(self._retry_s)
         if self._run:
             self._attempted(lambda: self._client.set_terminated(self._run))
 
-    def _sent(self, row: list[Any]) -> bool:
+    def _sent(self, call: Callable[[], object]) -> bool:
         def send() -> None:
             self._run = self._run or self._begun()
-            self._client.log_batch(self._run, metrics=row)
+            call()
 
         return self._attempted(send)
 
@@ -116,15 +125,30 @@ class Mlflow:
     def _begun(self) -> str:
         """Return the id of the run: that of the file, or a new one's."""
         client = self._client
-        known = self._run_file.read_text("utf-8").strip() if self._run_file.is_file() else ""
+        known = self._tracked.known_id()
         if known and self._active(known):
             client.update_run(known, status="RUNNING")
+            self._send_parameters(known)
             return known
         found = client.get_experiment_by_name(self._experiment)
         number = found.experiment_id if found else client.create_experiment(self._experiment)
-        run: str = client.create_run(number, run_name=self._policy).info.run_id
-        self._run_file.write_text(run, encoding="utf-8")
+        run: str = client.create_run(number, run_name=self._tracked.name).info.run_id
+        self._tracked.keep_id(run)
+        self._send_parameters(run)
         return run
+
+    def _send_parameters(self, run: str) -> None:
+        """Send the settings. MLflow lets no parameter change: one that did is a tag of its name."""
+        made, there = self._library.entities, self._client.get_run(run).data.params
+        wanted = {
+            legal_name(name): value[:_LONGEST_PARAMETER]
+            for name, value in self._tracked.parameters.items()
+        }
+        params = [made.Param(name, of) for name, of in wanted.items() if name not in there]
+        tags = [made.RunTag(name, of) for name, of in wanted.items() if there.get(name, of) != of]
+        for first in range(0, max(len(params), len(tags)), _PARAMETERS_A_CALL):
+            part = slice(first, first + _PARAMETERS_A_CALL)
+            self._client.log_batch(run, params=params[part], tags=tags[part])
 
     def _active(self, run: str) -> bool:
         """Return whether MLflow has a run, and it was not deleted."""

@@ -5,14 +5,19 @@ Each row is flushed at once, so that a killed process leaves all steps that it c
 """
 
 import csv
-from collections.abc import Mapping
+import json
+import secrets
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from infra.errors import SettingsRejected
 from infra.telemetry.metrics import Metrics
 from trainer.metrics.library import imported
 from trainer.metrics.mlflow import Mlflow
 from trainer.metrics.names import METRICS
+from trainer.metrics.sample_texts import SampleText
+from trainer.metrics.tracked_run import TrackedRun, flattened
 from trainer.settings import TrainerSettings
 
 _COLUMNS = ("step", "version", "at_ms", *(name for name in METRICS if "*" not in name), "more")
@@ -27,16 +32,21 @@ class Sink(Protocol):
         An evaluation's `step` is the number of steps behind its weights, so rows may go back.
         """
 
+    def write_samples(self, step: int, samples: Sequence[SampleText]) -> None:
+        """Write a table of texts of sessions that a step trained, if it shows texts."""
+
     def close(self) -> None:
         """Finish writing; no call follows."""
 
 
 class CsvFile:
     """A file with a row for each step and evaluation. Metrics of families, and those for which a
-    file of an earlier release has no column, are in the column `more`, as name=value.
+    file of an earlier release has no column, are in the column `more`, as name=value. Sample texts
+    are in `samples.jsonl` beside it.
     """
 
     def __init__(self, path: Path) -> None:
+        self._texts = path.with_name("samples.jsonl")
         path.parent.mkdir(parents=True, exist_ok=True)
         new = not path.exists() or not _cut_after_last_line(path)
         self._file = path.open("a", newline="", encoding="utf-8")
@@ -52,6 +62,11 @@ class CsvFile:
         place = {"step": step, "version": version, "at_ms": at_ms, "more": " ".join(more)}
         self._rows.writerow({**columns, **place})
         self._file.flush()
+
+    def write_samples(self, step: int, samples: Sequence[SampleText]) -> None:
+        with self._texts.open("a", encoding="utf-8") as file:
+            for sample in samples:
+                file.write(json.dumps({"step": step, **sample._asdict()}) + "\n")
 
     def close(self) -> None:
         self._file.close()
@@ -83,21 +98,44 @@ class TensorBoard:
             self._writer.add_scalar(name, value, step, at_ms / 1000)
         self._writer.flush()
 
+    def write_samples(self, step: int, samples: Sequence[SampleText]) -> None:
+        for number, sample in enumerate(samples):
+            # Indented, markdown shows a text as it is.
+            text = f"{sample.prompt}{sample.answer}".replace("\n", "\n    ")
+            head = f"{sample.session}: reward {sample.reward:g}"
+            self._writer.add_text(f"samples/{number}", f"{head}\n\n    {text}", step)
+        self._writer.flush()
+
     def close(self) -> None:
         self._writer.close()
 
 
 class WeightsAndBiases:
-    """A run of a Weights & Biases project."""
+    """A run of a Weights & Biases project; a trainer that is started again goes on with it."""
 
-    def __init__(self, project: str, policy: str) -> None:
-        wandb = imported("wandb", "trainer.wandb_project", "wandb")
-        self._run = wandb.init(project=project, name=policy)
+    def __init__(self, project: str, tracked: TrackedRun) -> None:
+        """Raise `SinkUnavailable` and `SettingsRejected`."""
+        setting = "trainer.wandb_project"
+        self._library: Any = imported("wandb", setting, "wandb")
+        run_id, errors = tracked.known_id() or secrets.token_hex(8), self._library.errors
+        try:
+            self._run = self._library.init(
+                project=project, name=tracked.name, id=run_id, resume="allow"
+            )
+        except (errors.UsageError, errors.AuthenticationError) as error:
+            remedy = "set WANDB_API_KEY, or WANDB_MODE=offline"
+            raise SettingsRejected(setting, f"{project}: {error} ({remedy})") from error
+        self._run.config.update(dict(tracked.parameters), allow_val_change=True)
+        tracked.keep_id(run_id)
         # Its own count of steps refuses a row of an earlier one and joins two of the same.
         self._run.define_metric("*", step_metric="step")
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
         self._run.log({**metrics, "version": version, "step": step})
+
+    def write_samples(self, step: int, samples: Sequence[SampleText]) -> None:
+        table = self._library.Table(columns=list(SampleText._fields), data=list(map(list, samples)))
+        self._run.log({"samples": table, "step": step})
 
     def close(self) -> None:
         self._run.finish()
@@ -115,18 +153,29 @@ class Gauges:
         for name, value in metrics.items():
             self._metrics.gauge("seamlessflow_trainer_metric", metric=name).set(value)
 
+    def write_samples(self, step: int, samples: Sequence[SampleText]) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
 
-def open_sinks(settings: TrainerSettings, metrics: Metrics) -> list[Sink]:
-    """Return the sinks that the settings name. Raise `SinkUnavailable` and `SettingsRejected`."""
+def open_sinks(
+    settings: TrainerSettings, metrics: Metrics, sections: Mapping[str, Any] | None = None
+) -> list[Sink]:
+    """Return the sinks that the settings name, which show the `sections` of the run as its
+    parameters. Raise `SinkUnavailable` and `SettingsRejected`.
+    """
     sinks: list[Sink] = []
-    if settings.trainer.tensorboard_dir is not None:
-        sinks.append(TensorBoard(settings.trainer.tensorboard_dir))
-    if settings.trainer.wandb_project is not None:
-        sinks.append(WeightsAndBiases(settings.trainer.wandb_project, settings.run.policy))
-    if (uri := settings.trainer.mlflow_uri) is not None:
-        experiment, run_file = settings.trainer.mlflow_experiment, settings.mlflow_run
-        sinks.append(Mlflow(uri, experiment, settings.run.policy, run_file))
+    trainer, parameters = settings.trainer, flattened(sections or {})
+
+    def tracked(ending: str) -> TrackedRun:
+        return TrackedRun(settings.run_name, parameters, settings.metrics_csv.with_suffix(ending))
+
+    if trainer.tensorboard_dir is not None:
+        sinks.append(TensorBoard(trainer.tensorboard_dir))
+    if trainer.wandb_project is not None:
+        sinks.append(WeightsAndBiases(trainer.wandb_project, tracked(".wandb")))
+    if (uri := trainer.mlflow_uri) is not None:
+        sinks.append(Mlflow(uri, trainer.mlflow_experiment, tracked(".mlflow")))
     return [CsvFile(settings.metrics_csv), Gauges(metrics), *sinks]

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from infra.errors import SettingsRejected
 from infra.faults import SettingPath, faults
+from infra.plain_yaml import read_yaml
 from infra.settings import KafkaSettings
 from schemas.records import LineageStarted
 from trainer.settings import TrainerSettings
@@ -80,4 +81,11 @@ def _replace(sections: dict[str, Any], option: str) -> None:
         known = sorted(place) if isinstance(place, dict) else sorted(sections)
         reason = f"{option} is not NAME=VALUE of a recorded setting; there are {', '.join(known)}"
         raise SettingsRejected("--set", reason)
-    place[name] = yaml.safe_load(value)
+    place[name] = _value(option, value)
+
+
+def _value(option: str, text: str) -> Any:
+    try:
+        return read_yaml(text)
+    except yaml.YAMLError as error:
+        raise SettingsRejected("--set", f"{option}: {error}") from error

@@ -1,17 +1,18 @@
 """The first phase of a step: the devices annotate the batch, and advantages follow from that."""
 
-from collections.abc import Collection
-
 from trainer.backends.backend import Backend
 from trainer.data.batch import Batch
 from trainer.data.credit.batches import BATCH_ESTIMATORS
 from trainer.data.credit.columns import Column
 from trainer.data.credit.entropies import entropy_scaled
-from trainer.data.credit.phase import with_advantages, with_columns
+from trainer.data.credit.phase import with_advantages, with_columns, with_only
 from trainer.data.methods import method
 from trainer.data.packing import pack
 from trainer.settings import TrainerSection
 from trainer.steps.inputs import return_rules
+
+_ESTIMATED = {Column.TARGET, Column.TARGET_WEIGHT}
+"""Columns that follow from others, which the trainer computes."""
 
 
 def annotated(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch:
@@ -33,26 +34,39 @@ def computed(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch:
 
 
 def estimated(settings: TrainerSection, batch: Batch) -> Batch:
-    """Return the batch with the advantages that follow from its columns. Raises `MethodFailed`."""
+    """Return the batch with the advantages that follow from its columns. Raises `MethodFailed`.
+
+    Columns that its loss does not see are left out of it then: they would go to every rank. At one
+    update a step that is the policy before the step too, which is the trained one, but for rounding
+    in other micro-batches.
+    """
     if (estimator := BATCH_ESTIMATORS.get(settings.advantage)) is not None:
         rules = return_rules(settings)
         with method("advantage estimator", settings.advantage):
             batch = with_advantages(batch, lambda episodes: estimator.of(episodes, rules))
     if scale := settings.returns.entropy_scale:
         batch = entropy_scaled(batch, scale)
-    return batch
+    return with_only(batch, _of_loss(settings))
 
 
 def needed(settings: TrainerSection) -> tuple[Column, ...]:
     """Return the columns that the devices have to compute."""
-    found: Collection[Column] = ()
+    found = _of_loss(settings) - _ESTIMATED
     if (estimator := BATCH_ESTIMATORS.get(settings.advantage)) is not None:
-        found = estimator.columns
-    if settings.reference_used:
-        found = {*found, Column.REFERENCE}
+        found |= estimator.columns
+    if settings.kl_penalty:
+        found |= {Column.PROXIMAL, Column.REFERENCE}
     if settings.returns.entropy_scale:
-        found = {*found, Column.ENTROPY}
+        found |= {Column.ENTROPY}
+    return tuple(sorted(found))
+
+
+def _of_loss(settings: TrainerSection) -> set[Column]:
+    """Return the columns that the loss of the policy, and that of a critic, are made of."""
+    found = {Column.VALUE, *_ESTIMATED} if settings.critic_used else set[Column]()
+    if settings.loss.kl:
+        found |= {Column.REFERENCE}
     # At one update a step the trained weights are those before it.
     if settings.updates > 1 and settings.loss.chosen_correction != "none":
-        found = {*found, Column.PROXIMAL}
-    return tuple(sorted(found))
+        found |= {Column.PROXIMAL}
+    return found

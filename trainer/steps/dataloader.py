@@ -1,10 +1,11 @@
-"""The dataloader: from finalized sessions to the next batch. Does no I/O.
+"""The dataloader: from finalized sessions to the next batch. Does no I/O but logging.
 
 Called by the loop with the records of `trajectories` (`add`) and of `control` (`apply`); the
 records it returns are for `control`. `next_batch` returns a recorded step as it was recorded, and a
 new one as soon as enough groups are ready.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,8 @@ from trainer.data.staleness import StepClock, awaited
 from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import GroupsGone, Resume
 from trainer.steps.barren import StepTokens
+
+_log = logging.getLogger(__name__)
 
 Records = list[Record]
 
@@ -289,4 +292,5 @@ class Dataloader:
             if isinstance(record, GroupDropped):
                 self.dropped[record.reason] += 1
                 self.newest_drop = record.detail
+                _log.info("group %s: %s: %s", record.group_id, record.reason, record.detail)
         return records

@@ -12,10 +12,9 @@ from statistics import fmean
 import numpy as np
 
 from trainer.backends.backend import StepInput
-from trainer.data.advantages import ReturnRules, estimator, no_advantages
+from trainer.data.advantages import ESTIMATORS, ReturnRules, estimator, no_advantages
 from trainer.data.batch import Batch, BatchRules
 from trainer.data.chains import NOWHERE, Chain
-from trainer.data.credit.batches import BATCH_ESTIMATORS
 from trainer.data.credit.columns import Column
 from trainer.data.credit.overlong import OverlongRules
 from trainer.data.packing import MicroBatch, pack
@@ -42,10 +41,11 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     """Return the rules by which groups become a batch."""
     trainer = settings.trainer
     filters = {str(name): action for name, action in trainer.filters.items()}
-    # Some are estimated once the batch is fixed, so that equal returns tell nothing before.
-    later = trainer.advantage in BATCH_ESTIMATORS
-    by_name = no_advantages if later else estimator(trainer.advantage, return_rules(trainer))
-    if later:
+    if trainer.advantage in ESTIMATORS:
+        by_name = estimator(trainer.advantage, return_rules(trainer))
+    else:
+        # Estimated once the batch is fixed, so that equal returns tell nothing before.
+        by_name = no_advantages
         filters.pop("zero_variance", None)
     return BatchRules(
         by_name,
@@ -58,13 +58,14 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
         overlong=OverlongRules(**trainer.overlong.model_dump()),
         reuse=ReuseRules(**trainer.reuse.model_dump(), seed=trainer.seed),
         rewards=trainer.reward_weights,
+        regularised=trainer.loss.regularised,
     )
 
 
 def return_rules(trainer: TrainerSection) -> ReturnRules:
     """Return the settings of returns."""
     own = trainer.returns.model_dump(exclude={"entropy_scale"})
-    return ReturnRules(**own, kl_penalty=trainer.kl_penalty)
+    return ReturnRules(**own, kl_penalty=trainer.kl_penalty, rewards=trainer.reward_weights)
 
 
 def step_updates(
@@ -117,7 +118,7 @@ def step_input(
         trainer.micro_batch_tokens,
         trainer.layout,
         units_C=units(trainer.loss.unit, chains, groups_C),
-        weights_C=chain_weights(chains, trainer.loss),
+        weights_C=chain_weights(chains, trainer.loss, batch.counted()),
     )
     rate = learning_rate(trainer.optimizer, trained_before, settings.run.steps)
     older = set(remembered) - {version}
@@ -127,17 +128,19 @@ def step_input(
 def _parts(trainer: TrainerSection, batch: Batch) -> Iterator[tuple[int, Batch]]:
     """Yield the epoch and the groups of each update; each epoch has an order of its own.
 
-    The order depends on seed and step only, so a run can be repeated.
+    The order depends on seed and step only, so a run can be repeated. A part without a trained
+    token is no update.
     """
-    groups = [one for one in batch.groups if one.chains]
-    if trainer.mini_batches == 1 or not groups:
+    groups = [one for one in batch.groups if one.chains or one.counted]
+    if trainer.mini_batches == 1 or not batch.trained():
         yield from ((epoch, batch) for epoch in range(trainer.epochs))
         return
     for epoch in range(trainer.epochs):
         order = np.random.default_rng([trainer.seed, batch.step, epoch]).permutation(len(groups))
         for part in np.array_split(order, min(trainer.mini_batches, len(groups))):
             chosen = tuple(groups[place] for place in sorted(part.tolist()))
-            yield epoch, _learning(replace(batch, groups=chosen))
+            if any(one.chains for one in chosen):
+                yield epoch, _learning(replace(batch, groups=chosen))
 
 
 def _learning(part: Batch) -> Batch:

@@ -8,7 +8,7 @@ and by evaluations without a trainer (`seamlessflow/runs/chosen_weights.py`).
 
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from infra.disk.links import link_or_copy
 from infra.disk.whole_directory import whole_directory
 from infra.rendering.model_template.discovery import named_for
 from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererSettings, rendering_hash
+from infra.rendering.settings import RECORDED_WITHOUT, RendererSettings, rendering_hash
 from infra.weights.adapter import BaseModel
 from infra.weights.from_trainer.questions import TOKENIZER
 from infra.weights.manifest import Manifest, NewVersion, publish_version, read_manifest
@@ -47,8 +47,13 @@ class Publication:
 
     @cached_property
     def _renderer(self) -> RendererSettings:
-        """Settings of the renderer, found for the model where the configuration names none."""
-        return named_for(self._rendered, self._settings.policy.renderer)
+        """Settings of the renderer, found for the model where the configuration names none.
+
+        Earlier releases, to which a run may be pinned, refuse settings that name the other rule.
+        """
+        found = named_for(self._rendered, self._settings.policy.renderer)
+        pinned = self._settings.kafka.write_release is not None
+        return replace(found, control_tokens=RECORDED_WITHOUT) if pinned else found
 
     @property
     def _rendered(self) -> Path:

@@ -5,7 +5,9 @@ from collections import deque
 from collections.abc import Sequence
 
 from schemas.records import EvaluationCompleted, ProgressStalled
+from trainer.data.batch import Batch
 from trainer.metrics.reasons import Metrics, reasons_for_no_gradient
+from trainer.metrics.sample_texts import Decode, sample_texts
 from trainer.metrics.sinks import Sink
 from trainer.settings import TrainerSection
 from trainer.steps.one_step import StepDone
@@ -20,9 +22,13 @@ _log = logging.getLogger(__name__)
 class Reports:
     """The metrics of the last steps and the alarms that follow from them. Called by the steps."""
 
-    def __init__(self, settings: TrainerSection, sinks: Sequence[Sink]) -> None:
+    def __init__(
+        self, settings: TrainerSection, sinks: Sequence[Sink], decode: Decode = str
+    ) -> None:
+        """`decode` returns the text of token ids."""
         self._settings = settings
         self._sinks = sinks
+        self._decode = decode
         self._recent: deque[tuple[int, Metrics]] = deque(maxlen=settings.explain_after)
         self._alarmed = False
 
@@ -31,6 +37,7 @@ class Reports:
         order, metrics = done.order, done.metrics
         for sink in self._sinks:
             sink.write(order.batch.step, order.next_version, done.at_ms, metrics)
+        self._write_samples(order.batch)
         _log.info("step %d: %s", order.batch.step, _line(metrics))
         return [*self._mismatch(done), *self.nothing_learned(metrics, done.at_ms)]
 
@@ -70,6 +77,15 @@ class Reports:
         self._recent.clear()
         _log.warning("nothing is learned: %s", detail)
         return [ProgressStalled(at_ms=at_ms, what=LEARNING, detail=detail, since_ms=since_ms)]
+
+    def _write_samples(self, batch: Batch) -> None:
+        """Write a table of sample texts every few steps, from the first on."""
+        every = self._settings.samples_every
+        if not every or batch.step % every:
+            return
+        samples = sample_texts(batch, self._settings.samples, self._decode)
+        for sink in self._sinks if samples else ():
+            sink.write_samples(batch.step, samples)
 
     def close(self) -> None:
         """Close the sinks."""

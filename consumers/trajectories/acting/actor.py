@@ -6,22 +6,32 @@ It calls the pure functions of `decisions` and gives their outcome to the outbox
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from consumers.trajectories.acting.due_sessions import DueSessions
 from consumers.trajectories.acting.failures import Failures, named
+from consumers.trajectories.acting.long_prompts import LongPrompts
 from consumers.trajectories.acting.placement import Placement
 from consumers.trajectories.acting.request_ends import RequestEnds
 from consumers.trajectories.bus.outbox import Outbox
-from consumers.trajectories.decisions.context import Contexts, Decision, refuse
-from consumers.trajectories.decisions.counting import count, not_counted
+from consumers.trajectories.decisions.context import (
+    Context,
+    Contexts,
+    Decision,
+    refuse,
+    unanswered,
+)
+from consumers.trajectories.decisions.counting import count
 from consumers.trajectories.decisions.decide import decide
-from consumers.trajectories.sessions.addressing import Command
+from consumers.trajectories.decisions.describing import describe
+from consumers.trajectories.sessions.addressing import Command, Question
 from consumers.trajectories.sessions.fold import Folded
 from consumers.trajectories.sessions.partition import Partition
 from consumers.trajectories.sessions.replies import answered, replies
 from consumers.trajectories.sessions.session import Session
 from infra.errors import ENDS_PROCESS
 from infra.kafka.client import Headers, Received
+from infra.rendering.long_texts import TokensWanted
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import Telemetry
 from schemas import records as r
@@ -49,8 +59,10 @@ class Actor:
         metrics: Metrics,
         request_ends: RequestEnds,
         failures: Failures,
+        long_prompts: LongPrompts,
     ) -> None:
         self._failures = failures
+        self._long_prompts = long_prompts
         self._partitions = partitions
         self._contexts = contexts
         self._fleet = contexts.fleet
@@ -61,13 +73,15 @@ class Actor:
         self._due = DueSessions(partitions, contexts, outbox, request_ends, failures)
         self._deferred: defaultdict[int, dict[str, deque[Received]]] = defaultdict(dict)
         """Commands that wait until events of their session are read back, by partition and name."""
+        self._untokenised: dict[tuple[int, str], Received] = {}
+        """Commands that wait for the tokens of a long text, each the first of its name."""
 
     def handle_command(self, partition: Partition, received: Received) -> None:
         """Decide a command, or defer it until all events of its session are read back."""
         partition.next_request = received.offset + 1
         command = received.record
-        if isinstance(command, r.CountTokens):
-            self._count_tokens(partition, command, received)
+        if isinstance(command, Question):
+            self._answer(partition, command, received)
             return
         if not isinstance(command, Command):  # unreadable
             return
@@ -181,6 +195,7 @@ class Actor:
         if isinstance(event, r.TurnStarted) and folded.accepted:
             self._placement.trace(event.turn_id, received.headers)
         if isinstance(event, r.SessionFinalized) and folded.accepted:
+            self._contexts.fates.note_finalized(session.opened, session.closed)
             failure = partition.emit(session, received.headers)
             if failure is not None:
                 self._failures.not_assembled(partition, session.session_id, failure)
@@ -208,7 +223,11 @@ class Actor:
         command: Command = received.record  # type: ignore[assignment]
         with self._telemetry.process(received, session_id=command.session_id) as span:
             headers = span.headers or received.headers
-            decision = self._carried_out(partition, command, received, headers)
+            try:
+                decision = self._carried_out(partition, command, received, headers)
+            except TokensWanted as wanted:
+                self._await_tokens(partition, session_name(command.session_id), received, wanted)
+                return
         if decision.decide_again:
             self._defer(partition, session_name(command.session_id)).appendleft(received)
         if decision.answer is not None and command.reply is not None:
@@ -226,6 +245,8 @@ class Actor:
         try:
             decision = self._decision(partition, command)
             self._outbox.carry_out(partition, decision, headers)
+        except TokensWanted:
+            raise
         except ENDS_PROCESS:
             raise
         except Exception as error:
@@ -239,20 +260,31 @@ class Actor:
     def _decision(self, partition: Partition, command: Command) -> Decision:
         return decide(partition.find(command), command, self._contexts.now(partition))
 
-    def _count_tokens(
-        self, partition: Partition, command: r.CountTokens, received: Received
-    ) -> None:
+    def _answer(self, partition: Partition, question: Question, received: Received) -> None:
         context = self._contexts.now(partition)
-        if command.reply is None or command.expires_at_ms <= context.now_ms:
+        if question.reply is None or question.expires_at_ms <= context.now_ms:
             return
         try:
-            answer = count(partition.find(command), command, context)
+            answer = self._answer_to(partition.find(question), question, context)
+        except TokensWanted as wanted:
+            again = partial(self._answer, partition, question, received)
+            self._long_prompts.tokenise(wanted, again)
+            return
         except ENDS_PROCESS:
             raise
         except Exception as error:
             self._failures.command_failed(received, error)
-            answer = not_counted(command, 500, "internal_error", repr(error))
-        self._outbox.reply(command.reply.partition, answer)
+            answer = unanswered(question, 500, "internal_error", repr(error))
+        self._outbox.reply(question.reply.partition, answer)
+
+    def _answer_to(
+        self, session: Session | None, question: Question, context: Context
+    ) -> r.CommandAnswered:
+        match question:
+            case r.CountTokens():
+                return count(session, question, context)
+            case r.DescribeSession():
+                return describe(session, question, context)
 
     def _defer(self, partition: Partition, name: str) -> deque[Received]:
         return self._deferred[partition.number].setdefault(name, deque())
@@ -260,11 +292,28 @@ class Actor:
     def _decide_deferred(self, partition: Partition, name: str) -> None:
         commands = self._deferred[partition.number][name]
         while commands and name not in partition.unread:
+            if self._untokenised.get((partition.number, name)) is commands[0]:
+                return
             if partition.too_early(commands[0].record):  # type: ignore[arg-type]
                 return
             self._decide(partition, commands.popleft())
         if not commands:
             del self._deferred[partition.number][name]
+
+    def _await_tokens(
+        self, partition: Partition, name: str, received: Received, wanted: TokensWanted
+    ) -> None:
+        """Defer a command until its long text is tokenised by another thread."""
+        self._defer(partition, name).appendleft(received)
+        self._untokenised[partition.number, name] = received
+        self._long_prompts.tokenise(wanted, partial(self._go_on, partition.number, name, received))
+
+    def _go_on(self, number: int, name: str, received: Received) -> None:
+        if self._untokenised.get((number, name)) is received:
+            del self._untokenised[number, name]
+        partition = self._partitions.get(number)
+        if partition is not None and name in self._deferred[number]:
+            self._decide_deferred(partition, name)
 
     def _count_event(self, event: Record, accepted: bool) -> None:
         kind, counted = type(event).__name__, "true" if accepted else "false"

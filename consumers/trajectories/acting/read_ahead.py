@@ -45,7 +45,8 @@ class ReadAhead:
         wanted = {
             number
             for number, one in self._takeovers.items()
-            if excess and (topic == REQUESTS.name or one.partition.commits)
+            # Its sessions can only be paused once they are read.
+            if excess and (topic == REQUESTS.name or (one.reading and one.partition.commits))
         }
         paused = self._paused[topic]
         for numbers, on in ((wanted - paused, True), (paused - wanted, False)):

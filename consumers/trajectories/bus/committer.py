@@ -21,6 +21,7 @@ from infra.kafka.outage import WITHOUT_LIMIT
 from infra.kafka.producer import Producer, TransactionalProducer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
+from infra.kafka.transactions.hanging import transactional_id
 from infra.settings import KafkaSettings
 from schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
 
@@ -60,7 +61,7 @@ class Committer:
     ) -> None:
         """Wait until transactions can begin. Raises what `TransactionalProducer` raises."""
         self._kafka = kafka
-        self._id = f"trajectories-{member}"
+        self._id = transactional_id(member)
         self._plain = producer
         self._requests = requests
         self._closing = threading.Event()

@@ -13,7 +13,7 @@ from consumers.trajectories.bus.bounds_reader import Bounds, BoundsReader
 from consumers.trajectories.bus.echoes import Echoes
 from consumers.trajectories.bus.ended_reader import EndedReader, Found
 from consumers.trajectories.bus.inbox import ManagerInbox
-from consumers.trajectories.sessions.addressing import Command
+from consumers.trajectories.sessions.addressing import Command, Question
 from consumers.trajectories.sessions.partition import PartitionProgress
 from infra.deadline import Stopping
 from infra.kafka.client import BEGINNING
@@ -26,7 +26,7 @@ from infra.kafka.start.group import membership
 from infra.settings import KafkaSettings
 from infra.telemetry.metrics import Metrics
 from schemas.codec import UndecodableRecord, decode
-from schemas.records import CountTokens, Record
+from schemas.records import Record
 from schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, SESSIONS
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 def decode_command(value: bytes) -> Record:
     """Return the command that `value` encodes. Raises `UndecodableRecord`."""
     record = decode(value)
-    if not isinstance(record, Command | CountTokens):
+    if not isinstance(record, Command | Question):
         raise UndecodableRecord(f"{type(record).__name__} is not a command")
     return record
 

@@ -2,11 +2,12 @@
 (`Decision`), which may be a refusal (`refuse`)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from consumers.trajectories.decisions.fleet import RolloutFleet
+from consumers.trajectories.decisions.session_fates import SessionFates
 from consumers.trajectories.matching.prompt_renderer import PromptRenderer
-from consumers.trajectories.sessions.addressing import Command
+from consumers.trajectories.sessions.addressing import Command, Question
 from consumers.trajectories.sessions.ended import EndedSessions
 from consumers.trajectories.sessions.partition import Partition
 from infra.clock import now_ms
@@ -29,8 +30,10 @@ class Context:
     used: Callable[[str], bool] = lambda session_id: False
     """Returns True for a session id that was opened before."""
     ended: EndedSessions = field(default_factory=EndedSessions)
-    owner_since_ms: int = 0
-    """Time of this manager's claim. Gateways may lack answers that the log had before it."""
+    readable_since_ms: int = 0
+    """Time of this manager's claim, or of the end of an outage of Kafka behind it. Gateways may
+    lack answers that the log had before."""
+    fates: SessionFates = field(default_factory=SessionFates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,9 @@ class Contexts:
     clock: Callable[[], int] = now_ms
     largest_trajectory: int = TRAJECTORIES.max_record_bytes
     """Most bytes of a trajectory with its tokens."""
+    fates: SessionFates = field(default_factory=SessionFates)
+    outage_ended_ms: Callable[[], int] = lambda: 0
+    """Returns when the last outage of Kafka ended; 0 without one."""
 
     def now(self, partition: Partition) -> Context:
         """Return the context of a decision made now about a session of `partition`."""
@@ -59,7 +65,8 @@ class Contexts:
             self.no_progress_ms,
             partition.used,
             partition.ended,
-            partition.owner_since_ms,
+            max(partition.owner_since_ms, self.outage_ended_ms()),
+            self.fates,
         )
 
 
@@ -96,3 +103,21 @@ def refuse(
         reason=reason,
         detail=detail,
     )
+
+
+def answer_to(
+    question: Question, *, tokens: int | None = None, state: bytes | None = None
+) -> CommandAnswered:
+    """Return the answer to a question: a number of tokens, or a session's state as JSON."""
+    return CommandAnswered(
+        gateway="" if question.reply is None else question.reply.gateway,
+        session_id=question.session_id,
+        command_id=question.command_id,
+        tokens=tokens,
+        state=state,
+    )
+
+
+def unanswered(question: Question, status: int, reason: str, detail: str) -> CommandAnswered:
+    """Return the answer that refuses a question; `reason` is for programs, `detail` for people."""
+    return replace(answer_to(question), status=status, reason=reason, detail=detail)

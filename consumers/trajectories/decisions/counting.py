@@ -2,9 +2,10 @@
 
 import orjson
 
-from consumers.trajectories.decisions.context import Context
+from consumers.trajectories.decisions.context import Context, answer_to, unanswered
 from consumers.trajectories.sessions.session import Session
 from infra.rendering.settings import RendererError, with_template_args
+from schemas.json_text import read_json
 from schemas.records import CommandAnswered, CountTokens
 from schemas.tokens import TOKEN_BYTES
 
@@ -16,20 +17,15 @@ def count(session: Session | None, command: CountTokens, context: Context) -> Co
         return _no_session(session, command, context)
     policy = context.fleet.policies.get(name)
     if policy is None:
-        return not_counted(command, 503, "unknown_policy", f"no weights of policy {name!r}")
-    tools = orjson.loads(command.tools) if command.tools else None
+        return unanswered(command, 503, "unknown_policy", f"no weights of policy {name!r}")
+    tools = read_json(command.tools) if command.tools else None
     try:
         messages = [orjson.loads(message) for message in command.messages]
         renderer = context.renderer(with_template_args(policy, command.template_args))
         prompt = renderer.render(messages, tools)
     except (RendererError, ValueError) as error:
-        return not_counted(command, 400, "bad_request", str(error))
-    return _answer(command, tokens=len(prompt) // TOKEN_BYTES)
-
-
-def not_counted(command: CountTokens, status: int, reason: str, detail: str) -> CommandAnswered:
-    """Return an error answer."""
-    return _answer(command, status=status, reason=reason, detail=detail)
+        return unanswered(command, 400, "bad_request", str(error))
+    return answer_to(command, tokens=len(prompt) // TOKEN_BYTES)
 
 
 def _policy_name(session: Session | None, command: CountTokens) -> str | None:
@@ -42,25 +38,7 @@ def _policy_name(session: Session | None, command: CountTokens) -> str | None:
 
 def _no_session(session: Session | None, command: CountTokens, context: Context) -> CommandAnswered:
     if session is not None and session.closed:
-        return not_counted(command, 409, "session_closed", session.closed.reason)
+        return unanswered(command, 409, "session_closed", session.closed.reason)
     if context.used(command.session_id):
-        return not_counted(command, 409, "session_closed", "the session is finalized")
-    return not_counted(command, 404, "unknown_session", f"no session {command.session_id}")
-
-
-def _answer(
-    command: CountTokens,
-    status: int = 200,
-    reason: str = "",
-    detail: str = "",
-    tokens: int | None = None,
-) -> CommandAnswered:
-    return CommandAnswered(
-        gateway="" if command.reply is None else command.reply.gateway,
-        session_id=command.session_id,
-        command_id=command.command_id,
-        status=status,
-        reason=reason,
-        detail=detail,
-        tokens=tokens,
-    )
+        return unanswered(command, 409, "session_closed", "the session is finalized")
+    return unanswered(command, 404, "unknown_session", f"no session {command.session_id}")

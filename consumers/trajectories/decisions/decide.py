@@ -168,6 +168,7 @@ def _open(command: r.OpenSession, context: Context) -> Decision:
         fold_version=FOLD_VERSION,
         idempotency_key=command.idempotency_key,
         fork=command.fork,
+        overrides=command.overrides,
     )
     problem = fork_problem(event, context)
     if problem is not None:

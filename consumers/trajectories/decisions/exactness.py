@@ -8,10 +8,8 @@ changes the distribution is not.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from infra.settings import COLDEST
 from schemas.records import Sampling
-
-COLDEST = 0.01
-"""Lowest temperature at which engines sample; below it they are greedy, or use this one."""
 
 TRUNCATIONS = ("top_p", "top_k")
 """The reasons that `PolicyWeights.train_truncated` is about."""

@@ -16,8 +16,11 @@ from consumers.trajectories.sessions.session import Session, Turn, TurnState
 from schemas.records import RequestTurn
 
 RETRY_WINDOW_MS = 60_000
-"""Time after an answer was sent in which its client may ask again. The vendors' clients wait 8 s at
-most between two tries (the gateway asks for 1 s), and several tries in a row may get lost."""
+"""Time after an answer could be read in which its client may ask again.
+
+The vendors' clients wait 8 s at most between two tries (the gateway asks for 1 s), and several
+tries in a row may get lost.
+"""
 
 _JOINED = (TurnState.RUNNING, TurnState.COMPLETED)
 
@@ -69,8 +72,8 @@ def _may_be_missed(session: Session, turn: Turn, command: RequestTurn, context: 
     """Return True if the turn has no answer yet, or its client may not have received it."""
     if turn.state is not TurnState.COMPLETED:
         return True
-    # No answer was sent while the partition had no owner.
-    answered_ms = max(turn.last_progress_ms, context.owner_since_ms)
+    # No answer could be read while the partition had no owner or Kafka was away.
+    answered_ms = max(turn.last_progress_ms, context.readable_since_ms)
     if command.issued_at_ms - answered_ms > RETRY_WINDOW_MS:
         return False
     return not _gone_on_from(session, turn.started.turn_id)

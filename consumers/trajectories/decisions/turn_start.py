@@ -28,8 +28,10 @@ from consumers.trajectories.sessions.session import Session, TurnState
 from infra.rendering.settings import RendererError, with_template_args
 from infra.worker.tags import WISHES, read_wishes
 from schemas import records as r
+from schemas.json_text import read_json
 from schemas.records import PolicyWeights
 from schemas.tokens import TOKEN_BYTES
+from schemas.turn_references import is_reference, referenced_turn, resolved
 
 _UNFORCED = ("auto", "none")
 _BIAS_BYTES = 24
@@ -50,6 +52,8 @@ def start(
     found = _match(session, command, policy, context)
     room = policy.max_context - len(found.prompt_ids) // TOKEN_BYTES
     sampling = effective_sampling(command.sampling, policy.overrides, max(room, 0))
+    if (own := session.opened.overrides) is not None:
+        sampling = effective_sampling(sampling, own, max(room, 0))
     return _event(session, command, policy, context, found, sampling), found.prompt_ids
 
 
@@ -58,7 +62,7 @@ def asked_key(session: Session, command: r.RequestTurn, policy: PolicyWeights) -
     key, messages = _shape(command, policy), whole_history(session, command)
     strictness: Strictness = "exact" if command.raw else policy.strictness  # type: ignore[assignment]
     for message in messages:
-        key = chained(key, message_key(message, strictness))
+        key = chained(key, message_key(message, strictness, session.opened.fold_version))
     return key
 
 
@@ -183,14 +187,20 @@ def _opening(
 ) -> bytes:
     """Return the ids that open the tool call which `tool_choice` forces."""
     name = None if command.tool_choice == "required" else command.tool_choice
-    tools = orjson.loads(command.tools) if command.tools else None
+    tools = read_json(command.tools) if command.tools else None
     return renderer.forced_call(prompt, [orjson.loads(one) for one in messages], tools, name)
 
 
 def whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
-    """Return the request's messages, with those of `previous_turn` inserted in their place."""
+    """Return the request's messages: those of `previous_turn` in their place, references resolved.
+
+    Raises `BadRequest`.
+    """
+    messages = command.messages
+    if any(map(is_reference, messages)):
+        messages = tuple(_resolved(session, message) for message in messages)
     if command.previous_turn is None:
-        return command.messages
+        return messages
     turn = session.turns.get(command.previous_turn)
     if turn is None or turn.state is not TurnState.COMPLETED:
         detail = f"the session has no response {command.previous_turn!r} to go on from"
@@ -198,4 +208,24 @@ def whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
     inherited = session.history(turn)[turn.started.own_messages :]
     # Each request brings its own instructions, which stand before the history.
     own = command.own_messages
-    return [*command.messages[:own], *inherited, *command.messages[own:]]
+    new = messages[own:]
+    _refuse_unanswered(turn.message, new)
+    return [*messages[:own], *inherited, *new]
+
+
+def _resolved(session: Session, message: bytes) -> bytes:
+    if not is_reference(message):
+        return message
+    named = referenced_turn(message)
+    turn = session.turns.get(named)
+    if turn is None or turn.state is not TurnState.COMPLETED:
+        raise BadRequest(f"the session has no items of response {named!r}", "item_not_found")
+    return resolved(message, turn.message)
+
+
+def _refuse_unanswered(answer: bytes, new_messages: Sequence[bytes]) -> None:
+    """Raise `BadRequest` for a call of the answer without a result, which only the tree shows."""
+    calls = orjson.loads(answer).get("tool_calls") or ()
+    results = {orjson.loads(message).get("tool_call_id") for message in new_messages if calls}
+    if missing := [call["id"] for call in calls if call["id"] not in results]:
+        raise BadRequest(f"No tool output found for function call {', '.join(missing)}.")

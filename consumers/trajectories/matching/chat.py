@@ -28,6 +28,7 @@ from consumers.trajectories.sessions.message_keys import (
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
 from consumers.trajectories.sessions.tree import ROOT, Tree
 from schemas.identity import turn_of_tool_call
+from schemas.json_text import read_json
 from schemas.tokens import TOKEN_BYTES
 
 
@@ -57,7 +58,7 @@ def match(
     copied = fork_point(session, walk.history_key)
     if copied is not None:
         return copied
-    offered = orjson.loads(tools) if tools else None
+    offered = read_json(tools) if tools else None
     detail = "no_history" if not session.turns else "edited_history"
     if walk.turns:
         turn, ambiguous = _choose(session, walk, messages, named)
@@ -77,7 +78,7 @@ def match(
                 _detail(new) if suffix else SAME_PROMPT,
                 ambiguous=ambiguous,
                 parent_turn=turn.started.turn_id,
-                answer_differs=_differs(messages[walk.length - 1], turn.message),
+                answer_differs=_differs(session, messages[walk.length - 1], turn.message),
             )
         detail = "bridge_refused"
     return _render(session, messages, offered, walk, renderer, detail)
@@ -88,7 +89,7 @@ def _walk(
 ) -> _Walk:
     key, length, turns = shape, 0, ()  # type: tuple[bytes, int, Sequence[str]]
     for number, message in enumerate(messages, 1):
-        key = chained(key, message_key(message, strictness))
+        key = chained(key, message_key(message, strictness, session.opened.fold_version))
         ends = session.ends.get(key)
         if ends is not None:
             length, turns = number, ends
@@ -101,21 +102,33 @@ def _choose(
     """Return the turn to continue among those with equal messages, and True if that is a guess."""
     if named is not None and named in walk.turns:
         return session.turns[named], False
-    if len(walk.turns) > 1:
+    turns = list(walk.turns)
+    if len(turns) > 1:
         # Keys leave out tool-call ids; the gateway wrote each turn's id into its calls' ids.
-        of_calls = _turns_of_calls(orjson.loads(messages[walk.length - 1]))
-        candidates = [turn_id for turn_id in walk.turns if turn_id in of_calls]
+        answer = orjson.loads(messages[walk.length - 1])
+        of_calls = _turns_of_calls(answer)
+        candidates = [turn_id for turn_id in turns if turn_id in of_calls]
         if candidates:
             return session.turns[candidates[-1]], False
-    return session.turns[walk.turns[-1]], len(walk.turns) > 1
+        # They leave out the text beside calls too.
+        turns = [one for one in turns if _same_text(session.turns[one], answer)] or turns
+    return session.turns[turns[-1]], len(turns) > 1
 
 
-def _differs(repeated: bytes, sampled: bytes) -> tuple[str, ...]:
+def _same_text(turn: Turn, answer: Mapping[str, Any]) -> bool:
+    sampled = orjson.loads(turn.message).get("content")
+    return (sampled or "") == (answer.get("content") or "")
+
+
+def _differs(session: Session, repeated: bytes, sampled: bytes) -> tuple[str, ...]:
     """Return the strictnesses by which the messages are not equal."""
     if repeated == sampled:
         return ()
+    rules = session.opened.fold_version
     return tuple(
-        one for one in STRICTNESSES if message_key(repeated, one) != message_key(sampled, one)
+        one
+        for one in STRICTNESSES
+        if message_key(repeated, one, rules) != message_key(sampled, one, rules)
     )
 
 

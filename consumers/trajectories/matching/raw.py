@@ -30,7 +30,7 @@ def match_raw(
     Raises `ValueError` for anything else.
     """
     asked = orjson.loads(message)
-    key = chained(shape, message_key(message, "exact"))
+    key = chained(shape, message_key(message, "exact", session.opened.fold_version))
     text = asked.get("content")
     copied = fork_point(session, key)
     if copied is not None:

@@ -16,7 +16,9 @@ KEPT = 64
 class Renderers:
     """Renderers by tokenizer and settings; errors too, until the policy's next weights."""
 
-    def __init__(self) -> None:
+    def __init__(self, put_off: int | None = None) -> None:
+        """`put_off`: letters of the longest text that is tokenised here; None: any."""
+        self._put_off = put_off
         self._made: OrderedDict[tuple[str, bytes], Renderer | RendererError] = OrderedDict()
         self._tokenizers: dict[str, Renderer | RendererError] = {}
 
@@ -64,6 +66,8 @@ class Renderers:
             if known is not None:
                 return known.variant(settings)
             made = Renderer.load(Path(policy.tokenizer_directory), settings)
+            if self._put_off is not None:
+                made.put_off(self._put_off)
         except RendererError as error:
             return error
         except OSError as error:

@@ -15,15 +15,18 @@ from schemas.records import (
     CancelTurn,
     CloseSession,
     CountTokens,
+    DescribeSession,
     OpenSession,
     RequestTurn,
 )
 
 Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession
+Question = CountTokens | DescribeSession
+"""Questions are answered at once, and leave no event."""
 
 
 def addressed(
-    command: Command | CountTokens,
+    command: Command | Question,
     sessions: Mapping[str, Session],
     named: Mapping[str, Sequence[str]],
     ended: EndedSessions,
@@ -34,6 +37,8 @@ def addressed(
     """
     name = command.session_id
     ids = named.get(name, ())
+    if isinstance(command, DescribeSession):
+        return sessions.get(name) or (sessions.get(ids[-1]) if ids else None)
     if isinstance(command, RequestTurn | CountTokens):
         # Only terms make it a name, whose sessions are newer than one opened with it as its id.
         return sessions.get(ids[-1] if ids and command.terms is not None else name)

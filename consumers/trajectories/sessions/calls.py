@@ -51,6 +51,8 @@ def opening_hash(opening: OpenSession | SessionOpened) -> int | None:
     chosen = {name: getattr(opening, name) for name in _OPENING}
     if opening.turn_limit:
         chosen["turn_limit"] = opening.turn_limit
+    if opening.overrides is not None:
+        chosen["overrides"] = vars(opening.overrides)
     if opening.fork is not None:
         chosen["fork"] = _fork_identity(opening.fork)
     return _hash("open", opening.session_id, opening.idempotency_key, chosen)

@@ -23,7 +23,7 @@ from schemas import records as r
 from schemas.records import Record, Reward
 from schemas.tokens import TOKEN_BYTES
 
-FOLD_VERSION = 4
+FOLD_VERSION = 5
 """Version of the rules by which new sessions are merged; docs/manager.md lists what each changed.
 
 A session keeps the version of its `SessionOpened` for ever, so rules are added and never edited.
@@ -182,7 +182,9 @@ def _complete(session: Session, turn: Turn, event: r.TurnCompleted, strictness: 
         event.prompt_hash == started.prompt_hash and event.prompt_length == started.prompt_length
     )
     session.limit = turn.limit_at(session.tree.nodes[turn.node].length)
-    end = chained(started.history_key, message_key(event.message, strictness))
+    end = chained(
+        started.history_key, message_key(event.message, strictness, session.opened.fold_version)
+    )
     session.ends.setdefault(end, []).append(event.turn_id)
     _end(session, turn, TurnState.COMPLETED)
 

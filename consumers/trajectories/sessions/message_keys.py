@@ -18,15 +18,19 @@ Strictness = Literal["exact", "arguments", "content", "ids"]
 KEYS_KEPT = 65_536
 """Number of keys kept: each turn repeats its history, and reading JSON costs most."""
 
+AS_SHOWN_SINCE = 5
+"""First version of the rules that leaves out of answers what templates do not show."""
+
 # Keyed by the message's xxh3, which is several times faster than Python's hash of the bytes, and so
 # that the cache does not hold the messages themselves.
-_keys: OrderedDict[tuple[bytes, str], bytes] = OrderedDict()
+_keys: OrderedDict[tuple[bytes, str, bool], bytes] = OrderedDict()
 
 _EXACT = 2**53
 """Every integer below it is exactly a double."""
 
 # A canonical message without any of these is already in its comparable form.
 _NEEDS_READING = (b'"tool_call', b'"reasoning_content"', b'"content":null')
+_OF_THE_ASSISTANT = b'"role":"assistant"'
 
 
 def chained(history_key: bytes, message_key: bytes) -> bytes:
@@ -42,27 +46,52 @@ def shape_key(*parts: bytes | str | None) -> bytes:
     )
 
 
-def message_key(message: bytes, strictness: Strictness) -> bytes:
-    """Return the key of one message given as canonical JSON.
+def message_key(message: bytes, strictness: Strictness, fold_version: int) -> bytes:
+    """Return the key of one message given as canonical JSON, by the rules of a session.
 
     `exact` compares everything but ids. `arguments` compares a tool call's arguments as JSON values
-    and leaves out reasoning, which many agents drop. `content` compares only role and content.
-    `ids` compares messages whose calls all have ids that the gateway made by these ids alone, since
-    some agents complete the arguments that they send back; other messages as `arguments` does.
+    and leaves out what many agents drop or add: reasoning, the text beside calls, the name of an
+    assistant, and white space around an answer. `content` compares only role and content. `ids`
+    compares messages whose calls all have ids that the gateway made by these ids alone, since some
+    agents complete the arguments that they send back; other messages as `arguments` does.
     """
     spelling = xxhash.xxh3_128_digest(message)
-    key = _keys.get((spelling, strictness))
+    as_shown = fold_version >= AS_SHOWN_SINCE
+    key = _keys.get((spelling, strictness, as_shown))
     if key is None:
-        plain = strictness != "content" and not any(mark in message for mark in _NEEDS_READING)
-        key = spelling if plain else _read_key(message, strictness)
-        _keys[spelling, strictness] = key
+        plain = _is_plain(message, strictness, as_shown)
+        key = spelling if plain else _read_key(message, strictness, as_shown)
+        _keys[spelling, strictness, as_shown] = key
         if len(_keys) > KEYS_KEPT:
             _keys.popitem(last=False)
     return key
 
 
-def _read_key(message: bytes, strictness: Strictness) -> bytes:
-    return xxhash.xxh3_128_digest(_COMPARABLE[strictness](orjson.loads(message)))
+def _is_plain(message: bytes, strictness: Strictness, as_shown: bool) -> bool:
+    """Return whether a message is already in its comparable form."""
+    if strictness == "content" or any(mark in message for mark in _NEEDS_READING):
+        return False
+    return not as_shown or strictness == "exact" or _OF_THE_ASSISTANT not in message
+
+
+def _read_key(message: bytes, strictness: Strictness, as_shown: bool) -> bytes:
+    read = orjson.loads(message)
+    if as_shown and strictness != "exact" and read.get("role") == "assistant":
+        read = _as_shown(read, strictness)
+    return xxhash.xxh3_128_digest(_COMPARABLE[strictness](read))
+
+
+def _as_shown(answer: dict[str, Any], strictness: Strictness) -> dict[str, Any]:
+    """Return an answer without what no template shows, and without text beside its calls.
+
+    Where two turns have the same calls, the ids of these say which of them it is.
+    """
+    answer.pop("name", None)
+    if answer.get("tool_calls") and strictness != "content":
+        answer["content"] = ""
+    elif isinstance(answer.get("content"), str):
+        answer["content"] = answer["content"].strip()
+    return answer
 
 
 def _exact(message: dict[str, Any]) -> bytes:

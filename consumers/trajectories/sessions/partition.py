@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from consumers.trajectories.sessions import calls
-from consumers.trajectories.sessions.addressing import Command, addressed
+from consumers.trajectories.sessions.addressing import Command, Question, addressed
 from consumers.trajectories.sessions.assemble import assembled
 from consumers.trajectories.sessions.commands_read import CommandsRead
 from consumers.trajectories.sessions.ended import EndedSessions, kept_of
@@ -21,7 +21,7 @@ from consumers.trajectories.sessions.session import Session
 from consumers.trajectories.sessions.spilled.open_sessions import OpenSessions
 from schemas import records as r
 from schemas.identity import session_name
-from schemas.records import CountTokens, Record, Trajectory
+from schemas.records import Record, Trajectory
 from schemas.topics import TRAJECTORIES
 
 _NODE_BYTES = 256
@@ -137,7 +137,7 @@ class Partition(LoggedPartition):
             self.named.setdefault(folded.session.opened.name, []).append(session_id)
         return folded
 
-    def find(self, command: Command | CountTokens) -> Session | None:
+    def find(self, command: Command | Question) -> Session | None:
         """Return the session that a command addresses, or None."""
         return addressed(command, self.sessions, self.named, self.ended)
 

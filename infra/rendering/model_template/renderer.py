@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from infra.rendering import probes
+from infra.rendering.generation_prompt import GenerationPrompts
 from infra.rendering.library import (
     LibraryCall,
     LibraryRenderer,
@@ -74,6 +75,7 @@ class TemplateRenderer:
         named = [*end_token_ids(tokenizer.directory), tokenizer.eos_token_id]
         ends = [one for one in named if one is not None]
         self._stops = list(dict.fromkeys([has.close_id, *ends]))
+        self._generation = GenerationPrompts(self._prompt)
         self._texts = self._histories(probes.TEXT)
         self._calls = self._histories(probes.CALL) if has.calls is not None else []
         self._check_bridges()
@@ -118,7 +120,7 @@ class TemplateRenderer:
     ) -> ReadAnswer:
         stops = [place for place, token in enumerate(token_ids) if token in self._stops]
         split = self._thinking.split(
-            token_ids[: stops[0]] if stops else token_ids, prompt_ids or []
+            token_ids[: stops[0]] if stops else token_ids, self._generation.end_of(prompt_ids or [])
         )
         decode = self._tokenizer.decode
         thought = None if split.thinking is None else decode(split.thinking).strip()
@@ -135,7 +137,7 @@ class TemplateRenderer:
         stops = [place for place, token in enumerate(completion) if token in self._stops]
         if stops and stops[0] != len(completion) - 1:
             return None
-        if not self._thinking.split(completion, prompt).closed:
+        if not self._thinking.split(completion, self._generation.end_of(prompt)).closed:
             return None
         return completion if stops else [*completion, self._has.close_id]
 
@@ -185,6 +187,10 @@ class TemplateRenderer:
                 remedy = "set thinking_retention to all to keep it"
                 raise TemplateRefusal(f"it removes thinking of earlier turns; {remedy}")
             raise TemplateRefusal("what it writes behind an answer depends on what stands before")
+
+    def _prompt(self, messages: Sequence[Message]) -> list[int]:
+        called = any(message["role"] == "tool" for message in messages)
+        return self._tokenizer.encode(self._text(messages, probes.TOOLS if called else None, True))
 
     def _text(self, messages: Sequence[Message], tools: Offered, ask: bool) -> str:
         return self._template.text(self._ready(messages, tools), tools, ask=ask)

@@ -27,9 +27,12 @@ class Thinking:
         """True if the tokenizer has both marks."""
         return None not in (self._begin, self._end)
 
-    def split(self, completion: list[int], prompt: list[int]) -> Split:
-        """Return thinking and the rest of a completion; the prompt may have opened the thinking."""
-        marks = [token for token in prompt if token in (self._begin, self._end)]
+    def split(self, completion: list[int], generation_prompt: list[int]) -> Split:
+        """Return thinking and the rest of a completion.
+
+        The generation prompt may have opened the thinking.
+        """
+        marks = [token for token in generation_prompt if token in (self._begin, self._end)]
         opened = bool(marks) and marks[-1] == self._begin
         begin = 0
         if self.known and not opened:

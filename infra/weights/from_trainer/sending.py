@@ -7,7 +7,6 @@ while another transfer is under way, get it together.
 
 import logging
 import re
-import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from infra.errors import SeamlessFlowError
+from infra.network.addresses import address_of, listener_on
 from infra.network.line import LOOK_S, Line, LineLost
 from infra.network.store import store_at
 from infra.weights.from_trainer.questions import TOKENIZER, WeightsAnswer, WeightsQuestion
@@ -44,8 +44,8 @@ class WeightsService:
         """Listen on a free port of `host`, for versions below `root`. Raises `OSError`."""
         self._root = root
         self._host = host
-        self._listener = socket.create_server((host, 0))
-        self.address = f"{host}:{self._listener.getsockname()[1]}"
+        self._listener = listener_on(host)
+        self.address = address_of(host, self._listener.getsockname()[1])
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="weights", daemon=True)
         self._thread.start()

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import quote
 
-import fsspec
-
 from infra.disk.full import is_full
 from infra.errors import SeamlessFlowError, SettingsRejected
+from infra.network.storages import storage_at
 from infra.weights.host_cache import policy_folder
 from infra.weights.manifest import MANIFEST, read_manifest
 from infra.weights.versions import WeightsGone
@@ -25,7 +24,6 @@ from infra.weights.versions import WeightsGone
 Form = Literal["anchors", "deltas"]
 
 _SETTING = "SEAMLESSFLOW_WEIGHTS__URL"
-_LOCAL = ("file", "local")
 _AT_ONCE = 4
 _PATIENCE_S, _AGAIN_S = 30.0, 1.0
 _HASH_DIGITS = 16
@@ -41,28 +39,6 @@ class StorageUnavailable(SeamlessFlowError):
         super().__init__(f"the storage of weights {url} does not answer: {reason}")
 
 
-def unusable(url: str) -> str:
-    """Return why the storage of a URL cannot be asked, without asking it; empty if it can be."""
-    try:
-        fsspec.get_filesystem_class(fsspec.utils.get_protocol(url))
-    except (ValueError, ImportError) as error:
-        return str(error)
-    path = local_path(url)
-    if path is not None and not path.is_absolute():
-        return f"{url!r} is no whole path, as file:///mnt/weights is"
-    return ""
-
-
-def local_path(url: str) -> Path | None:
-    """Return the directory that a URL names on this machine, None for other storages.
-
-    Unlike fsspec, which takes one that is not absolute for one below the current directory.
-    """
-    if fsspec.utils.get_protocol(url) not in _LOCAL:
-        return None
-    return Path(url.partition("://")[2] if "://" in url else url)
-
-
 class WeightsStorage:
     """Directories with a manifest below one URL. Safe to call from any thread."""
 
@@ -72,7 +48,7 @@ class WeightsStorage:
         self._patience_s = patience_s
         try:
             # Others write there: what a listing said a moment ago may be wrong now.
-            self._files, root = fsspec.url_to_fs(url, use_listings_cache=False)
+            self._files, root = storage_at(url, use_listings_cache=False)
         except (ValueError, ImportError) as error:
             raise SettingsRejected(_SETTING, str(error)) from error
         self._root = root.rstrip("/")

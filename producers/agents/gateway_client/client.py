@@ -17,11 +17,12 @@ import orjson
 
 from infra.errors import SeamlessFlowError
 from infra.kafka import log
+from infra.settings import SamplingSection
 from infra.telemetry.contexts import Headers
 from producers.agents.gateway_client.connections import CallFailed, HttpAnswer
 from producers.agents.gateway_client.ending import CloseCall
-from producers.agents.gateway_client.result import RewardCall
 from producers.agents.gateway_client.rotation import GatewayRotation
+from producers.agents.result import RewardCall
 from schemas.json_form import to_json
 from schemas.records import Task
 
@@ -114,6 +115,9 @@ class GatewayClient:
             body["policies"] = dict(policies)
         if task.fork is not None:
             body["fork"] = orjson.Fragment(to_json(task.fork))
+        if task.overrides is not None:
+            own = task.overrides
+            body["overrides"] = {name: getattr(own, name) for name in SamplingSection.model_fields}
         try:
             answer = await self._call("/sessions", body, limit_s)
         except GatewayRefused as error:

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 import httptools
 import orjson
 
+from infra.network.addresses import address_of
+
 
 class CallFailed(OSError):
     """A call got no answer: the server could not be reached, or the connection broke."""
@@ -116,7 +118,7 @@ class HttpConnections:
         connection = await self._connection()
         answered = False
         try:
-            answer = await connection.call(self._request(path, orjson.dumps(body), headers))
+            answer = await connection.call(self._request(path, _json(body), headers))
             answered = True
             return answer
         finally:
@@ -142,7 +144,7 @@ class HttpConnections:
                 _Connection, self._host, self._port, ssl=self._tls
             )
         except OSError as error:
-            raise CallFailed(f"{self._host}:{self._port}: {error}") from error
+            raise CallFailed(f"{address_of(self._host, self._port)}: {error}") from error
         return made
 
     def _request(self, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
@@ -154,3 +156,23 @@ class HttpConnections:
             *(f"{name}: {value}" for name, value in headers.items()),
         ]
         return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+
+
+def _json(body: object) -> bytes:
+    """Return the body as JSON. Half a surrogate pair, which is no text, is spelt out."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:  # rare, so the whole body is looked through only then
+        return orjson.dumps(_spelt(body))
+
+
+def _spelt(value: object) -> object:
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case Mapping():
+            return {_spelt(name): _spelt(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_spelt(item) for item in value]
+        case _:
+            return value

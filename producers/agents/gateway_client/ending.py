@@ -7,7 +7,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from producers.agents.gateway_client.result import REWARD, BadResult, Result, RewardCall, rewards_of
+from producers.agents.result import (
+    LAST_LINE,
+    REWARD,
+    BadResult,
+    Result,
+    RewardCall,
+    rewards_of,
+    shown,
+)
 
 REASON_CHARACTERS = 2_000
 """Longest reason; of a longer one the end is kept, which is the point of a traceback."""
@@ -34,6 +42,8 @@ class AgentCrashed:
     infrastructure: bool = False
     unjudged: bool = False
     """True if it was the judge."""
+    bad_result: bool = False
+    """True if it is what the agent or its judge returned: never the policy's doing."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +107,10 @@ def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
         case AgentReturned(result):
             try:
                 return _finished(result, rules)
-            except BadResult as error:
-                return closing_calls(AgentCrashed(str(error)), rules)
-        case AgentCrashed(detail, infrastructure, unjudged):
-            cause = "infrastructure" if infrastructure else "environment"
-            reason, status = detail[-REASON_CHARACTERS:], _UNREWARDED if unjudged else "aborted"
-            return ClosingCalls((), CloseCall(status, reason, cause, on_limit=rules.on_limit))
+            except Exception as error:  # a mapping of the agent's may raise anything
+                return closing_calls(AgentCrashed(str(error), bad_result=True), rules)
+        case AgentCrashed():
+            return ClosingCalls((), _crashed(ending, rules))
         case AgentTimedOut(limit_s, late=True):
             reason = f"the agent began late and was stopped after {limit_s:.1f} s"
             return ClosingCalls((), CloseCall("aborted", reason, "infrastructure"))
@@ -115,15 +123,27 @@ def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
             return ClosingCalls((), close)
 
 
+def _crashed(crash: AgentCrashed, rules: EndingRules) -> CloseCall:
+    return CloseCall(
+        _UNREWARDED if crash.unjudged else "aborted",
+        crash.detail[-REASON_CHARACTERS:],
+        "infrastructure" if crash.infrastructure else "environment",
+        # Else a mistake of the agent's author would be trained as a reward of 0 wherever the last
+        # answer was cut, and the display would not show it.
+        on_limit="retry" if crash.bad_result else rules.on_limit,
+    )
+
+
 def _finished(result: Result, rules: EndingRules) -> ClosingCalls:
     status = result.get("status", "complete")
     if status not in _STATUSES:
-        raise BadResult(f"an agent may end as {' or '.join(_STATUSES)}, not as {status!r}")
+        raise BadResult(f"an agent may end as {' or '.join(_STATUSES)}, not as {shown(status)}")
     rewards = rewards_of(result)
     given = [one.name for one in rewards if one.response_id is None]
     lacks = [name for name in rules.rewards if name not in given]
     if lacks and not rules.await_reward_s:
-        close = CloseCall(_UNREWARDED, _lack(lacks, given), "environment", on_limit=rules.on_limit)
+        reason = _lack(lacks, given, result)
+        close = CloseCall(_UNREWARDED, reason, "environment", on_limit=rules.on_limit)
         return ClosingCalls(tuple(rewards), close)
     if not lacks:
         rewards[-1] = replace(rewards[-1], final=True)
@@ -134,11 +154,13 @@ def _finished(result: Result, rules: EndingRules) -> ClosingCalls:
     return ClosingCalls(tuple(rewards), close)
 
 
-def _lack(lacks: Collection[str], given: Collection[str]) -> str:
+def _lack(lacks: Collection[str], given: Collection[str], result: Result) -> str:
     """Return the reason of a session without its rewards: both names, since one may be misspelt."""
     told = f"the agent gave no reward {', '.join(map(repr, lacks))}"
     names = ", ".join(map(repr, dict.fromkeys(given)))
-    return (told + (f", but {names}" if names else ""))[:REASON_CHARACTERS]
+    but = f", but {names}" if names else ""
+    line = f"; its output ends with {shown(result[LAST_LINE])}" if LAST_LINE in result else ""
+    return (told + but + line)[:REASON_CHARACTERS]
 
 
 def _timed_out(limit_s: float, rules: EndingRules) -> ClosingCalls:

@@ -3,14 +3,15 @@
 `episode.py` starts, watches and stops them.
 """
 
+import os
 from typing import Protocol
-
-import orjson
 
 from producers.agents.harness.command import Command, CommandFailed
 from producers.agents.harness.loading import Callback, invoke
+from producers.agents.harness.proxies import exempted
 from producers.agents.harness.session import AgentSession
 from producers.agents.harness.threads import CallThreads
+from schemas.json_text import read_json
 
 
 class Agent(Protocol):
@@ -34,7 +35,8 @@ class CallableAgent:
         self._threads = threads
 
     async def run(self, payload: bytes, session: AgentSession) -> object:
-        return await invoke(self._function, self._threads, orjson.loads(payload), session)
+        os.environ.update(exempted(os.environ, session.base_url))  # read by clients when made
+        return await invoke(self._function, self._threads, read_json(payload), session)
 
     def goes_on(self, session: AgentSession) -> bool:
         return self._threads.runs_with(session)
@@ -43,8 +45,9 @@ class CallableAgent:
 class CommandAgent:
     """Agent that is a program: it reads the task from standard input and may print its result.
 
-    The last line of its output is the result if it is a JSON object or a number. Exit status 0 is
-    success, 75 (try again) a failure of the infrastructure, any other a crash.
+    The last line of its output is the result if it is a JSON object or a number (`output.py`); a
+    judge gets any other as `last_line`. Exit status 0 is success, 75 (try again) a failure of the
+    infrastructure, any other a crash.
     """
 
     def __init__(self, command: Command) -> None:
@@ -54,11 +57,7 @@ class CommandAgent:
         ended = await self._command.run(payload, session)
         if ended.exit_status != 0:
             raise CommandFailed(ended.exit_status, ended.error_tail)
-        try:
-            value = orjson.loads(ended.last_line)
-        except orjson.JSONDecodeError:
-            return None
-        return value if isinstance(value, dict | int | float) else None
+        return ended.result
 
     def goes_on(self, session: AgentSession) -> bool:
         return False

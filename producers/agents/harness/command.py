@@ -6,7 +6,7 @@ same of `ANTHROPIC` and `GEMINI` (whose base URLs have no `/v1`; Google's client
 `GOOGLE_GEMINI_BASE_URL`) and `SEAMLESSFLOW_SESSION`. In a session that
 begins in the middle of a recorded one, `SEAMLESSFLOW_MESSAGES_FILE` names a file with the messages
 so far, a JSON array in OpenAI's chat form. No setting of this process is passed on, above all not
-the admin key.
+the admin key. Variables of proxies are, and the gateway's host is added to `NO_PROXY`.
 """
 
 import asyncio
@@ -23,6 +23,8 @@ import orjson
 
 from infra.errors import SeamlessFlowError
 from infra.settings import ENV_PREFIX
+from producers.agents.harness.output import result_in
+from producers.agents.harness.proxies import exempted
 from producers.agents.harness.session import AgentSession
 
 TRY_AGAIN = 75
@@ -31,7 +33,6 @@ ENDING_GRACE_S = 2.0
 _LONGEST_VARIABLE_BYTES = 131_000
 """Linux refuses to start a program with a longer variable (MAX_ARG_STRLEN, 128 KiB)."""
 
-_LAST_LINE_BYTES = 1_048_576
 _ERROR_TAIL_BYTES = 2_000
 
 
@@ -46,10 +47,10 @@ class CommandFailed(SeamlessFlowError):
 
 @dataclass(frozen=True)
 class CommandResult:
-    """Exit status of a program, with the ends of its output and its errors."""
+    """Exit status of a program, the result in its output, and the end of its errors."""
 
     exit_status: int
-    last_line: str
+    result: object
     error_tail: str
 
 
@@ -78,17 +79,19 @@ class Command:
                 stdin=task,
                 stdout=output,
                 stderr=errors,
-                env={**self._environment, **_variables(payload, session), **beginning},
+                env={
+                    **self._environment,
+                    **exempted(self._environment, session.base_url),
+                    **_variables(payload, session),
+                    **beginning,
+                },
                 start_new_session=True,
             )
             try:
                 exit_status = await process.wait()
             finally:
                 await _end_group(process)
-            lines = _tail(output, _LAST_LINE_BYTES).splitlines()
-            return CommandResult(
-                exit_status, lines[-1] if lines else "", _tail(errors, _ERROR_TAIL_BYTES)
-            )
+            return CommandResult(exit_status, result_in(output), _tail(errors, _ERROR_TAIL_BYTES))
 
 
 def _variables(payload: bytes, session: AgentSession) -> Mapping[str, str]:

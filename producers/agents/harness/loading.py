@@ -22,14 +22,6 @@ class CallableNotFound(SeamlessFlowError):
         super().__init__(f"{name!r} cannot be called: {reason}")
 
 
-class CalledExit(SeamlessFlowError):
-    """A callable tried to end the process."""
-
-    def __init__(self, status: object) -> None:
-        self.status = status
-        super().__init__(f"the callable called exit({status!r})")
-
-
 def load_callable(name: str) -> Callback:
     """Import a function, also from the working directory. Raises `CallableNotFound`."""
     module_name, _, path = name.partition(":")
@@ -54,15 +46,12 @@ async def invoke(function: Callback, threads: Executor, *arguments: object) -> o
 
     Cancelling stops an async function; a thread cannot be stopped and runs to its end.
     """
-    try:
-        if _is_async(function):
-            value = function(*arguments)
-        else:
-            loop = asyncio.get_running_loop()
-            value = await loop.run_in_executor(threads, function, *arguments)
-        return await value if inspect.isawaitable(value) else value
-    except SystemExit as error:  # would end this process and all other agents
-        raise CalledExit(error.code) from error
+    if _is_async(function):
+        value = function(*arguments)
+    else:
+        loop = asyncio.get_running_loop()
+        value = await loop.run_in_executor(threads, function, *arguments)
+    return await value if inspect.isawaitable(value) else value
 
 
 def _is_async(function: Callback) -> bool:

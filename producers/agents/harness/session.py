@@ -16,7 +16,9 @@ A session needs those that `trainer.rewards` names, by default `reward` alone; f
 recorded and shown. A judge (`agents.reward`) returns the same; its rewards take the place of the
 agent's of the same name. `source` is a label: `agent` or, of a judge, `verifier` if it is not said.
 Rewards of turns are recorded; if the run's `trainer.advantage` uses none, the trainer warns of it
-once. An exception ends the session as aborted, that of a judge as unrewarded.
+once. An exception ends the session as aborted, that of a judge as unrewarded; it ends no other
+session, be it `StopIteration`, `exit`, a test's failure or `CancelledError`. A number is any real
+one and any array without dimensions: scalars of numpy and torch too.
 
 An agent that can start in the middle begins with `session.messages` if there are any; others are
 forked by playback (docs/replay.md).

@@ -32,7 +32,7 @@ class CallThreads(Executor):
                 result = function(*arguments, **named)
             except BaseException as error:
                 del self._running[call]
-                call.set_exception(error)
+                call.set_exception(_passable(error))
             else:
                 del self._running[call]
                 call.set_result(result)
@@ -45,3 +45,12 @@ class CallThreads(Executor):
         """Return whether a call that has this argument still runs."""
         running = list(self._running.values())
         return any(argument is one for arguments in running for one in arguments)
+
+
+def _passable(error: BaseException) -> BaseException:
+    """Return the error as a future can hold it: no `StopIteration`, as in a coroutine (PEP 479)."""
+    if not isinstance(error, StopIteration):
+        return error
+    raised = RuntimeError("the callable raised StopIteration")
+    raised.__cause__ = error
+    return raised

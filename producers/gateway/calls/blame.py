@@ -48,6 +48,8 @@ def blame(error: ApiError, request: CanonicalRequest) -> None:
     if error.code == "previous_response_not_found" and request.previous_turn is not None:
         error.param = "previous_response_id"
         error.message = f"there is no response {RESPONSE + request.previous_turn!r} to continue"
+    elif error.code == "item_not_found":
+        error.param = "input"
     elif error.code in _CODES:
         error.param = _parameter(error.message, request)
 

@@ -105,6 +105,11 @@ class Keys:
             raise ApiError(403, "this needs the admin key", code="admin_key_needed")
         raise ApiError(401, INVALID_KEY, code="invalid_api_key")
 
+    def require_owner(self, headers: Mapping[bytes, bytes], session_id: str) -> None:
+        """Raise `ApiError` (401, 403) unless the call has the admin key or the session's own."""
+        if self.session_of(key_of(headers)) != session_id:
+            self.require_admin(headers)
+
     def require_any(self, headers: Mapping[bytes, bytes]) -> None:
         """Raise `ApiError` (401) unless the call has a valid key of any kind."""
         key = key_of(headers)

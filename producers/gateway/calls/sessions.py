@@ -1,11 +1,12 @@
-"""The session interface: open, reward, close. Each answers once the manager has recorded it.
+"""The session interface: open, describe, reward, close.
 
+Each but a description answers once the manager has recorded it.
 A call repeated with its `Idempotency-Key` gets the answer of the first one.
 """
 
 import hashlib
 import secrets
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import orjson
@@ -16,9 +17,11 @@ from pydantic import (
     StringConstraints,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from infra import clock
+from infra.settings import SamplingSection
 from infra.telemetry.tracing import Span, Telemetry
 from infra.worker.tags import WISHES, read_wishes
 from producers.gateway.calls.keys import Keys
@@ -36,6 +39,7 @@ from schemas.records import (
     AssignReward,
     CloseSession,
     CommandAnswered,
+    DescribeSession,
     ForkedPrefix,
     OpenSession,
     Reward,
@@ -74,6 +78,7 @@ class OpenBody(_Body):
     max_age_s: Seconds = 86400
     max_idle_s: Seconds = 3600
     fork: ForkedPrefix | None = None
+    overrides: SamplingSection | None = None
 
     @field_validator("metadata")
     @classmethod
@@ -87,6 +92,12 @@ class OpenBody(_Body):
         if fork is not None:
             check_form(fork)
         return fork
+
+    @model_validator(mode="after")
+    def _of_an_evaluation(self) -> Self:
+        if self.overrides is not None and self.purpose == "train":
+            raise ValueError("overrides: what is trained is sampled as the policy is; purpose eval")
+        return self
 
 
 class RewardBody(_Body):
@@ -113,6 +124,8 @@ class CloseBody(_Body):
     await_rewards: tuple[Text, ...] = ()
 
 
+_OWN_FORMS = ("max_age_s", "max_idle_s", "fork", "overrides")
+"""Members of an opening that the command has in another form."""
 B = TypeVar("B", bound=_Body)
 
 
@@ -134,12 +147,13 @@ class Sessions:
         key = sent_key(exchange.headers)
         # A repeated call without an id must name the same session.
         session_id = body.session_id or (_id_of(key) if key else secrets.token_hex(12))
-        fields = body.model_dump(exclude={"session_id", "max_age_s", "max_idle_s", "fork"})
+        fields = body.model_dump(exclude={*_OWN_FORMS, "session_id"})
         command = OpenSession(
             **self._command_fields(session_id),
             idempotency_key=key,
             **fields,
             fork=body.fork,
+            overrides=body.overrides.overrides if body.overrides is not None else None,
             max_age_ms=_ms(body.max_age_s),
             max_idle_ms=_ms(body.max_idle_s),
         )
@@ -189,6 +203,15 @@ class Sessions:
             await_rewards=body.await_rewards,
         )
         await self._answer(exchange, command)
+
+    async def describe(self, exchange: Exchange, session_id: str) -> None:
+        """Serve `GET /sessions/{id}`. Raises `ApiError`."""
+        question = DescribeSession(**self._command_fields(session_id))
+        with served(self._telemetry, exchange, session_id) as span:
+            answered = await self._carry_out(question, span)
+            if not isinstance(answered, CommandAnswered) or answered.state is None:
+                raise ApiError(500, "the manager gave no description")
+            await exchange.answer(200, answered.state)
 
     async def _answer(self, exchange: Exchange, command: AssignReward | CloseSession) -> None:
         with served(self._telemetry, exchange, command.session_id) as span:

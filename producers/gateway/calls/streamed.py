@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from producers.gateway.calls.delivered import Delivered
+from producers.gateway.calls.delta_parts import delta_parts
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.dialect import ChoiceDelta, Events
 from producers.gateway.errors import ApiError, refused
@@ -82,7 +83,7 @@ class StreamedAnswer:
             reply.tensors,
             reply.token_offset,
         )
-        return events.delta(choice, piece)
+        return _written(events, choice, piece)
 
     def _rest(self, events: Events, choice: int, answer: ReplyFinished) -> bytes:
         delivered = self._delivered[choice]
@@ -94,7 +95,15 @@ class StreamedAnswer:
         if not rest and not ids:
             return b""
         tensors = [_from_token(tensor, offset) for tensor in answer.tensors]
-        return events.delta(choice, ChoiceDelta(rest or b"{}", ids, logprobs, tensors, offset))
+        piece = ChoiceDelta(rest or b"{}", ids, logprobs, tensors, offset)
+        return _written(events, choice, piece)
+
+
+def _written(events: Events, choice: int, piece: ChoiceDelta) -> bytes:
+    """Return the events of a piece, each with one kind; log-probs go with the first."""
+    first, *others = delta_parts(piece.delta)
+    data = events.delta(choice, piece._replace(delta=first))
+    return data + b"".join(events.delta(choice, ChoiceDelta(other)) for other in others)
 
 
 def _from_token(tensor: TokenTensor, offset: int) -> TokenTensor:

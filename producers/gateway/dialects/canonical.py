@@ -14,6 +14,7 @@ import orjson
 import xxhash
 
 from producers.gateway.errors import bad
+from schemas.json_text import write_json
 from schemas.records import Sampling
 
 
@@ -69,12 +70,12 @@ class Prompt(NamedTuple):
 
 def canonical_json(value: object, param: str) -> bytes:
     """Return JSON with sorted keys. Raises `ApiError` (400, names `param`) if it is too deep."""
-    return _json(value, param, orjson.OPT_SORT_KEYS)
+    return _json(value, param, sort_keys=True)
 
 
 def ordered_json(value: object, param: str) -> bytes:
     """Return JSON with members in their order. Raises `ApiError` (400) that names `param`."""
-    return _json(value, param, 0)
+    return _json(value, param, sort_keys=False)
 
 
 def functions_json(functions: Sequence[Mapping[str, object]]) -> bytes | None:
@@ -83,8 +84,8 @@ def functions_json(functions: Sequence[Mapping[str, object]]) -> bytes | None:
     return ordered_json(listed, "tools") if listed else None
 
 
-def _json(value: object, param: str, option: int) -> bytes:
+def _json(value: object, param: str, *, sort_keys: bool) -> bytes:
     try:
-        return orjson.dumps(value, option=option)
+        return write_json(value, sort_keys=sort_keys)
     except TypeError as error:
         raise bad(param, f"{param} cannot be stored: {error}") from error

@@ -13,6 +13,7 @@ import orjson
 
 from producers.gateway.dialects.canonical import CanonicalRequest, canonical_json
 from producers.gateway.dialects.dialect import COMPLETION, ChoiceDelta
+from producers.gateway.dialects.event_lines import event
 from producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
 from producers.gateway.dialects.parameters import (
     Check,
@@ -133,7 +134,7 @@ class CompletionEvents(OpenAiEvents):
         return self._event(_choice(choice, "", None, answer.finish_reason))
 
     def _event(self, choice: dict[str, object]) -> bytes:
-        return self._head + b"," + orjson.dumps({"choices": [choice]})[1:] + b"\n\n"
+        return event(self._head + b"," + orjson.dumps({"choices": [choice]})[1:])
 
 
 def _whole(number: int, answer: ReplyFinished, request: CanonicalRequest) -> dict[str, object]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import orjson
 
 from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.event_lines import event
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished
 
@@ -95,11 +96,11 @@ class OpenAiEvents:
         if not self._include_usage:
             return _DONE
         last = {"choices": [], **tail(answers)}
-        return self._last_head + b"," + orjson.dumps(last)[1:] + b"\n\n" + _DONE
+        return event(self._last_head + b"," + orjson.dumps(last)[1:]) + _DONE
 
     def failed(self, error: ApiError) -> bytes:
         """End a stream that failed after it began."""
-        return b"data: " + error_body(error) + b"\n\n"
+        return event(error_body(error))
 
     def keep_alive(self) -> bytes:
         """Write a comment, which every client skips."""
@@ -107,5 +108,5 @@ class OpenAiEvents:
 
 
 def _begun(head: dict[str, object]) -> bytes:
-    """Return the beginning of an event, which its other members follow."""
-    return b"data: " + orjson.dumps(head)[:-1]
+    """Return the beginning of an event's JSON, which its other members follow."""
+    return orjson.dumps(head)[:-1]

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import orjson
 
 from producers.gateway.errors import ApiError, bad
+from schemas.json_text import read_json
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,7 +22,7 @@ MOST_STOPS = 16
 def read_body(body: bytes) -> dict[str, Any]:
     """Return the members of a JSON body that are not null. Raises `ApiError` (400)."""
     try:
-        request = orjson.loads(body)
+        request = read_json(body)
     except orjson.JSONDecodeError as error:
         raise ApiError(400, f"the body is not JSON: {error}", code="invalid_json") from error
     if not isinstance(request, dict):

@@ -31,6 +31,7 @@ from schemas.records import (
     CancelTurn,
     CloseSession,
     CountTokens,
+    DescribeSession,
     GatewayHeartbeat,
     OpenSession,
     ReplyAddress,
@@ -39,7 +40,8 @@ from schemas.records import (
 from schemas.releases import this_release
 from schemas.topics import FLEET, REPLIES, REQUESTS, fleet_key
 
-Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession | CountTokens
+Question = CountTokens | DescribeSession
+Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession | Question
 _HEARTBEAT_S = 1.0
 _FIRST_HEARTBEATS_S = 0.1
 # Looking at delivery reports after each record would cost CPU; this is soon enough.

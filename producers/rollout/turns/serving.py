@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-import orjson
-
 from infra.clock import NEVER_MS
 from infra.errors import DeliveryFailed
 from infra.kafka.client import Headers, Received
@@ -34,6 +32,7 @@ from producers.rollout.turns.refusal import (
 )
 from producers.rollout.turns.sampling import sampling_params
 from schemas import records as r
+from schemas.json_text import read_json
 from schemas.tokens import TOKEN_BYTES
 
 SCAN_MS = 20
@@ -291,7 +290,7 @@ def _tools(tools: bytes | None) -> list[Mapping[str, object]] | None:
     """Return the parsed tools; all turns of a session share them. Raises `ValueError`."""
     if tools is None:
         return None
-    read: list[Mapping[str, object]] = orjson.loads(tools)
+    read: list[Mapping[str, object]] = read_json(tools)
     return read
 
 

@@ -2,9 +2,9 @@
 
 A gateway takes a `CommandAnswered` on `replies` as the acknowledgement; the manager acknowledges to
 Kafka by committing an offset of `requests` behind the command. An event counts by its command's id
-and only in the epoch of its partition's owner. Two kinds of commands leave none: `CountTokens`, and
-a call that repeats an earlier one, whose event must be there instead. A `CancelTurn` that comes
-too late leaves none and is answered by none, so it is not checked.
+and only in the epoch of its partition's owner. Questions (`CountTokens`, `DescribeSession`) leave
+none, nor does a call that repeats an earlier one, whose event must be there instead. A `CancelTurn`
+that comes too late leaves none and is answered by none, so it is not checked.
 """
 
 from collections.abc import Iterable, Mapping
@@ -63,7 +63,7 @@ class CommandsCheck:
         """Fold in a record; of events only those that count."""
         record = received.record
         match record:
-            case r.CountTokens():
+            case r.CountTokens() | r.DescribeSession():
                 self._carried_out.add(record.command_id)
             case r.OpenSession() | r.RequestTurn() | r.AssignReward() | r.CloseSession():
                 self._ask(received, record)

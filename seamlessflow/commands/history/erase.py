@@ -136,10 +136,11 @@ def _trained(trained: Path | None, out: Path | None) -> list[Path]:
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
     """Show the topics on a terminal's standard error."""
-    from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True)
+    from seamlessflow.console import clean_console
+
+    console = clean_console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         shown = bar.add_task("copying", total=None)
 

@@ -22,10 +22,9 @@ def node(
     import socket
     from functools import partial
 
-    from rich.console import Console
-
     from seamlessflow.checks.check import before_node
     from seamlessflow.config_file import load
+    from seamlessflow.console import clean_console
     from seamlessflow.nodes.faults import node_name
 
     own = node_name(name, os.environ, socket.gethostname())
@@ -39,4 +38,9 @@ def node(
         run_training(loaded)
         return
     what = f"node {own}"
-    shown(loaded, Console(), lambda display, stop: follow(loaded, kafka, own, display, stop), what)
+    shown(
+        loaded,
+        clean_console(),
+        lambda display, stop: follow(loaded, kafka, own, display, stop),
+        what,
+    )

@@ -62,7 +62,9 @@ def kubernetes(
     if strimzi and kafka.bootstrap_servers != (address := bootstrap_address(strimzi)):
         text = f"kafka.bootstrap_servers is not {address}, where {strimzi} answers"
         raise typer.BadParameter(text, param_hint="--strimzi")
-    rendered = manifests(loaded, kafka, config.read_text(), ClusterNames(image, secret, claim))
+    rendered = manifests(
+        loaded, kafka, config.read_text(encoding="utf-8"), ClusterNames(image, secret, claim)
+    )
     if strimzi:
         rendered["kafka"] = cluster(strimzi)
     files = {out / f"{name}.yaml": objects for name, objects in rendered.items()}

@@ -253,5 +253,6 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     steps = simulated.steps_each(config, len(compared))
     rows = [(one, *simulated.simulated_choice(config, of, one, steps)) for one in compared]
     print_plan(of, [(one, figures) for one, figures, _ in rows], steps)
-    for notice in dict.fromkeys(notice for _, _, notice in rows if notice):
-        typer.echo(f"! {notice}", err=True)
+    for notice in dict.fromkeys(notice for _, _, notices in rows for notice in notices):
+        if notice:
+            typer.echo(f"! {notice}", err=True)

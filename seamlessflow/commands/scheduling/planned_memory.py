@@ -158,13 +158,15 @@ def _worker(name: str, tags: list[str], devices: int) -> dict[str, Any]:
 def _setting(text: str) -> tuple[tuple[str, ...], Any]:
     import yaml
 
+    from infra.plain_yaml import read_yaml
+
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise typer.BadParameter(f"--set {text}: give NAME=VALUE, as trainer.dtype=bfloat16")
     try:
-        return tuple(name.split(".")), yaml.safe_load(value)
+        return tuple(name.split(".")), read_yaml(value)
     except yaml.YAMLError as error:
-        raise typer.BadParameter(f"--set {text}: {value!r} cannot be read") from error
+        raise typer.BadParameter(f"--set {text}: {error}") from error
 
 
 def _with(values: Mapping[str, Any], path: Sequence[str], value: object) -> dict[str, Any]:

@@ -47,14 +47,13 @@ def rehearse(
     found = measured_sections(recorded, kafka, measured)
     given = under(sections_of(config), {name: found[name] for name in _MEASURED if name in found})
     loaded = parse(given, config, lambda one: before_training(rehearsed(one, out, steps, scale)))
-    from rich.console import Console
-
     from infra.errors import ExitStatus
+    from seamlessflow.console import clean_console
     from seamlessflow.rehearsal.rehearsal import rehearse as run
     from seamlessflow.rehearsal.view import view
     from seamlessflow.runs.training_run import shown
 
-    own, console = rehearsed(loaded, out, steps, scale), Console()
+    own, console = rehearsed(loaded, out, steps, scale), clean_console()
     later = "the next rehearsal begins anew and replaces"
     result = shown(own, console, lambda shows, stop: run(own, shows, stop), "rehearsal", later)
     console.print(view(result))

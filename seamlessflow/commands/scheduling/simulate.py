@@ -79,7 +79,7 @@ def simulate(
     """Compare scheduling strategies on a modelled cluster, before a run; see docs/scheduling.md.
 
     Needs neither Kafka nor a device. Options count over the file, and both over a recorded run;
-    `seamlessflow train --settings` explains the sections simulation and device_model.
+    `seamlessflow settings simulation` explains that section, and so for device_model.
     """
     check_strategies(strategy or ())
     workers = _workers(
@@ -106,7 +106,7 @@ def _compare(
     """Print the figures of each strategy; return False if none has any, or if one failed."""
     from scheduler.decisions.strategies.registry import StrategyFailed
     from scheduler.simulation.figures import figures, why_none
-    from seamlessflow.reports.simulated_workers import without_room
+    from seamlessflow.reports.simulated_workers import held_back, without_room
 
     columns, any_found, any_failed = _headed(config), False, False
     for settings in compared:
@@ -123,7 +123,8 @@ def _compare(
             typer.echo(f"{name:>{_width(_COLUMNS[0])}}  {why_none(run, settings)}")
         else:
             typer.echo(_cells(name, found, columns))
-        if notice := without_room(config.device_model, cluster, run.control):
+        room = without_room(config.device_model, cluster, run.control)
+        for notice in filter(None, (room, held_back(config, run))):
             typer.echo(f"! {name}: {notice}", err=True)
         _draw(run, name, timelines)
     return any_found and not any_failed

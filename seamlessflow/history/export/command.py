@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from infra.errors import ExitStatus
+from seamlessflow.console import clean_console
 from seamlessflow.history.export.exporting import (
     ExportJob,
     ExportOutcome,
@@ -25,12 +25,12 @@ def run_export(out: Path | None, job: ExportJob) -> None:
 
     Raises `typer.Exit` if nothing was written and a name of the selection is not there.
     """
-    console = Console()
+    console = clean_console()
     try:
         with (
             stoppable() as stop,
             kafka_to_inspect(out) as kafka,
-            reading_bar(Console(stderr=True)) as show,
+            reading_bar(clean_console(stderr=True)) as show,
         ):
             outcome = export(kafka, job, show, lambda: stop.asked)
     except (Interrupted, ExportStopped):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import orjson
 import typer
-from rich.console import Console
 
 from infra.errors import ExitStatus
 from schemas.forks import PLAYBACK
+from seamlessflow.console import clean_console
 from seamlessflow.history.forking.forking import (
     ForkingStopped,
     ForkJob,
@@ -39,14 +39,14 @@ def run_fork(options: ForkOptions) -> None:
     Raises `typer.Exit` if there is nothing to fork, or a session, group or task that was named is
     not there.
     """
-    console, job = Console(), options.job
+    console, job = clean_console(), options.job
     job.rule.check()
     check_file("--to", job.to)
     try:
         with (
             stoppable() as stop,
             kafka_to_inspect(options.out) as kafka,
-            reading_bar(Console(stderr=True)) as show,
+            reading_bar(clean_console(stderr=True)) as show,
         ):
             outcome = fork_sessions(kafka, job, show, lambda: stop.asked)
     except (Interrupted, ForkingStopped):

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from consumers.history.selection import SessionSelection
 from consumers.trajectories.sessions.session import Session
 from infra.deadline import Stopping, never
@@ -18,6 +16,7 @@ from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
 from scheduler.tasks.file import read
 from scheduler.tasks.source import TaskSource
+from schemas.json_text import read_json
 from schemas.records import Task
 from schemas.topics import TASKS
 
@@ -42,7 +41,7 @@ class RecordedTasks:
         if payload is None and self.file is not None and opened.task_id:
             row = self.file.find(opened.task_id)
             payload = None if row is None else row.payload
-        read: Any = None if payload is None else orjson.loads(payload)
+        read: Any = None if payload is None else read_json(payload)
         return read if isinstance(read, dict) else None
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import orjson
 import xxhash
 
+from infra.json_lines import json_lines
 from seamlessflow.history.importing.foreign_row import ForeignRowRejected, RowRead
 
 Rows = Callable[[Path], Iterator[RowRead]]
@@ -16,13 +17,13 @@ _BLOCK = 1 << 20
 def jsonl_rows(path: Path) -> Iterator[RowRead]:
     """Yield the objects of a file; raises `ForeignRowRejected` for a line that is none."""
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
+        for line in json_lines(file):
             try:
-                row = orjson.loads(line)
+                row = orjson.loads(line.content)
             except orjson.JSONDecodeError as error:
-                raise ForeignRowRejected(str(path), number, f"no JSON: {error}") from None
+                raise ForeignRowRejected(str(path), line.number, f"no JSON: {error}") from None
             if not isinstance(row, dict):
-                raise ForeignRowRejected(str(path), number, "no JSON object")
+                raise ForeignRowRejected(str(path), line.number, "no JSON object")
             yield row
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from infra.errors import ExitStatus, SettingsRejected
 from infra.kafka.unreadable import Skipped
 from seamlessflow.checks.packages import require
+from seamlessflow.console import clean_console
 from seamlessflow.history.outputs import check_directory, check_file
 from seamlessflow.history.training.again import (
     TrainingAgain,
@@ -58,7 +59,7 @@ def run_training_again(options: TrainOptions) -> None:
 
     Raises `typer.Exit` if tensors differ on the kind of machine that is recorded.
     """
-    console = Console(stderr=options.as_json, highlight=False, soft_wrap=True)
+    console = clean_console(stderr=options.as_json, highlight=False, soft_wrap=True)
     _check(options)
     one_step = options.step is not None
     known = known_tensors(options.tensors) if options.tensors and not one_step else None

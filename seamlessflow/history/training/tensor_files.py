@@ -48,7 +48,7 @@ def write_step(path: Path, found: StepTensors) -> None:
         # Copies: tied parameters share memory, which safetensors refuse.
         save_file({name: value.clone() for name, value in found.values.items()}, path, {"of": text})
     else:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
 
 
 def known_step(path: Path) -> StepTensors | None:

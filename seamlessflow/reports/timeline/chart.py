@@ -209,7 +209,7 @@ def _summary(timeline: Timeline) -> str:
     parts = [
         f"{len(timeline.steps)} optimizer steps in {seconds:.0f} s{_by_policy(timeline)}",
         f"{timeline.switches} changes of role",
-        f"{timeline.handed_back} turns moved to another worker",
+        f"{timeline.handed_back} turns handed back",
     ]
     if spent.total:
         parts.append(f"idle ({IDLE}) {spent.idle_share:.1%} of device time")

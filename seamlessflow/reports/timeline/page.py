@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+from infra.printable import printable
 from scheduler.state.accounts.bars import Bar, Part, bars, spent_by_part
 from scheduler.state.accounts.device_time import TRAINING, together
 from scheduler.state.timeline import Timeline
@@ -30,7 +31,8 @@ def page(timeline: Timeline, facts: RunFacts, title: str, refresh_s: float = 0) 
     """Return the page; with `refresh_s` it loads itself again after so many seconds."""
     data = page_data(timeline, facts, title) | {"refresh_s": refresh_s}
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-    packed = b64encode(zlib.compress(text.encode(), 9)).decode()
+    shown = printable(text).encode(errors="replace")  # a path may have bytes that are no text
+    packed = b64encode(zlib.compress(shown, 9)).decode()
     template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     return template.replace(_PLACE, packed)
 

@@ -14,11 +14,14 @@ import numpy as np
 import orjson
 
 from infra.errors import SeamlessFlowError
+from infra.json_lines import json_lines
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererError
 from producers.gateway.dialects.openai_chat.messages import canonical_messages, canonical_tools
 from producers.gateway.errors import ApiError
+from schemas.json_text import read_json
 from schemas.tokens import TOKEN_BYTES
+from seamlessflow.runs.supervised.read_back import check_read_back
 from trainer.data.chains import NOWHERE, Chain, Tokens
 
 Message = Mapping[str, Any]
@@ -50,18 +53,18 @@ def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tup
     """Return the chains of each line, none of them of more than `longest` tokens.
 
     A line is `{"messages": [...], "tools": [...]}` in OpenAI's chat format; each assistant message
-    is learned, but those with `weight` 0. Raises `ConversationsRejected` with each bad line.
+    is learned, but those with `weight` 0. Raises `ConversationsRejected` with each bad line, also
+    with one whose tokens are not read back as the answer.
     """
     found, faults = [], []
     try:
-        lines = path.read_bytes().split(b"\n")
+        with path.open("rb") as file:
+            lines = list(json_lines(file))
     except OSError as error:
         raise ConversationsRejected(path, [error.strerror or str(error)]) from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, _, _, content in lines:
         try:
-            row = json.loads(line.decode("utf-8-sig"))  # some editors begin a file with a mark
+            row = json.loads(content.decode())
             found.append(_chains(f"{path.name}:{number}", row, renderer, longest))
         except ApiError as error:
             faults.append(f"{path}:{number}: {error.message}")
@@ -93,6 +96,7 @@ def _chains(name: str, row: object, renderer: Renderer, longest: int) -> tuple[C
             branches[-1].ids += added
         branch = branches[-1]
         prompt, answer = branch.ids, renderer.answer(messages[: place + 1], tools)
+        check_read_back(place, messages[place], tools, renderer, prompt, answer)
         branch.ids = prompt + answer
         branch.answers.append((len(prompt), len(branch.ids), number))
         if (tokens := len(branch.ids) // TOKEN_BYTES) > longest:
@@ -111,7 +115,7 @@ def _parts(row: object) -> tuple[list[Message], list[Message] | None, list[int]]
     messages = list(map(orjson.loads, canonical_messages(given)))
     tools, _ = canonical_tools(row.get("tools"))
     turns = [place for place, one in enumerate(given or ()) if _learned(place, one)]
-    return messages, orjson.loads(tools) if tools else None, turns
+    return messages, read_json(tools) if tools else None, turns
 
 
 def _learned(place: int, message: Message) -> bool:

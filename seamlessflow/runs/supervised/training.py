@@ -19,6 +19,7 @@ from infra.rendering.model_template.discovery import named_for
 from infra.rendering.renderer import Renderer
 from infra.weights.manifest import sha256
 from seamlessflow.config import RunConfig
+from seamlessflow.processes.run_lock import only_run
 from seamlessflow.runs.supervised.conversations import read_conversations
 from trainer.backends.adapter.merged import merge
 from trainer.backends.torch_backend import TorchBackend
@@ -64,7 +65,9 @@ def fine_tune(config: RunConfig, data: Path, epochs: int, size: int, on_step: On
     section = _section(config.trainer)
     run = config.run.model_dump() | {"steps": len(batches)}
     settings = TrainerSettings(run=run, policy=config.policy, trainer=section)
-    _train(settings, batches, config.out / "sft", _identity(settings, data, epochs, size), on_step)
+    identity = _identity(settings, data, epochs, size)
+    with only_run(config.out / "sft"):
+        _train(settings, batches, config.out / "sft", identity, on_step)
     return config.out / "sft" / "model"
 
 

@@ -16,6 +16,7 @@ _SENT: dict[str, Any] = {
 
 open_session = builder(r.OpenSession(**_SENT, command_id="o", policy="p"))
 count_tokens = builder(r.CountTokens(**_SENT, command_id="q", messages=(message("user", "x"),)))
+describe_session = builder(r.DescribeSession(**_SENT, command_id="d"), "session_id")
 cancel_turn = builder(
     r.CancelTurn(**_SENT, command_id="c", turn_id="a", reason="client_gone"), "turn_id"
 )

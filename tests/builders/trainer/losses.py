@@ -18,10 +18,26 @@ from trainer.loss import LossSection
 BOUNDS = {"clip_low": 0.25, "clip_high": 0.3, "cap": 1.5}
 VARIANTS: dict[str, Sequence[dict[str, object]]] = {
     "ppo_clip": ({}, {"dual_clip": 2.0}),
+    "sapo": ({"gate_positive": 1.5, "gate_negative": 3.0},),
+    "dppo": (
+        {"divergence": "tv", "divergence_bound": 0.015},
+        {"divergence": "kl", "divergence_bound": 0.004},
+    ),
+    "icepop": ({"floor": 0.8},),
     "gspo": ({"ratio_level": "turn"}, {"ratio_level": "session"}),
     "tis": tuple({"correction_level": level} for level in ("token", "turn", "session")),
     "constant": ({"constant_length": 7},),
 }
+
+MASKED: Sequence[dict[str, object]] = (
+    {},
+    {"geometric_mean": {"low": 0.75, "high": 1.2}},
+    {"outlier": {"low": 0.6, "high": 1.7, "level": "token"}},
+    {"off_policy": {"most": 0.1, "level": "turn"}},
+    {"outlier": {"high": 3.5}, "off_policy": {"most": 0.2}},
+    {"outlier": {"low": 0.4, "level": "turn"}, "geometric_mean": {"low": 0.7, "level": "turn"}},
+)
+"""Masks, of which each loss of a set has other ones."""
 
 
 def combinations() -> list[LossSection]:
@@ -48,8 +64,11 @@ def with_regularisers(settings: LossSection) -> list[tuple[LossSection, bool]]:
     """
     found = []
     corrected = settings.chosen_correction != "none"
-    for entropy, (kl, estimator) in product((0.0, 0.05), ((0, "k3"), (0.3, "k2"), (0.2, "k3"))):
-        changes = {"entropy": entropy, "kl": kl, "kl_estimator": estimator}
+    divergences = ((0, "k3", False), (0.3, "k2", False), (0.2, "k3", False), (0.2, "k3", True))
+    for place, (entropy, (kl, estimator, weighted)) in enumerate(product((0.0, 0.05), divergences)):
+        masks = {} if settings.surrogate == "cloning" else MASKED[place % len(MASKED)]
+        changes = {"entropy": entropy, "kl": kl, "kl_estimator": estimator, "masks": masks}
+        changes["kl_weighted"] = weighted
         one = LossSection.model_validate(settings.model_dump(exclude_unset=True) | changes)
         found += [(one, several) for several in ((False, True) if corrected else (False,))]
     return found
@@ -58,7 +77,8 @@ def with_regularisers(settings: LossSection) -> list[tuple[LossSection, bool]]:
 def named(settings: LossSection) -> str:
     """Return a name for a case of a test."""
     levels = (settings.ratio_level, settings.correction_level, settings.dual_clip)
-    choices = (settings.surrogate, settings.correction, settings.aggregation, *levels)
+    bounds = (settings.divergence if settings.surrogate == "dppo" else None, settings.floor)
+    choices = (settings.surrogate, settings.correction, settings.aggregation, *levels, *bounds)
     return "-".join(str(one) for one in choices if one is not None)
 
 

@@ -38,6 +38,24 @@ async def waiting(task: Payload, session: AgentSession) -> float:
     return 1.0
 
 
+def _raise(task: Payload) -> float:
+    raise (StopIteration, SystemExit, asyncio.CancelledError, KeyboardInterrupt)[task["n"]]  # type: ignore[call-overload]
+
+
+def unruly(task: Payload, session: AgentSession) -> float:
+    """Plain agent that raises, for each of its first tasks, what ends a loop or a wait."""
+    return 1.0 if task["n"] == 4 else _raise(task)
+
+
+async def unruly_task(task: Payload, session: AgentSession) -> float:
+    """Agent that does so in a task of its own."""
+
+    async def work() -> float:
+        return _raise(task)
+
+    return 1.0 if task["n"] == 4 else await asyncio.create_task(work())
+
+
 def issue_samples(kafka: KafkaSettings, count: int, first: int = 0) -> None:
     """Issue so many tasks of one group, in one partition."""
     producer = Producer(kafka, "issuer")

@@ -19,6 +19,10 @@ def python(program: str, environment: Mapping[str, str] | None = None) -> Comman
     return CommandAgent(Command([sys.executable, "-c", program], environment or {}))
 
 
+def ends_with_the_answer(task: Payload, result: Payload) -> bool:
+    return str(result["last_line"]).endswith(": 42")
+
+
 def wait_for_lock(path: Path, limit_s: float) -> None:
     """Return when no process holds the lock any more; fails after the limit."""
     deadline = time.monotonic() + limit_s
@@ -56,6 +60,16 @@ def test_a_command_does_not_see_the_settings_of_its_runner() -> None:
     assert gateway.calls[1].body["value"] == 1.0
 
 
+def test_a_command_calls_the_gateway_itself_where_a_proxy_is_set() -> None:
+    program = """
+from urllib.request import getproxies, proxy_bypass
+assert getproxies()["http"] == "http://127.0.0.1:9"
+print(int(bool(proxy_bypass("gateway")) and not proxy_bypass("elsewhere")))
+"""
+    gateway = run(python(program, {"HTTP_PROXY": "http://127.0.0.1:9"}))
+    assert gateway.calls[1].body["value"] == 1.0
+
+
 def test_a_command_that_fails_closes_its_session_with_the_end_of_its_complaint() -> None:
     gateway = run(python("import sys; print('reward 1'); sys.exit('no such file')"))
     assert closed(gateway) == ("aborted", "environment")
@@ -67,7 +81,21 @@ def test_a_command_may_blame_the_infrastructure() -> None:
 
 
 def test_a_command_without_a_reward_is_unrewarded() -> None:
-    assert closed(run(python("print('done')")))[0] == "unrewarded"
+    gateway = run(python("print('done')"))
+    assert closed(gateway) == ("unrewarded", "environment")
+    told = "the agent gave no reward 'reward'; its output ends with 'done'"
+    assert gateway.calls[-1].body["reason"] == told
+
+
+def test_a_commands_judge_gets_its_last_line() -> None:
+    gateway = run(python("print('42')\nprint('the answer: 42')"), judge=ends_with_the_answer)
+    assert gateway.calls[1].body["value"] == 1.0
+
+
+def test_a_reward_of_a_command_that_is_no_number_is_named() -> None:
+    gateway = run(python("print('{\"reward\": NaN}')"))
+    assert closed(gateway) == ("aborted", "environment")
+    assert gateway.calls[-1].body["reason"] == "a reward is a finite number, not nan"
 
 
 def test_a_command_and_all_it_started_are_ended_at_the_time_limit(tmp_path: Path) -> None:

@@ -107,6 +107,20 @@ def test_a_judge_of_its_own_sees_task_and_result() -> None:
     assert (rewarded["value"], rewarded["source"], rewarded["final"]) == (1.0, "verifier", True)
 
 
+@pytest.mark.parametrize("number", [2**63, 2**64, 10**30])
+def test_agent_and_judge_see_every_digit_of_a_wide_integer(number: int) -> None:
+    async def agent(task: Payload, session: AgentSession) -> float:
+        return float(task["answer"] == number)
+
+    def judge(task: Payload, result: Payload) -> dict[str, object]:
+        return {"rewards": {"judged": float(task["answer"] == number)}}
+
+    asked = replace(a_task(), payload=b'{"answer":%d}' % number)
+    calls = run(CallableAgent(agent, THREADS), asked, judge=judge).calls
+    values = {call.body["name"]: call.body["value"] for call in calls if "value" in call.body}
+    assert values == {"reward": 1.0, "judged": 1.0}
+
+
 def test_a_judge_that_fails_leaves_the_session_unrewarded() -> None:
     async def agent(task: Payload, session: AgentSession) -> None:
         return None

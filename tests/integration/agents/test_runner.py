@@ -9,6 +9,8 @@ from collections.abc import Callable
 from itertools import count, islice
 from pathlib import Path
 
+import pytest
+
 from infra.errors import ExitStatus
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.unreadable import Skipped
@@ -56,6 +58,21 @@ def test_each_task_becomes_a_session(kafka: KafkaSettings, tasks: Callable[[int]
     gateway = on_uvloop(main())
     assert sorted(map(str, opened(gateway))) == [f"run-1.{sample}.0" for sample in range(5)]
     assert set(closed(gateway)) == {("complete", "policy")}
+    assert committed(kafka) == 5
+
+
+@pytest.mark.parametrize("agent", ["unruly", "unruly_task"])
+def test_whatever_an_agent_raises_its_place_is_free_again_and_other_sessions_go_on(
+    kafka: KafkaSettings, tasks: Callable[[int], None], agent: str
+) -> None:
+    async def main() -> ScriptedGateway:
+        tasks(5)
+        async with running(kafka, agent, concurrency=1) as gateway:
+            await until(lambda: len(closed(gateway)) == 5)
+        return gateway
+
+    gateway = on_uvloop(main())
+    assert closed(gateway) == [("aborted", "environment")] * 4 + [("complete", "policy")]
     assert committed(kafka) == 5
 
 

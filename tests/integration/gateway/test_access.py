@@ -1,5 +1,7 @@
 """Keys, sessions and the paths without a turn: real Kafka, a real gateway, a scripted manager."""
 
+from typing import Any
+
 import anthropic
 import httpx
 import openai
@@ -10,6 +12,7 @@ from schemas.json_form import to_json
 from schemas.records import (
     AssignReward,
     CloseSession,
+    DescribeSession,
     OpenSession,
     RequestTurn,
 )
@@ -103,6 +106,24 @@ def test_what_is_done_by_name_is_answered_with_the_session_s_own_id(
     assert answer.json() == {"session_id": f"{session}~1"}
 
 
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_session_is_described_to_an_administrator_and_to_its_own_agent(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str, end: str
+) -> None:
+    path = f"{gateway.url}/sessions/{session}{end}"
+    for headers in (gateway.admin, gateway.bearing(session)):
+        answer = httpx.get(path, headers=headers)
+        assert (answer.status_code, answer.json()) == (200, {"status": "open"})
+    assert manager.await_command(DescribeSession, session, 2).reply is not None
+
+
+def test_a_session_is_not_described_to_others(gateway: GatewayProcess, session: str) -> None:
+    path = f"{gateway.url}/sessions/{session}"
+    assert httpx.get(path, headers=gateway.bearing("another")).status_code == 403
+    assert httpx.get(path).status_code == 401
+    assert httpx.post(path, headers=gateway.admin).status_code == 405
+
+
 def test_a_session_without_a_name_gets_one(gateway: GatewayProcess) -> None:
     opened = httpx.post(f"{gateway.url}/sessions", headers=gateway.admin, json={"policy": "p"})
     access = opened.json()
@@ -193,6 +214,50 @@ def test_unknown_paths_and_methods_are_refused(gateway: GatewayProcess) -> None:
     assert httpx.get(f"{gateway.url}/v1/chat/completions").status_code == 405
     refused = httpx.post(f"{gateway.url}/health")
     assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/v1/v1/messages", "/v1/messages"),
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/v1/chat/completions/", "/v1/chat/completions"),
+        ("/sessions/s/responses", "/sessions/s/v1/responses"),
+        ("/v1/v1beta/models/m:generateContent", "/v1beta/models/m:generateContent"),
+    ],
+)
+def test_an_unknown_path_close_to_another_is_answered_with_that(
+    gateway: GatewayProcess, path: str, meant: str
+) -> None:
+    refused = httpx.post(gateway.url + path, json={})
+    assert refused.status_code == 404
+    assert f"did you mean {meant}?" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/responses/input_tokens", "/v1/messages/batches", "/v1beta/models/m:predict"]
+)
+def test_a_method_that_is_not_here_is_no_path(gateway: GatewayProcess, path: str) -> None:
+    refused = httpx.post(gateway.url + path, json={})
+    assert refused.status_code == 404
+    assert "did you mean" not in refused.json()["error"]["message"]
+
+
+def test_a_client_with_a_wrong_base_url_learns_which_is_right(
+    gateway: GatewayProcess, session: str
+) -> None:
+    key = gateway.keys.session_key(session)
+    hello: Any = {"model": "m", "messages": [USER]}
+    with (
+        openai.OpenAI(base_url=gateway.url, api_key=key) as client,
+        pytest.raises(openai.NotFoundError, match="did you mean /v1/chat/completions"),
+    ):
+        client.chat.completions.create(**hello)
+    with (
+        anthropic.Anthropic(base_url=f"{gateway.url}/v1", api_key=key) as other,
+        pytest.raises(anthropic.NotFoundError, match="did you mean /v1/messages"),
+    ):
+        other.messages.create(**hello, max_tokens=1)
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/metrics"])

@@ -41,6 +41,15 @@ def raw_answer(gateway: GatewayProcess, *parts: bytes) -> bytes:
         return connection.recv(65_536)
 
 
+def whole_answer(gateway: GatewayProcess, data: bytes) -> bytes:
+    """Return the answer to raw bytes, up to the end of the connection."""
+    place = httpx.URL(gateway.url)
+    with socket.create_connection((place.host, place.port or 0), DEADLINE_S) as connection:
+        connection.settimeout(DEADLINE_S)
+        connection.sendall(data)
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
 def head(gateway: GatewayProcess, session: str, *lines: str) -> bytes:
     token = gateway.keys.session_key(session)
     begin = [f"POST {CHAT} HTTP/1.1", "host: x", f"authorization: Bearer {token}"]
@@ -67,6 +76,35 @@ def test_an_encoded_body_is_refused(gateway: GatewayProcess, session: str, encod
     assert answer.json()["error"]["code"] == "unsupported_encoding"
     plain = {**gateway.bearing(session), "content-encoding": "identity"}
     assert httpx.post(gateway.url + CHAT, headers=plain, json=BODY).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [
+        ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"),
+        ("Connection: Upgrade", "Upgrade: websocket"),
+        ("Connection: TE", "TE: trailers"),
+    ],
+    ids=lambda lines: lines[0],
+)
+def test_an_offer_of_another_protocol_is_ignored(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str, offer: tuple[str, ...]
+) -> None:
+    body = orjson.dumps(BODY)
+    begin = head(gateway, session, *offer, f"content-length: {len(body)}", "connection: close")
+    assert b'"hello"' in raw_answer(gateway, begin, body[:9], body[9:])
+    assert manager.await_command(RequestTurn, session).messages
+
+
+def test_an_older_client_gets_its_stream_without_chunks(
+    gateway: GatewayProcess, session: str
+) -> None:
+    body = orjson.dumps({**BODY, "stream": True})
+    begin = head(gateway, session, f"content-length: {len(body)}").replace(b"/1.1", b"/1.0", 1)
+    answer = whole_answer(gateway, begin + body)
+    shown, _, events = answer.partition(b"\r\n\r\n")
+    assert b"chunked" not in shown
+    assert events.startswith(b"data: {") and events.endswith(b"data: [DONE]\n\n")
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"])

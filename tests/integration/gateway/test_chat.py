@@ -1,6 +1,7 @@
 """Chat calls of OpenAI's client: real Kafka, a real gateway, a scripted manager."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import openai
@@ -127,6 +128,29 @@ def test_tool_calls_are_streamed(
     assert message.tool_calls is not None
     call = message.tool_calls[0]
     assert (call.id, call.type, call.function.arguments) == ("call_x_0", "function", '{"a":1}')
+
+
+def test_a_chunk_of_merged_replies_has_one_kind_and_one_call(
+    client: openai.OpenAI, manager: ScriptedManager, session: str
+) -> None:
+    calls = [{"index": n, **CALL, "id": f"call_x_{n}"} for n in range(2)]
+    together = {"reasoning_content": "hm", "content": "so", "tool_calls": calls}
+
+    def script(turn: RequestTurn) -> list[Record]:
+        (merged,) = deltas(turn, "whatever")
+        message = {**together, "tool_calls": [{**CALL, "id": call["id"]} for call in calls]}
+        end = finished(turn, "so", message=message, token_offset=8, finish_reason="tool_calls")
+        return [replace(merged, delta=orjson.dumps(together)), end]
+
+    manager.scripts[session] = script
+    chunks = client.chat.completions.create(model="m", messages=[USER], tools=[TOOL], stream=True)
+    brought = [_kinds(chunk.choices[0].delta) for chunk in chunks]
+    assert [kind for kind in brought if kind] == [["hm"], ["so"], ["call_x_0"], ["call_x_1"]]
+
+
+def _kinds(delta: Any) -> list[str]:
+    texts = [getattr(delta, "reasoning_content", None), delta.content]
+    return [text for text in texts if text] + [call.id for call in delta.tool_calls or ()]
 
 
 def test_choices_are_streamed_side_by_side_each_with_its_calls(

@@ -233,6 +233,9 @@ def test_a_wrong_parameter_is_named(client: openai.OpenAI) -> None:
     assert raised.value.param == "tools[0].type"
 
 
-def test_responses_are_not_kept_to_be_read_again(client: openai.OpenAI) -> None:
+@pytest.mark.parametrize("asked", [True, False, None])
+def test_responses_are_not_kept_to_be_read_again(client: openai.OpenAI, asked: bool | None) -> None:
+    response = client.responses.create(model="m", input="hi", store=asked)
+    assert response.to_dict()["store"] is False
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve("resp_1")

@@ -26,6 +26,7 @@ from infra.settings import KafkaSettings
 from schemas.records import WorkerLost
 from schemas.topics import Topic
 from tests.builders.records import control
+from tests.paths import HARD_NAMES
 from tests.waiting import until
 
 TOPIC = Topic("lost", 1, 60_000, (WorkerLost,), max_record_bytes=16 * 1024 * 1024)
@@ -93,6 +94,39 @@ def test_a_restarted_broker_has_its_data(tmp_path: Path) -> None:
         assert read(broker.settings) == LOST
 
 
+def test_the_records_lie_in_the_directory_whatever_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setenv("LC_ALL", "C")
+    directory = tmp_path.joinpath(*HARD_NAMES, "kafka")
+    broker = Broker(directory, short_lived=True)
+    with broker:
+        write(broker.settings, LOST)
+    with broker:
+        assert read(broker.settings) == LOST
+    assert (directory / "log" / f"{TOPIC.name}-0").is_dir()
+    assert {path.name for path in tmp_path.iterdir()} == {"elsewhere", HARD_NAMES[0]}
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_directory_that_java_cannot_name_is_refused(tmp_path: Path) -> None:
+    directory = tmp_path / os.fsdecode(b"latin-\xfc")
+    with pytest.raises(BrokerFailed, match="a byte of its name is no UTF-8, which Java needs"):
+        Broker(directory).start()
+    assert not directory.exists()
+
+
+def test_a_relative_cache_is_that_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(default_cache().absolute().parent)
+    with Broker(tmp_path, short_lived=True, cache=Path(default_cache().name)) as broker:
+        assert broker.running
+
+
 def test_a_killed_broker_has_what_it_acknowledged(tmp_path: Path) -> None:
     with Broker(tmp_path, short_lived=True) as broker:
         write(broker.settings, LOST)
@@ -130,8 +164,8 @@ def test_a_temporary_directory_is_gone_after_stop() -> None:
     assert not broker.data_dir.exists()
 
 
-def test_everything_listens_on_loopback(tmp_path: Path) -> None:
-    for listener in str(properties(tmp_path, 1, 2)["listeners"]).split(","):
+def test_everything_listens_on_loopback() -> None:
+    for listener in str(properties(1, 2)["listeners"]).split(","):
         assert f"://{HOST}:" in listener
 
 

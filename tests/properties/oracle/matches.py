@@ -128,7 +128,12 @@ def _meant(
         return (said or candidates)[0], False
     ids = [call.get("id", "") for call in answer.get("tool_calls") or ()]
     named = [one for one in candidates if one.started.turn_id in map(turn_of_tool_call, ids)]
-    return (named or candidates)[-1], not named
+    if named:
+        return named[-1], False
+    text = answer.get("content") or ""
+    read = [(one, orjson.loads(answer_of(one))) for one in candidates]
+    candidates = [one for one, said in read if (said.get("content") or "") == text] or candidates
+    return candidates[-1], len(candidates) > 1
 
 
 def _bridged(
@@ -148,9 +153,11 @@ def _bridged(
 
 def _compared(message: Mapping[str, Any], strictness: str) -> object:
     text = message.get("content") or ""
+    offered = message.get("tool_calls") or ()
+    if strictness != "exact" and message["role"] == "assistant":
+        text = "" if offered and strictness != "content" else text.strip()
     if strictness == "content":
         return message["role"], text
-    offered = message.get("tool_calls") or ()
     ids = [call.get("id", "") for call in offered]
     if strictness == "ids" and ids and all(map(turn_of_tool_call, ids)):
         return message["role"], ids
@@ -158,8 +165,8 @@ def _compared(message: Mapping[str, Any], strictness: str) -> object:
         (call["function"]["name"], _arguments(call["function"]["arguments"], strictness))
         for call in offered
     ]
-    reasoning = message.get("reasoning_content") if strictness == "exact" else None
-    return message["role"], text, calls, reasoning
+    unseen = (message.get("reasoning_content"), message.get("name"))
+    return message["role"], text, calls, unseen if strictness == "exact" else None
 
 
 def _arguments(text: str, strictness: str) -> object:

@@ -85,6 +85,23 @@ def _respelt_arguments(history: History, choices: Choices) -> History:
     return history
 
 
+def _without_text(history: History, choices: Choices) -> History:
+    """Leave out the text beside calls, as clients do that have one kind in a message."""
+    for message in history:
+        if message.get("tool_calls"):
+            message["content"] = choices.pick((None, ""))
+    return history
+
+
+def _padded(history: History, choices: Choices) -> History:
+    """Name the assistant, and put white space around its answers."""
+    for message in history:
+        if message["role"] == "assistant":
+            message["name"] = "agent"
+            message["content"] = f"\n{message.get('content') or ''} "
+    return history
+
+
 def _other_ids(history: History, choices: Choices) -> History:
     for message in history:
         for call in message.get("tool_calls") or ():
@@ -128,6 +145,8 @@ def _answer_last(history: History, choices: Choices) -> History:
 _REWRITES: tuple[Callable[[History, Choices], History], ...] = (
     _without_reasoning,
     _respelt_arguments,
+    _without_text,
+    _padded,
     _other_ids,
     _edited,
     _shortened,

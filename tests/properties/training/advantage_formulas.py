@@ -4,7 +4,7 @@ Shares nothing with the trainer but the names of settings and columns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean, pstdev
+from statistics import fmean, pstdev, stdev
 
 from tests.properties.training.random_sessions import MadeSession, TokenName
 from tests.properties.training.told_session import Of, Told
@@ -20,34 +20,39 @@ Formula = Callable[[Sequence[Group], TrainerSection], tuple[Of, Of]]
 """Returns advantages, and what a critic learns."""
 
 
-def normal(value: float, values: Sequence[float]) -> float:
+def normal(value: float, values: Sequence[float], settings: TrainerSection) -> float:
     """Return the value in standard deviations from the mean of all."""
     if max(values) - min(values) <= EQUAL:
         return 0.0
-    return (value - fmean(values)) / pstdev(values)
+    deviation = (stdev if settings.returns.deviation == "sample" else pstdev)(values)
+    return (value - fmean(values)) / (deviation + settings.returns.epsilon)
 
 
-def of_returns(advantage: Callable[[int, Sequence[float]], float]) -> Formula:
+Compared = Callable[[int, Sequence[float], TrainerSection], float]
+"""Returns the advantage of one of the returns of a group."""
+
+
+def of_returns(advantage: Compared) -> Formula:
     """Return the formula of an estimator that sees the returns of a group alone."""
 
-    def formula(groups: Sequence[Group], _: TrainerSection) -> tuple[Of, Of]:
+    def formula(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
         found: Of = {}
         for group in groups:
             returns = [one.r for one in group]
             for place, one in enumerate(group):
-                value = advantage(place, returns)
+                value = advantage(place, returns, settings)
                 found |= one.all_tokens(lambda _, value=value: value)  # type: ignore[misc]
         return found, {}
 
     return formula
 
 
-def leave_one_out(place: int, returns: Sequence[float]) -> float:
+def leave_one_out(place: int, returns: Sequence[float], _: TrainerSection) -> float:
     others = [value for other, value in enumerate(returns) if other != place]
     return returns[place] - fmean(others) if others else 0.0
 
 
-grpo = of_returns(lambda place, returns: normal(returns[place], returns))
+grpo = of_returns(lambda place, returns, of: normal(returns[place], returns, of))
 
 
 def by_turn(groups: Sequence[Group], settings: TrainerSection, with_outcome: bool) -> Of:
@@ -68,8 +73,42 @@ def by_turn(groups: Sequence[Group], settings: TrainerSection, with_outcome: boo
                     for turn in other.first
                     if other.depth(turn) == depth
                 ]
-                found[one.made.name, token] = normal(total(one, token[0]), like)
+                found[one.made.name, token] = normal(total(one, token[0]), like, settings)
     return found
+
+
+def over_mean(place: int, returns: Sequence[float], settings: TrainerSection) -> float:
+    if max(returns) - min(returns) <= EQUAL:
+        return 0.0
+    mean = fmean(returns)
+    return (returns[place] - mean) / (mean + settings.returns.epsilon)
+
+
+def grpo_batch(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
+    everywhere = [one.r for group in groups for one in group]
+    found: Of = {}
+    for group in groups:
+        mean = fmean(one.r for one in group)
+        for one in group:
+            # That much from a value in the middle.
+            value = normal(fmean(everywhere) + one.r - mean, everywhere, settings)
+            found |= one.all_tokens(lambda _, value=value: value)  # type: ignore[misc]
+    return found, {}
+
+
+def gdpo(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
+    sums: dict[str, float] = {}
+    for group in groups:
+        for one in group:
+            sums[one.made.name] = sum(
+                weight * normal(one.given(name), [other.given(name) for other in group], settings)
+                for name, weight in settings.rewards.items()
+            )
+    found: Of = {}
+    for one in (one for group in groups for one in group):
+        value = normal(sums[one.made.name], list(sums.values()), settings)
+        found |= one.all_tokens(lambda _, value=value: value)  # type: ignore[misc]
+    return found, {}
 
 
 def turn(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
@@ -92,7 +131,7 @@ def token_reward(one: Told, token: TokenName, end: float, settings: TrainerSecti
     if all(other[0] != token[0] for other in one.after(token)):
         found += one.turn_reward(token[0])
     if settings.kl_penalty:
-        distance = one.column("logprob", token) - one.column(Column.REFERENCE, token)
+        distance = one.column(Column.PROXIMAL, token) - one.column(Column.REFERENCE, token)
         found -= settings.kl_penalty * distance
     return found
 
@@ -113,11 +152,11 @@ def reinforce(groups: Sequence[Group], settings: TrainerSection, baseline: bool)
 
 
 def reinforce_pp(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
-    return whitened(reinforce(groups, settings, baseline=False)), {}
+    return whitened(reinforce(groups, settings, baseline=False), settings), {}
 
 
 def reinforce_pp_baseline(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
-    return whitened(reinforce(groups, settings, baseline=True)), {}
+    return whitened(reinforce(groups, settings, baseline=True), settings), {}
 
 
 def gae(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
@@ -138,7 +177,7 @@ def gae(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
 
         found |= one.all_tokens(advantage)
         learned |= one.all_tokens(lambda token: advantage(token) + value(token))
-    return whitened(found), learned
+    return whitened(found, settings), learned
 
 
 def turn_gae(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
@@ -163,36 +202,38 @@ def turn_gae(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]
             (one.made.name, token): advantage(turn) + value(turn)
             for turn, token in one.first.items()
         }
-    return whitened(found), learned
+    return whitened(found, settings), learned
 
 
 def distill(groups: Sequence[Group], _: TrainerSection) -> tuple[Of, Of]:
     found: Of = {}
     for one in (one for group in groups for one in group if not one.left_out):
         for token in one.previous:
-            distance = one.column(Column.TEACHER, token) - one.column("logprob", token)
+            distance = one.column(Column.TEACHER, token) - one.column(Column.PROXIMAL, token)
             found[one.made.name, token] = distance
     return found, {}
 
 
-def whitened(found: Of) -> Of:
+def whitened(found: Of, settings: TrainerSection) -> Of:
     """Return values in standard deviations from their mean over the batch."""
     values = list(found.values())
     equal = not values or pstdev(values) <= EQUAL
-    return {name: 0.0 if equal else normal(value, values) for name, value in found.items()}
+    return {
+        name: 0.0 if equal else normal(value, values, settings) for name, value in found.items()
+    }
 
 
 FORMULAS: Mapping[str, Formula] = {
     "grpo": grpo,
-    "grpo_unscaled": of_returns(lambda place, returns: returns[place] - fmean(returns)),
+    "grpo_unscaled": of_returns(lambda place, returns, _: returns[place] - fmean(returns)),
     "rloo": of_returns(leave_one_out),
+    "maxrl": of_returns(over_mean),
+    "grpo_batch": grpo_batch,
+    "gdpo": gdpo,
     "turn": turn,
     "session_and_turn": session_and_turn,
-    "reinforce_pp": lambda groups, of: (whitened(reinforce(groups, of, baseline=False)), {}),
-    "reinforce_pp_baseline": lambda groups, of: (
-        whitened(reinforce(groups, of, baseline=True)),
-        {},
-    ),
+    "reinforce_pp": reinforce_pp,
+    "reinforce_pp_baseline": reinforce_pp_baseline,
     "gae": gae,
     "turn_gae": turn_gae,
     "distill": distill,

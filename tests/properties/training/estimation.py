@@ -18,7 +18,7 @@ from trainer.settings import TrainerSection, TrainerSettings
 from trainer.steps.annotation import estimated
 from trainer.steps.inputs import batch_rules
 
-COMPUTED = (Column.REFERENCE, Column.TEACHER, Column.VALUE, Column.ENTROPY)
+COMPUTED = (Column.PROXIMAL, Column.REFERENCE, Column.TEACHER, Column.VALUE, Column.ENTROPY)
 
 
 def section(advantage: str, **more: Any) -> TrainerSection:

@@ -53,6 +53,10 @@ class Frozen:
             return token.engine
         return self.frozen[place] if token.before is None else token.before
 
+    def to_engine(self, place: int) -> float:
+        """Return the ratio of the weights to the engine's policy."""
+        return math.exp(self.frozen[place] - self.tokens[place].engine)
+
     def unit(self, place: int, level: str) -> list[int]:
         """Return the places of all tokens of the token's turn or session; at `token` its own."""
         if level == "token":
@@ -86,13 +90,16 @@ def clipped(ratio: Number, advantage: float, settings: LossSection) -> Term:
     kept, cut = ratio * advantage, False
     if less(bounded * advantage, kept):
         kept, cut = bounded * advantage, True
-    if advantage < 0 and settings.dual_clip and less(kept, settings.dual_clip * advantage):
-        kept, cut = settings.dual_clip * advantage, True
     return -kept, cut
 
 
 def ppo_clip(of: Frozen, place: int, logprob: Number) -> Term:
-    return clipped(exp(logprob - of.old(place)), of.tokens[place].advantage, of.settings)
+    advantage = of.tokens[place].advantage
+    loss, cut = clipped(exp(logprob - of.old(place)), advantage, of.settings)
+    dual = 3.0 if of.settings.dual_clip is None else of.settings.dual_clip
+    if advantage < 0 and dual and less(-dual * advantage, loss):
+        loss, cut = -dual * advantage, True
+    return loss, cut
 
 
 def gspo(of: Frozen, place: int, logprob: Number) -> Term:
@@ -108,6 +115,26 @@ def cispo(of: Frozen, place: int, logprob: Number) -> Term:
     return -factor * (logprob - of.old(place)), ratio > cap
 
 
+def sapo(of: Frozen, place: int, logprob: Number) -> Term:
+    advantage, settings = of.tokens[place].advantage, of.settings
+    heat = settings.gate_positive if advantage > 0 else settings.gate_negative
+    gate = 4 / heat / (1 + exp(-heat * (exp(logprob - of.old(place)) - 1)))
+    return -advantage * gate, False
+
+
+def dppo(of: Frozen, place: int, logprob: Number) -> Term:
+    advantage = of.tokens[place].advantage
+    before, now = math.exp(of.old(place)), math.exp(of.frozen[place])
+    apart = abs(now - before)
+    if of.settings.divergence == "kl":
+        rest = (1 - before) * math.log((1 - before) / (1 - now)) if before < 1 else 0.0
+        apart = before * math.log(before / now) + rest
+    away = (now - before) * advantage > 0
+    if away and apart > of.settings.divergence_bound:
+        return 0.0 * logprob, True
+    return -advantage * exp(logprob - of.old(place)), False
+
+
 def policy_gradient(of: Frozen, place: int, logprob: Number) -> Term:
     return -of.tokens[place].advantage * exp(logprob - of.frozen[place]), False
 
@@ -120,6 +147,8 @@ SURROGATES: Mapping[str, Callable[[Frozen, int, Number], Term]] = {
     "ppo_clip": ppo_clip,
     "gspo": gspo,
     "cispo": cispo,
+    "sapo": sapo,
+    "dppo": dppo,
     "policy_gradient": policy_gradient,
     "cloning": cloning,
 }
@@ -133,7 +162,8 @@ def tis(of: Frozen, place: int) -> tuple[float, bool]:
 
 def icepop(of: Frozen, place: int) -> tuple[float, bool]:
     ratio, cap = math.exp(of.old(place) - of.tokens[place].engine), of.settings.cap
-    inside = 1 / cap <= ratio <= cap
+    floor = 1 / cap if of.settings.floor is None else of.settings.floor
+    inside = floor <= ratio <= cap
     return ratio if inside else 0.0, not inside
 
 
@@ -142,6 +172,34 @@ CORRECTIONS: Mapping[str, Callable[[Frozen, int], tuple[float, bool]]] = {
     "tis": tis,
     "icepop": icepop,
 }
+
+
+def geometric_mean(of: Frozen, place: int) -> bool:
+    own = of.settings.masks.geometric_mean
+    unit = of.unit(place, own.level)
+    mean = math.prod(of.to_engine(one) for one in unit) ** (1 / len(unit))
+    return not (own.low or 0) <= mean <= (own.high or math.inf)
+
+
+def outlier(of: Frozen, place: int) -> bool:
+    own = of.settings.masks.outlier
+    ratios = [of.to_engine(one) for one in of.unit(place, own.level)]
+    return not all((own.low or 0) <= ratio <= (own.high or math.inf) for ratio in ratios)
+
+
+def off_policy(of: Frozen, place: int) -> bool:
+    own = of.settings.masks.off_policy
+    unit = of.unit(place, own.level)
+    drift = -sum(math.log(of.to_engine(one)) for one in unit) / len(unit)
+    return own.most is not None and of.tokens[place].advantage < 0 and drift > own.most
+
+
+MASKS: Mapping[str, Callable[[Frozen, int], bool]] = {
+    "geometric_mean": geometric_mean,
+    "outlier": outlier,
+    "off_policy": off_policy,
+}
+"""Each says if a token leaves the loss."""
 
 
 def sequence_mean(of: Frozen, place: int) -> float:
@@ -171,13 +229,15 @@ def token_loss(of: Frozen, place: int, logprob: Number, entropy: Number) -> Term
     settings, (surrogate, correction) = of.settings, of.names
     weight, bounded = CORRECTIONS[correction](of, place)
     value, cut = SURROGATES[surrogate](of, place, logprob)
-    loss = weight * value
+    gone = any(mask(of, place) for mask in MASKS.values())
+    loss = 0.0 * value if gone else weight * value
     if settings.entropy:
         loss = loss - settings.entropy * entropy
     if settings.kl:
         x = of.tokens[place].reference - logprob
-        loss = loss + settings.kl * ESTIMATORS[settings.kl_estimator](x)
-    return loss, bounded or cut
+        ratio = exp(logprob - of.tokens[place].engine) if settings.kl_weighted else 1.0
+        loss = loss + settings.kl * ratio * ESTIMATORS[settings.kl_estimator](x)
+    return loss, bounded or cut or gone
 
 
 def objective(of: Frozen, logprobs: Sequence[Number], entropies: Sequence[Number]) -> Number:

@@ -1,5 +1,6 @@
 """Every estimator and every option of returns against formulas that share no code with them."""
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -16,12 +17,14 @@ from trainer.data.credit.batches import BATCH_ESTIMATORS
 
 NAMES = sorted({*ESTIMATORS, *BATCH_ESTIMATORS})
 shares = st.sampled_from([0.0, 0.25, 0.5, 1.0])
-RETURNS: dict[str, st.SearchStrategy[float]] = {
+RETURNS: dict[str, st.SearchStrategy[Any]] = {
     "discount": shares,
     "session_weight": st.sampled_from([0.0, 1.0, 1.5]),
     "turn_weight": st.sampled_from([0.0, 1.0, 2.5]),
     "token_discount": shares,
     "trace": shares,
+    "epsilon": st.sampled_from([0.0, 1e-6, 0.25]),
+    "deviation": st.sampled_from(["population", "sample"]),
     "entropy_scale": shares,
 }
 OVERLONG: dict[str, st.SearchStrategy[Any]] = {
@@ -46,9 +49,17 @@ def options(draw: st.DrawFn, name: str) -> dict[str, Any]:
         assume(found["returns"]["session_weight"] or found["returns"]["turn_weight"])
     if name in TOKEN_REWARDS:
         found["kl_penalty"] = draw(st.sampled_from([0.0, 0.5]))
-    rules = dict(OVERLONG) if name != "distill" else {"masked": OVERLONG["masked"]}
+    punished = name not in ("distill", "gdpo", "maxrl")
+    rules = dict(OVERLONG) if punished else {"masked": OVERLONG["masked"]}
+    if name == "gdpo":
+        found["rewards"] = {"reward": draw(st.sampled_from([1.0, -2.0]))}
     found["overlong"] = draw(st.just({}) | st.fixed_dictionaries(rules))
     return found
+
+
+def _rewarded(made: MadeSession) -> MadeSession:
+    """Return the session with no reward below 0."""
+    return replace(made, rewards=tuple(replace(one, value=abs(one.value)) for one in made.rewards))
 
 
 def assert_equal(found: Of, wanted: Of) -> None:
@@ -63,6 +74,8 @@ def test_advantages_are_those_of_the_formula(
     name: str, data: st.DataObject, batch: list[list[MadeSession]]
 ) -> None:
     chosen = section(name, **data.draw(options(name)))
+    if name == "maxrl":
+        batch = [[_rewarded(one) for one in group] for group in batch]
     advantages, learned = by_trainer(batch, chosen)
     expected, returns = by_formula(batch, chosen)
     assert_equal(advantages, expected)

@@ -32,7 +32,7 @@ def session(
     runs = [PROMPT, Run([3] * min(2, len(tokens)), "policy", "a", 0, 2)]
     if len(tokens) == 3:
         runs += [Run([4], "tool", "x", 1, 2), Run([5], "policy", "b", 2, 1)]
-    numbers = {"logprob": [-1.0] * len(tokens), **said}
+    numbers = {Column.PROXIMAL: [-1.0] * len(tokens), **said}
     of_tokens = {kind: dict(zip(tokens, of, strict=True)) for kind, of in numbers.items()}
     return MadeSession(name, tuple(runs), tuple(rewards), limit, of_tokens)
 
@@ -82,6 +82,11 @@ CASES = [
     Case("grpo", [sqrt(1.5)] * 3 + [-sqrt(1.5), 0, 0]),
     Case("grpo_unscaled", [0.5, 0.5, 0.5, -0.5, 0, 0]),
     Case("rloo", [0.75, 0.75, 0.75, -0.75, 0, 0]),
+    Case("maxrl", [1, 1, 1, -1, 0, 0]),
+    # Returns 1, 0, 0.5 and 2 with the variance 35/64.
+    Case("grpo_batch", over(35, 4, 4, 4, -4, 0, 0)),
+    # As `grpo` in its group; the variance of that over the batch is 3/4.
+    Case("gdpo", [sqrt(2)] * 3 + [-sqrt(2), 0, 0]),
     # b: 1; a: 0.5 + 0.5 x 1 = 1, beside 0 and 0.5; b is alone at its depth.
     Case("turn", [sqrt(1.5), sqrt(1.5), 0, -sqrt(1.5), 0, 0], {"returns": {"discount": 0.5}}),
     # Turn rewards alone: 0.5 beside 0 and 0, mean 1/6, variance 1/18.
@@ -120,6 +125,13 @@ CASES = [
         [0.8 * sqrt(1.5)] * 3 + [-1.4 * sqrt(1.5), 0, 0],
         {"returns": {"entropy_scale": 0.5}},
     ),
+    Case(
+        "grpo",
+        [0.5 / (sqrt(1 / 6) + 0.25)] * 3 + [-0.5 / (sqrt(1 / 6) + 0.25), 0, 0],
+        {"returns": {"epsilon": 0.25}},
+    ),
+    # Variance (0.25 + 0.25 + 0) / 2 = 1/4.
+    Case("grpo", [1, 1, 1, -1, 0, 0], {"returns": {"deviation": "sample"}}),
     # A has 3 tokens: half of the way from 2 to 4, so 0.5 less.
     Case(
         "grpo_unscaled",
@@ -153,6 +165,7 @@ def of_batch(values: Sequence[float | None]) -> Of:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_advantages_are_those_worked_out_by_hand(case: Case) -> None:
-    found, learned = by_trainer(BATCH, section(case.name, **case.options))
+    returns = {"epsilon": 0.0, **case.options.get("returns", {})}
+    found, learned = by_trainer(BATCH, section(case.name, **{**case.options, "returns": returns}))
     assert found == pytest.approx(of_batch(case.advantages), rel=1e-6, abs=1e-7)
     assert learned == pytest.approx(of_batch(case.learned), rel=1e-6, abs=1e-7)

@@ -40,12 +40,7 @@ class Told:
     @cached_property
     def r(self) -> float:
         """The session's last reward, or 0; less the punishment for its length."""
-        given = [
-            one.value
-            for one in self.made.rewards
-            if one.name == "reward" and one.scope == "session"
-        ]
-        own, length = (given or [0.0])[-1], self.settings.overlong.length
+        own, length = self.given("reward"), self.settings.overlong.length
         cache, weight = self.settings.overlong.cache, self.settings.overlong.weight
         if length is None or cache is None:
             return own
@@ -53,6 +48,11 @@ class Told:
         if sampled <= length - cache:
             return own
         return own - (weight if sampled >= length else weight * (sampled - length + cache) / cache)
+
+    def given(self, name: str) -> float:
+        """Return the session's last reward of a name, or 0."""
+        rewards = [one for one in self.made.rewards if one.scope == "session" and one.name == name]
+        return rewards[-1].value if rewards else 0.0
 
     @property
     def left_out(self) -> bool:

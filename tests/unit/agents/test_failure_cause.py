@@ -42,3 +42,27 @@ def test_the_reason_behind_an_error_counts() -> None:
 
 def test_an_error_of_the_agents_own_is_not() -> None:
     assert not is_infrastructure_failure(KeyError("answer"))
+
+
+def test_a_failing_endpoint_among_several_errors_counts() -> None:
+    both = ExceptionGroup("calls", [KeyError("answer"), AnsweredWith(503)])
+    assert is_infrastructure_failure(both)
+    nested = BaseExceptionGroup("all", [ValueError(), ExceptionGroup("calls", [both])])
+    assert is_infrastructure_failure(nested)
+    behind = RuntimeError("the model call failed")
+    behind.__context__ = nested
+    assert is_infrastructure_failure(behind)
+    assert not is_infrastructure_failure(ExceptionGroup("calls", [AnsweredWith(400)]))
+
+
+def test_a_status_that_an_agent_raised_for_counts() -> None:
+    answer = httpx.Response(503, request=REQUEST)
+    assert is_infrastructure_failure(
+        httpx.HTTPStatusError("busy", request=REQUEST, response=answer)
+    )
+
+
+def test_a_ring_of_errors_has_an_end() -> None:
+    first, second = ValueError(), ValueError()
+    first.__cause__, second.__cause__ = second, first
+    assert not is_infrastructure_failure(first)

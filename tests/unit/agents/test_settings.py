@@ -21,3 +21,12 @@ def test_the_admin_key_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEAMLESSFLOW_AGENTS__CALLABLE", "my.agent:run")
     monkeypatch.setenv("SEAMLESSFLOW_AGENTS__ADMIN_KEY", "hidden-key")
     assert "hidden-key" not in repr(AgentsSettings())
+
+
+def test_an_admin_key_with_the_line_feed_of_its_file_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_AGENTS__CALLABLE", "my.agent:run")
+    monkeypatch.setenv("SEAMLESSFLOW_AGENTS__ADMIN_KEY", "key\n")
+    with pytest.raises(ValidationError, match="has the line feed of that file at its end"):
+        AgentsSettings()

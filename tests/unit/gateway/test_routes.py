@@ -8,6 +8,7 @@ from producers.gateway.routes import (
     OPENAI,
     dialect_of,
     dialect_of_call,
+    meant_paths,
     model_in,
     route_of,
 )
@@ -20,13 +21,43 @@ from producers.gateway.routes import (
         ("/v1/models/m:generateContent", "/v1beta/models/*:generateContent"),
         ("/v1/models/a:b:streamGenerateContent", "/v1beta/models/*:streamGenerateContent"),
         ("/v1/models/org/m:countTokens", "/v1beta/models/*:countTokens"),
-        ("/v1/models/qwen:7b", "/v1/models/*"),
-        ("/v1beta/models/m:embedContent", "/v1beta/models/*"),
+        ("/v1beta/models/m:embedContent", "/v1beta/models/m:embedContent"),
+        ("/v1/models/m:predict", "/v1/models/m:predict"),
+        ("/v1/models/", "/v1/models/"),
+        ("/v1/models/m", "/v1/models/*"),
         ("/v1/messages", "/v1/messages"),
     ],
 )
 def test_a_path_of_a_model_has_a_route(path: str, route: str) -> None:
-    assert route_of(path) == route
+    assert route_of(path, "POST") == route
+
+
+def test_the_name_of_a_model_may_have_a_colon() -> None:
+    assert route_of("/v1/models/qwen:7b", "GET") == "/v1/models/*"
+
+
+@pytest.mark.parametrize("session", ["", "/sessions/s"])
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/v1/v1/messages", "/v1/messages"),
+        ("/v1/v1/v1/messages", "/v1/messages"),
+        ("/v1/v1beta/models/m:generateContent", "/v1beta/models/m:generateContent"),
+        ("/v1beta/v1/messages", "/v1/messages"),
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/models/m:generateContent", "/v1beta/models/m:generateContent"),
+        ("/v1/responses/", "/v1/responses"),
+        ("//v1//chat/completions", "/v1/chat/completions"),
+        ("/chat/completions/", "/v1/chat/completions"),
+    ],
+)
+def test_a_path_close_to_another_means_that_one(session: str, path: str, meant: str) -> None:
+    assert session + meant in list(meant_paths(session + path))
+
+
+@pytest.mark.parametrize("path", ["/", "", "/v1", "/sessions", "/sessions/s", "///"])
+def test_a_short_path_means_little(path: str) -> None:
+    assert all(meant.startswith("/") for meant in meant_paths(path))
 
 
 @pytest.mark.parametrize("session", ["", "/sessions/models"])

@@ -126,7 +126,12 @@ def test_settings_are_recorded_when_they_change_and_template_arguments_always() 
     first, second = made.starts
     assert first.template_args == second.template_args == b'{"enable_thinking":false}'
     assert orjson.loads(first.matching or b"") == {
-        "renderer": {"name": "qwen3", "options": {}, "thinking_retention": None},
+        "renderer": {
+            "control_tokens": "text",
+            "name": "qwen3",
+            "options": {},
+            "thinking_retention": None,
+        },
         "strictness": "arguments",
         "tokenizer_hash": "t",
     }

@@ -187,6 +187,25 @@ def test_a_section_that_stands_there_twice_is_refused(tmp_path: Path) -> None:
     assert sections_of(file)["c"] == {"x": 3, "y": 2}
 
 
+def test_a_time_of_the_clock_is_no_number(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("run: {policy: 1:30}\npacing: {task_timeout_s: 1:30}\n")
+    with pytest.raises(
+        ConfigRejected, match=r"pacing\.task_timeout_s: .*number.*'1:30'"
+    ) as refusal:
+        load(file)
+    assert len(refusal.value.faults) == 1
+
+
+def test_a_number_with_a_leading_zero_is_refused_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("run:\n  steps: 010\n")
+    with pytest.raises(
+        FileRejected, match=r"(?s)010 is 8 to YAML 1.1 and 10 to.*line 2, column 10"
+    ):
+        load(file)
+
+
 @pytest.mark.parametrize("name", ["run.yaml", "run.toml"])
 def test_an_empty_file_has_no_sections(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("# nothing yet\n")

@@ -44,3 +44,13 @@ def test_what_cannot_be_evaluated_is_named_and_nothing_is_started(
     for line, begin in zip(told, lines, strict=True):
         assert line.strip().startswith(begin)
     assert not (config.parent / "out").exists()
+
+
+@pytest.mark.parametrize("temperature", ["0.001", "-1", "3", "warm"])
+def test_a_temperature_at_which_no_engine_samples_is_refused(
+    config: Path, temperature: str
+) -> None:
+    arguments = ["eval", "--config", str(config), "--temperature", temperature]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2
+    assert "--temperature" in done.output

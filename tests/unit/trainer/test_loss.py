@@ -45,6 +45,21 @@ def test_a_name_stands_for_a_surrogate_and_a_correction(
             "correction_level",
             "needs correction tis, not icepop",
         ),
+        ({"dual_clip": 0.9}, "dual_clip", "so it is above 1; 0 sets no bound"),
+        ({"surrogate": "cispo", "dual_clip": 0}, "dual_clip", "needs surrogate ppo_clip"),
+        ({"gate_positive": 2}, "gate_positive", "needs surrogate sapo, not ppo_clip"),
+        ({"surrogate": "gspo", "gate_negative": 2}, "gate_negative", "needs surrogate sapo"),
+        ({"divergence": "kl"}, "divergence", "needs surrogate dppo, not ppo_clip"),
+        ({"divergence_bound": 0.1}, "divergence_bound", "needs surrogate dppo"),
+        ({"floor": 0.5}, "floor", "needs correction icepop, not none"),
+        ({"correction": "tis", "floor": 0.5}, "floor", "needs correction icepop, not tis"),
+        (
+            {"surrogate": "cloning", "masks": {"outlier": {"low": 0.1}}},
+            "masks",
+            "cloning, which has no ratio",
+        ),
+        ({"kl_weighted": True}, "kl_weighted", "kl is 0: set kl"),
+        ({"kl": 0.1, "kl_estimator": "k2", "kl_weighted": True}, "kl_weighted", "needs .* k3"),
         ({"aggregation": "constant"}, "constant_length", "aggregation constant needs it"),
         ({"constant_length": 9}, "constant_length", "needs aggregation constant"),
     ],
@@ -58,9 +73,47 @@ def test_a_contradiction_is_refused_at_the_variable(
 
 
 @pytest.mark.parametrize(
+    ("mask", "bounds"),
+    [("geometric_mean", "low or high"), ("outlier", "low or high"), ("off_policy", "most")],
+)
+def test_a_mask_without_a_bound_is_refused(mask: str, bounds: str) -> None:
+    masks = {mask: {"level": "turn"}}
+    with pytest.raises(ValidationError, match=f"level has no effect without a bound: set {bounds}"):
+        LossSection.model_validate({"masks": masks})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"surrogate": "gspo", "masks": {"outlier": {"low": 0.1}}},
+        {"surrogate": "sapo", "gate_positive": 2.0},
+        {"surrogate": "dppo", "divergence": "kl"},
+        {"name": "icepop", "floor": 0.4},
+        {"dual_clip": 0},
+    ],
+)
+def test_a_loss_is_the_same_after_it_was_recorded(given: dict[str, object]) -> None:
+    found = LossSection.model_validate(given)
+    assert LossSection.model_validate(found.model_dump(mode="json")) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "bound"), [({}, 3.0), ({"dual_clip": 2}, 2.0), ({"dual_clip": 0}, None)]
+)
+def test_the_dual_bound_is_three_unless_it_is_set(
+    given: dict[str, object], bound: float | None
+) -> None:
+    assert LossSection.model_validate(given).dual_bound == bound
+
+
+@pytest.mark.parametrize(
     ("given", "unit"),
     [
         ({}, "token"),
+        ({"masks": {"outlier": {"low": 0.1, "level": "token"}}}, "token"),
+        ({"masks": {"outlier": {"low": 0.1}}}, "session"),
+        ({"masks": {"off_policy": {"most": 0.5, "level": "turn"}}}, "turn"),
         ({"surrogate": "gspo"}, "session"),
         ({"surrogate": "gspo", "ratio_level": "turn"}, "turn"),
         ({"correction": "tis", "correction_level": "turn"}, "turn"),

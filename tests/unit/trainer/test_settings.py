@@ -30,7 +30,8 @@ def test_every_name_that_a_setting_accepts_is_registered() -> None:
     assert get_args(SurrogateName) == tuple(SURROGATES)
     assert get_args(CorrectionName) == tuple(CORRECTIONS)
     assert get_args(AggregationName) == tuple(AGGREGATIONS)
-    assert get_args(EstimatorName) == (*ESTIMATORS, *BATCH_ESTIMATORS)
+    # Some compare in the group, and scale over the batch.
+    assert get_args(EstimatorName) == tuple(dict.fromkeys((*ESTIMATORS, *BATCH_ESTIMATORS)))
     assert get_args(FilterName) == tuple(FILTERS)
     assert get_args(ChoiceName) == tuple(CHOICES)
 
@@ -46,6 +47,21 @@ def test_a_sum_of_advantages_without_a_weight_is_refused() -> None:
     with pytest.raises(ValueError, match="is 0 for all tokens"):
         TrainerSection.model_validate({"advantage": "session_and_turn", "returns": none})
     assert TrainerSection.model_validate({"advantage": "turn", "returns": none}).advantage == "turn"
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"advantage": "gdpo", "overlong": {"length": 9, "cache": 2}}, "gdpo normalises each by"),
+        ({"advantage": "maxrl", "overlong": {"length": 9, "cache": 2}}, "overlong.length lessens"),
+        ({"advantage": "maxrl", "rewards": {"a": 1.0, "b": -0.1}}, "rewards.b lessens"),
+    ],
+)
+def test_what_an_advantage_cannot_see_as_it_is_meant_is_refused(
+    given: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        TrainerSection.model_validate(given)
 
 
 def test_distillation_needs_a_teacher() -> None:

@@ -18,24 +18,28 @@ def methods(**trainer: Any) -> Any:
     [
         (
             {"advantage": "turn"},
-            "advantage was grpo, is turn (trainer.advantage, trainer.returns, ",
+            "advantage was grpo version 2, is turn version 2 (trainer.advantage, trainer.returns, ",
         ),
         ({"returns": {"discount": 0.5}}, "advantage has other values (trainer.advantage"),
-        ({"loss": {"name": "tis"}}, "loss was ppo_clip, is tis (trainer.loss)"),
-        ({"loss": {"surrogate": "gspo"}}, "loss was ppo_clip, is gspo (trainer.loss)"),
-        ({"loss": {"correction": "tis"}}, "loss was ppo_clip, is ppo_clip+tis (trainer.loss)"),
+        ({"loss": {"name": "tis"}}, "loss was ppo_clip version 2, is tis (trainer.loss)"),
+        ({"loss": {"surrogate": "gspo"}}, "loss was ppo_clip version 2, is gspo (trainer.loss)"),
+        (
+            {"loss": {"correction": "tis"}},
+            "loss was ppo_clip version 2, is ppo_clip+tis version 2 (trainer.loss)",
+        ),
         ({"loss": {"aggregation": "sequence_mean"}}, "loss has other values (trainer.loss)"),
         ({"loss": {"clip_high": 0.5}}, "loss has other values (trainer.loss)"),
+        ({"loss": {"masks": {"outlier": {"low": 0.1}}}}, "loss has other values (trainer.loss)"),
         ({"on_stale": "drop"}, "staleness was mask, is drop (trainer.on_stale"),
         ({"max_staleness": 7}, "staleness has other values"),
-        ({"filters": {}}, "filter was zero_variance, untrainable, is none (trainer.filters)"),
+        ({"filters": {}}, "filter was zero_variance version 2, untrainable, is none (trainer."),
         (
             {"filters": {"zero_variance": "drop", "untrainable": "drop"}},
             "filter has other values",
         ),
         (
             {"filters": {"untrainable": "drop", "zero_variance": "count"}},
-            "filter was zero_variance, untrainable, is untrainable, zero_variance",
+            "filter was zero_variance version 2, untrainable, is untrainable, zero_var",
         ),
     ],
 )
@@ -96,11 +100,41 @@ def test_a_default_has_no_hash_so_a_new_setting_changes_none() -> None:
 
 
 def test_a_raised_version_is_a_difference_whatever_the_settings_are() -> None:
-    present = [replace(one, version=2) if one.kind == "loss" else one for one in methods()]
+    present = [replace(one, version=9) if one.kind == "loss" else one for one in methods()]
     found = differences(without_settings(methods()), without_settings(present))
-    assert found == ["loss was ppo_clip, is ppo_clip version 2 (trainer.loss)"]
+    assert found == ["loss was ppo_clip version 2, is ppo_clip version 9 (trainer.loss)"]
     assert without_settings(reversed(methods())) == without_settings(methods())
-    assert listed(present).startswith("grpo, ppo_clip version 2, mask")
+    assert listed(present).startswith("grpo version 2, ppo_clip version 9, mask")
+
+
+def test_a_schedule_is_a_method_and_another_one_than_that_of_earlier_releases() -> None:
+    falling = methods(optimizer={"schedule": "cosine"})
+    (found,) = differences(methods(), falling)
+    assert found == "schedule was none, is cosine version 2 (trainer.optimizer.schedule)"
+
+
+@pytest.mark.parametrize("name", ["grpo", "turn", "session_and_turn", "reinforce_pp", "gae"])
+def test_methods_that_got_an_epsilon_are_others_than_those_of_earlier_releases(name: str) -> None:
+    (present,) = [one for one in methods(advantage=name) if one.kind == "advantage"]
+    (found,) = differences([replace(present, version=1)], [present])
+    assert found.startswith(f"advantage was {name}, is {name} version 2 (trainer.advantage")
+
+
+def test_epsilon_and_deviation_are_a_part_of_the_recorded_advantage() -> None:
+    for changed in ({"epsilon": 1e-4}, {"deviation": "sample"}):
+        (found,) = differences(methods(), methods(returns=changed))
+        assert found.startswith("advantage has other values (trainer.advantage")
+
+
+@pytest.mark.parametrize("advantage", ["gae", "turn_gae", "reinforce_pp", "reinforce_pp_baseline"])
+def test_a_version_of_a_setting_is_one_of_the_methods_that_use_it(advantage: str) -> None:
+    def raised(**settings: Any) -> list[int]:
+        """Return by how much the versions of advantage and loss are higher with the settings."""
+        plain, changed = methods(advantage=advantage), methods(advantage=advantage, **settings)
+        return [b.version - a.version for a, b in zip(plain[:2], changed[:2], strict=True)]
+
+    assert raised(kl_penalty=0.1) == [1, 0]
+    assert raised(loss={"kl": 0.1}) == [0, 1]
 
 
 def test_a_step_of_a_release_that_recorded_no_methods_differs_in_none() -> None:

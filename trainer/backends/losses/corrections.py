@@ -49,12 +49,14 @@ def tis(tokens: LossTokens, settings: LossSection) -> CorrectionWeights:
 
 
 def icepop(tokens: LossTokens, settings: LossSection) -> CorrectionWeights:
-    """Return w = old policy / engine of each token, 0 outside [1 / cap, cap].
+    """Return w = old policy / engine of each token, 0 outside [floor, cap].
 
-    IcePop, arXiv 2510.18855, with symmetric bounds.
+    IcePop, arXiv 2510.18855: M(w; alpha, beta), with 0.5 and 5 there. Without `floor` the bounds
+    are symmetric, [1 / cap, cap].
     """
     ratios_N = ratio((tokens.old_N - tokens.engine_N).detach())
-    outside_N = (ratios_N > settings.cap) | (ratios_N < 1 / settings.cap)
+    floor = 1 / settings.cap if settings.floor is None else settings.floor
+    outside_N = (ratios_N > settings.cap) | (ratios_N < floor)
     return CorrectionWeights(torch.where(outside_N, 0.0, ratios_N), outside_N)
 
 

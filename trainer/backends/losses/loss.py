@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from trainer.backends.losses.corrections import CORRECTIONS
-from trainer.backends.losses.ratios import LARGEST_LOG_RATIO
+from trainer.backends.losses.masks import masked
+from trainer.backends.losses.ratios import continued_exp, ratio
 from trainer.backends.losses.surrogates import SURROGATES
 from trainer.backends.losses.tokens import Losses, LossTokens
 from trainer.data.credit.columns import Column
@@ -42,13 +43,26 @@ def loss_tokens(
 def token_losses(tokens: LossTokens, settings: LossSection) -> Losses:
     """Return the loss of each token."""
     weights = CORRECTIONS[settings.chosen_correction](tokens, settings)
-    found = SURROGATES[settings.chosen_surrogate](tokens, weights.weights_N, settings)
+    masked_N = masked(tokens, settings.masks)
+    weights_N = weights.weights_N.masked_fill(masked_N, 0.0)
+    found = SURROGATES[settings.chosen_surrogate](tokens, weights_N, settings)
     loss_N = found.loss_N
     if settings.entropy:
         loss_N = loss_N - settings.entropy * tokens.entropies_N
     if settings.kl and tokens.reference_N is not None:
-        loss_N = loss_N + settings.kl * divergence(tokens, tokens.reference_N, settings)
-    return Losses(loss_N, found.clipped_N | weights.clipped_N)
+        far_N = divergence(tokens, tokens.reference_N, settings)
+        loss_N = loss_N + settings.kl * (_weighed(far_N, tokens) if settings.kl_weighted else far_N)
+    return Losses(loss_N, found.clipped_N | weights.clipped_N | masked_N)
+
+
+def _weighed(divergences_N: Tensor, tokens: LossTokens) -> Tensor:
+    """Return divergences times the ratio of the weights to the engine, with its gradient.
+
+    Means over tokens that the engine sampled are then means over the policy, so k3 has both the
+    value and the gradient of KL(policy || reference). The unbiased estimate of DeepSeek-V3.2, arXiv
+    2512.02556, section 3.1.
+    """
+    return divergences_N * ratio(tokens.logprobs_N - tokens.engine_N)
 
 
 def divergence(tokens: LossTokens, reference_N: Tensor, settings: LossSection) -> Tensor:
@@ -57,13 +71,13 @@ def divergence(tokens: LossTokens, reference_N: Tensor, settings: LossSection) -
     With x = log reference - log policy, k2 is x^2 / 2, whose mean gradient is that of the
     divergence, and k3 is exp(x) - x - 1, whose mean value is the divergence itself and whose mean
     gradient is that of KL(reference || policy) (http://joschu.net/blog/kl-approx.html). Means are
-    over tokens that the policy sampled. x is bounded, as ratios are.
+    over tokens that the policy sampled. x itself has no bound: the farther a token is, the more it
+    is drawn back.
     """
-    bound = LARGEST_LOG_RATIO
-    differences_N = (reference_N - tokens.logprobs_N).clamp(-bound, bound)
+    differences_N = reference_N - tokens.logprobs_N
     if settings.kl_estimator == "k2":
         return differences_N.square() / 2
-    return differences_N.exp() - differences_N - 1
+    return continued_exp(differences_N) - differences_N - 1
 
 
 def old_policy(

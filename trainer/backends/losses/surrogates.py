@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from trainer.backends.losses.ratios import ratio, unit_means
+from trainer.backends.losses.ratios import binary_divergence, ratio, unit_means
 from trainer.backends.losses.tokens import Losses, LossTokens
 from trainer.loss import LossSection
 
@@ -26,8 +26,8 @@ def ppo_clip(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Lo
     """
     advantages_N = tokens.advantages_N
     kept_N, clipped_N = _clipped(ratio(tokens.log_ratios_N), advantages_N, settings)
-    if settings.dual_clip is not None:
-        bound_N = settings.dual_clip * advantages_N
+    if (dual := settings.dual_bound) is not None:
+        bound_N = dual * advantages_N
         beyond_N = (advantages_N < 0) & (bound_N > kept_N)
         kept_N, clipped_N = torch.where(beyond_N, bound_N, kept_N), clipped_N | beyond_N
     return Losses(-(kept_N * weights_N), clipped_N)
@@ -55,6 +55,33 @@ def cispo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losse
     ratios_N = ratio(log_ratios_N).detach()
     factors_N = ratios_N.clamp(max=settings.cap) * weights_N
     return Losses(-factors_N * tokens.advantages_N * log_ratios_N, ratios_N > settings.cap)
+
+
+def sapo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses:
+    """Return -w (4 / t) sigmoid(t (r - 1)) A, whose gradient falls smoothly on both sides of r = 1.
+
+    Soft adaptive policy optimization, arXiv 2511.20347: its gate f(r), whose temperature t is one
+    for positive advantages and another for all others. At r = 1 the gradient is that of r A.
+    """
+    ratios_N, advantages_N = ratio(tokens.log_ratios_N), tokens.advantages_N
+    heats_N = torch.full_like(advantages_N, settings.gate_negative)
+    heats_N = heats_N.masked_fill(advantages_N > 0, settings.gate_positive)
+    gates_N = torch.sigmoid(heats_N * (ratios_N - 1)) * (4 / heats_N)
+    return Losses(-(gates_N * weights_N) * advantages_N, _none(gates_N))
+
+
+def dppo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses:
+    """Return -w M r A; M is 0 where the step would lead further than the bound, and 1 elsewhere.
+
+    Divergence proximal policy optimization, arXiv 2602.04879, with its binary approximations: of
+    the choice between the token and all others. M is 0 if the divergence of the old policy from the
+    policy is beyond `divergence_bound`, and r > 1 with A > 0, or r < 1 with A < 0.
+    """
+    ratios_N, advantages_N = ratio(tokens.log_ratios_N), tokens.advantages_N
+    apart_N = binary_divergence(tokens.old_N, tokens.logprobs_N.detach(), settings.divergence)
+    further_N = torch.where(advantages_N > 0, ratios_N > 1, (ratios_N < 1) & (advantages_N < 0))
+    beyond_N = further_N & (apart_N > settings.divergence_bound)
+    return Losses(-torch.where(beyond_N, 0.0, ratios_N * advantages_N) * weights_N, beyond_N)
 
 
 def policy_gradient(tokens: LossTokens, weights_N: Tensor, _: LossSection) -> Losses:
@@ -89,6 +116,8 @@ SURROGATES: Mapping[str, Surrogate] = {
     "ppo_clip": ppo_clip,
     "gspo": gspo,
     "cispo": cispo,
+    "sapo": sapo,
+    "dppo": dppo,
     "policy_gradient": policy_gradient,
     "cloning": cloning,
 }

@@ -7,7 +7,6 @@ not replaced, all meet again.
 """
 
 import logging
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import Any
 
 from infra.deadline import Stopping, never
 from infra.errors import SeamlessFlowError
-from infra.network.addresses import connect_to
+from infra.network.addresses import address_of, connect_to, listener_on
 from infra.network.line import LOOK_S, Line, LineLost
 from trainer.backends.meeting.facts import Facts, differences
 
@@ -69,9 +68,9 @@ class Meeting:
         self.host = host
         self._facts = facts
         self._stopping = stopping
-        self._listener = socket.create_server((host, 0))
+        self._listener = listener_on(host)
         self._listener.settimeout(LOOK_S)
-        self.place = f"{host}:{self._listener.getsockname()[1]}"
+        self.place = address_of(host, self._listener.getsockname()[1])
         """Address of the meeting, host:port."""
         self.open = True
         """False once the gang has met."""

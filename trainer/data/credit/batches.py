@@ -10,7 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.data.advantages import EQUAL, ReturnRules
+from trainer.data.advantages import (
+    EQUAL,
+    ReturnRules,
+    decoupled,
+    grpo_unscaled,
+    spread,
+    varied,
+)
 from trainer.data.chains import NOWHERE
 from trainer.data.credit.branches import accumulated, followers, following
 from trainer.data.credit.columns import Column
@@ -32,13 +39,43 @@ class Credit:
 BatchEstimator = Callable[[Episodes, ReturnRules], list[list[Credit]]]
 
 
+def grpo_batch(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+    """Return r - mean of the group, over the deviation of all returns of the batch + epsilon.
+
+    Group mean and batch deviation, arXiv 2508.08221 (Lite PPO): a group of nearly equal returns
+    counts as little as they differ.
+    """
+    returns = [np.array([one.reward for one in group]) for group in groups]
+    joined_S = np.concatenate([np.zeros(0), *returns])
+    scale = 1.0 / spread(joined_S, rules) if varied(joined_S) else 0.0
+    values = [scale * grpo_unscaled(of_group, rules) for of_group in returns]
+    return [_of_sessions(group, of_S) for group, of_S in zip(groups, values, strict=True)]
+
+
+def gdpo(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+    """Return the sums of decoupled advantages, in standard deviations from their mean over all
+    sessions of the batch.
+
+    Group reward-decoupled normalization, arXiv 2601.05242: each named reward is normalised in its
+    group by itself, so that combinations of rewards with one sum keep different advantages.
+    """
+    values = [decoupled(group, rules) for group in groups]
+    joined_S = np.concatenate([np.zeros(0), *values])
+    mean = float(joined_S.mean()) if len(joined_S) else 0.0
+    scale = 1.0 / spread(joined_S, rules) if varied(joined_S) else 0.0
+    return [
+        _of_sessions(group, (of_S - mean) * scale)
+        for group, of_S in zip(groups, values, strict=True)
+    ]
+
+
 def reinforce_pp(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     """Return the discounted return of each token, in standard deviations from the batch's mean.
 
     REINFORCE++, arXiv 2501.03262: no group is needed.
     """
     found = [[_returns(one, rules, one.reward) for one in group] for group in groups]
-    return _whitened([[Credit(values_N) for values_N in group] for group in found])
+    return _whitened([[Credit(values_N) for values_N in group] for group in found], rules)
 
 
 def reinforce_pp_baseline(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
@@ -50,7 +87,7 @@ def reinforce_pp_baseline(groups: Episodes, rules: ReturnRules) -> list[list[Cre
     for group in groups:
         mean = float(np.mean([one.reward for one in group])) if group else 0.0
         found.append([Credit(_returns(one, rules, one.reward - mean)) for one in group])
-    return _whitened(found)
+    return _whitened(found, rules)
 
 
 def gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
@@ -70,7 +107,7 @@ def gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
             advantages_N = accumulated(previous_N, deltas_N, factor)
             of_group.append(Credit(advantages_N, advantages_N + values_N))
         found.append(of_group)
-    return _whitened(found)
+    return _whitened(found, rules)
 
 
 def turn_gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
@@ -79,22 +116,26 @@ def turn_gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     As `gae`, with a turn for a token: V_k is the value before the first trained token of turn k,
     where alone the critic learns.
     """
-    return _whitened([[_turn_credit(one, rules) for one in group] for group in groups])
+    return _whitened([[_turn_credit(one, rules) for one in group] for group in groups], rules)
 
 
 def distill(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
-    """Return the log-prob of each token under the teacher less that of the policy that sampled it.
+    """Return the log-prob of each token under the teacher less that of the policy before the step.
 
     On-policy distillation: the reverse KL divergence, token by token (arXiv 2306.13649).
     """
-    return [[Credit(one.column(Column.TEACHER) - one.logprobs_N) for one in of] for of in groups]
+
+    def gains_N(one: Episode) -> Float64s:
+        return one.column(Column.TEACHER) - one.column(Column.PROXIMAL)
+
+    return [[Credit(gains_N(one)) for one in of] for of in groups]
 
 
 def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:
     """Return the reward of each token.
 
     The last token of a branch has `outcome`, the last one of a turn the reward of the turn, and
-    each one - `kl_penalty` x (log-prob of the policy that sampled it - that of the reference).
+    each one - `kl_penalty` x (log-prob of the policy before the step - that of the reference).
     """
     previous_N, turns_N = episode.previous_N, episode.turns_N
     found_N = np.where(followers(previous_N) == 0, outcome, 0.0)
@@ -103,8 +144,15 @@ def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float
     goes_on_N[previous_N[later_N]] = True
     found_N += np.where(goes_on_N, 0.0, episode.turn_rewards_K[turns_N])
     if rules.kl_penalty:
-        found_N -= rules.kl_penalty * (episode.logprobs_N - episode.column(Column.REFERENCE))
+        policy_N = episode.column(Column.PROXIMAL)
+        found_N -= rules.kl_penalty * (policy_N - episode.column(Column.REFERENCE))
     return found_N
+
+
+def _of_sessions(group: Sequence[Episode], values_S: Float64s) -> list[Credit]:
+    """Return the credit of sessions all of whose tokens have one advantage."""
+    pairs = zip(group, values_S.tolist(), strict=True)
+    return [Credit(np.full(len(one), value)) for one, value in pairs]
 
 
 def _returns(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:
@@ -135,13 +183,13 @@ def _turn_credit(episode: Episode, rules: ReturnRules) -> Credit:
     return Credit(advantages_K[rank[place_N]], targets_N)
 
 
-def _whitened(groups: list[list[Credit]]) -> list[list[Credit]]:
+def _whitened(groups: list[list[Credit]], rules: ReturnRules) -> list[list[Credit]]:
     """Return advantages in standard deviations from the mean over all tokens of the batch."""
     joined_N = np.concatenate([np.zeros(0), *(c.advantages_N for of in groups for c in of)])
     if not len(joined_N):
         return groups
-    mean, deviation = float(joined_N.mean()), float(joined_N.std())
-    scale = 1.0 / deviation if deviation > EQUAL else 0.0
+    mean = float(joined_N.mean())
+    scale = 1.0 / spread(joined_N, rules) if float(joined_N.std()) > EQUAL else 0.0
     return [
         [Credit((one.advantages_N - mean) * scale, one.targets_N) for one in group]
         for group in groups
@@ -157,9 +205,11 @@ class BatchEstimation:
 
 
 BATCH_ESTIMATORS: Mapping[str, BatchEstimation] = {
+    "grpo_batch": BatchEstimation(grpo_batch),
+    "gdpo": BatchEstimation(gdpo),
     "reinforce_pp": BatchEstimation(reinforce_pp),
     "reinforce_pp_baseline": BatchEstimation(reinforce_pp_baseline),
     "gae": BatchEstimation(gae, frozenset({Column.VALUE})),
     "turn_gae": BatchEstimation(turn_gae, frozenset({Column.VALUE})),
-    "distill": BatchEstimation(distill, frozenset({Column.TEACHER})),
+    "distill": BatchEstimation(distill, frozenset({Column.TEACHER, Column.PROXIMAL})),
 }

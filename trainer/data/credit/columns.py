@@ -21,7 +21,7 @@ class Column(StrEnum):
     step, at the temperature that the token was sampled at."""
     PROXIMAL = "proximal"
     """Log-prob under the weights before the step, at the temperature that the token was sampled at;
-    for a step of several updates."""
+    for a step of several updates, and for advantages by how far the policy is from another."""
     TARGET = "target"
     """Return that the critic learns for that place; the trainer computes it, from the values."""
     TARGET_WEIGHT = "target_weight"

@@ -4,7 +4,7 @@ Pure; called by `steps/annotation.py`. `_N` counts the trained tokens of a chain
 micro-batch, `_S` all tokens of all chains.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -46,6 +46,15 @@ def with_advantages(batch: Batch, estimate: Estimate) -> Batch:
     def change(chain: Chain) -> Chain:
         advantages_N, columns = next(parts)
         return replace(credited(chain, advantages_N), columns={**chain.columns, **columns})
+
+    return _replaced(batch, change)
+
+
+def with_only(batch: Batch, names: Collection[Column]) -> Batch:
+    """Return the batch with no other columns than these."""
+
+    def change(chain: Chain) -> Chain:
+        return replace(chain, columns={of: one for of, one in chain.columns.items() if of in names})
 
     return _replaced(batch, change)
 
@@ -120,7 +129,7 @@ def _by_session(prepared: Prepared) -> list[list[Chain]]:
 
 def _episodes(prepared: Prepared) -> list[Episode]:
     pairs = zip(prepared.group.sessions, _by_session(prepared), strict=True)
-    return [episode(chains, one.shaped, one.turn_rewards) for one, chains in pairs]
+    return [episode(chains, one.shaped, one.turn_rewards, one.values) for one, chains in pairs]
 
 
 def _checked_targets(credit: Credit, session: Episode) -> Float64s | None:

@@ -78,7 +78,7 @@ class ReuseStore:
             if len(found) == rules.reuse.groups:
                 break
             prepared = self._prepared(one, clock, rules)
-            if prepared.chains:
+            if prepared.credited:
                 found.append(prepared)
         return found
 
@@ -104,7 +104,7 @@ class ReuseStore:
             name = one.group.group_id
             if one.reused:
                 self._used[name] = replace(self._used[name], uses=one.reused + 1)
-            elif one.chains and (rules.reuse.groups or name in self._needed):
+            elif one.credited and (rules.reuse.groups or name in self._needed):
                 self._keep(step, one.group)
         for used in list(self._used.values()):
             needed = self._needed.get(used.group_id, -1) > step

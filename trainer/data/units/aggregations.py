@@ -3,7 +3,7 @@
 Registered by name (`AGGREGATIONS`, the setting `trainer.loss.aggregation`). Weights are computed
 over the whole step before it is packed, so a loss depends neither on packing nor on the number of
 ranks. Pure; called by `steps/inputs.py`. `_C` counts chains; sessions are those with a trained
-token in the step, whatever chains they have.
+token in the step, whatever chains they have. Tokens of groups that a filter counts are among them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,16 +44,20 @@ AGGREGATIONS: Mapping[str, Aggregation] = {
 }
 
 
-def chain_weights(chains: Sequence[Chain], settings: LossSection) -> Float64s:
+def chain_weights(
+    chains: Sequence[Chain], settings: LossSection, counted: Sequence[Chain] = ()
+) -> Float64s:
     """Return the weight of the trained tokens of each chain; every chain has some.
 
-    Raises `MethodFailed`.
+    `counted`: chains that no gradient comes from. They are not computed, and the means are over
+    them also. Raises `MethodFailed`.
     """
-    trained_C = np.fromiter((one.trained() for one in chains), np.int64, len(chains))
-    sessions_C = membership(chains).sessions_C
+    every = [*chains, *counted]
+    trained_C = np.fromiter((one.trained() for one in every), np.int64, len(every))
+    sessions_C = membership(every).sessions_C
     with method("aggregation", settings.aggregation):
         found = AGGREGATIONS[settings.aggregation](sessions_C, trained_C, settings)
-        return checked_weights(found, len(chains))
+        return checked_weights(found, len(every))[: len(chains)]
 
 
 def checked_weights(found: Float64s, chains: int) -> Float64s:

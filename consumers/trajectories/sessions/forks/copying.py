@@ -17,6 +17,9 @@ from schemas.forks import PLAYBACK, of_session
 from schemas.tokens import TOKEN_BYTES
 
 Strictnesses = Callable[[str], Strictness]
+Keys = Callable[[bytes, str], bytes]
+"""Return the key of a message of a policy."""
+
 _RULE = "forked"
 _BEGUN = r.Sampling()
 
@@ -26,29 +29,31 @@ def copy_fork(session: Session, fork: r.ForkedPrefix, strictness: Strictnesses) 
 
     Raises `ValueError` or `IndexError` if the prefix contradicts itself.
     """
+
+    def keys(message: bytes, policy: str) -> bytes:
+        return message_key(message, strictness(policy), session.opened.fold_version)
+
     own = of_session(fork, session.session_id)
     turns: list[Turn] = []
     for recorded, copied in zip(fork.turns, own.turns, strict=True):
-        turn = _copied(session, copied, turns, strictness)
+        turn = _copied(session, copied, turns, keys)
         turn.copied_from = recorded.prompt.turn_id
         turns.append(turn)
         session.turns[turn.started.turn_id] = turn
-        end = chained(turn.started.history_key, _key(turn.message, copied.prompt, strictness))
+        end = chained(turn.started.history_key, keys(turn.message, copied.prompt.policy))
         session.ends.setdefault(end, []).append(turn.started.turn_id)
-    session.fork = _place(session, own, turns, strictness)
+    session.fork = _place(session, own, turns, keys)
     content_gone = replace(fork, turns=(), prompt=None)
     session.opened = replace(session.opened, fork=content_gone)
 
 
-def _copied(
-    session: Session, copied: r.ForkedTurn, turns: list[Turn], strictness: Strictnesses
-) -> Turn:
+def _copied(session: Session, copied: r.ForkedTurn, turns: list[Turn], keys: Keys) -> Turn:
     prompt = _grow(session, copied.prompt, turns)
     sampled = session.tree.grow(
         prompt.node_id, prompt.length, FORKED, prompt.turn_id, session.first_offset
     )
     sampled.ids += _whole(copied.ids)
-    started = _started(session, copied.prompt, prompt, turns, strictness)
+    started = _started(session, copied.prompt, prompt, turns, keys)
     return Turn(
         started,
         prompt.node_id,
@@ -68,7 +73,7 @@ def _started(
     copied: r.ForkedPrompt,
     prompt: Node,
     turns: list[Turn],
-    strictness: Strictnesses,
+    keys: Keys,
 ) -> r.TurnStarted:
     opened = session.opened
     path = session.tree.path(prompt.node_id, prompt.length)
@@ -87,7 +92,7 @@ def _started(
         match_rule=_RULE,
         parent_turn=_parent_id(copied, turns),
         new_messages=copied.messages,
-        history_key=_history_key(copied, turns, strictness),
+        history_key=_history_key(copied, turns, keys),
         tools=copied.tools,
         sampling_requested=_BEGUN,
         sampling_effective=_BEGUN,
@@ -103,9 +108,7 @@ def _started(
     )
 
 
-def _place(
-    session: Session, fork: r.ForkedPrefix, turns: list[Turn], strictness: Strictnesses
-) -> ForkPlace:
+def _place(session: Session, fork: r.ForkedPrefix, turns: list[Turn], keys: Keys) -> ForkPlace:
     """Return the place at which the session goes on; its tokens must be those of the prefix."""
     if fork.prompt is None:
         last = turns[-1]
@@ -115,7 +118,7 @@ def _place(
         place = ForkPlace(
             node.length,
             node.node_id,
-            _history_key(fork.prompt, turns, strictness),
+            _history_key(fork.prompt, turns, keys),
             _parent_id(fork.prompt, turns),
             fork.prompt.messages,
             playback=fork.mode == PLAYBACK,
@@ -144,7 +147,7 @@ def _grow(session: Session, prompt: r.ForkedPrompt, turns: list[Turn]) -> Node:
     return grown
 
 
-def _history_key(prompt: r.ForkedPrompt, turns: list[Turn], strictness: Strictnesses) -> bytes:
+def _history_key(prompt: r.ForkedPrompt, turns: list[Turn], keys: Keys) -> bytes:
     """Return the key under which a request of these messages is found.
 
     The recorded key, unless the ids in messages count: those are others here.
@@ -152,14 +155,10 @@ def _history_key(prompt: r.ForkedPrompt, turns: list[Turn], strictness: Strictne
     if prompt.parent < 0 or prompt.raw:
         return prompt.history_key
     parent = turns[prompt.parent]
-    key = chained(parent.started.history_key, _key(parent.message, prompt, strictness))
+    key = chained(parent.started.history_key, keys(parent.message, prompt.policy))
     for message in prompt.messages:
-        key = chained(key, _key(message, prompt, strictness))
+        key = chained(key, keys(message, prompt.policy))
     return key
-
-
-def _key(message: bytes, prompt: r.ForkedPrompt, strictness: Strictnesses) -> bytes:
-    return message_key(message, strictness(prompt.policy))
 
 
 def _parent_id(prompt: r.ForkedPrompt, turns: list[Turn]) -> str | None:

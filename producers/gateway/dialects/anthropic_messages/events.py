@@ -15,6 +15,7 @@ from producers.gateway.dialects.anthropic_messages.response import (
 from producers.gateway.dialects.call_arguments import call_input
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.dialect import ChoiceDelta
+from producers.gateway.dialects.event_lines import event
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished
 
@@ -67,7 +68,7 @@ class MessageEvents:
 
     def failed(self, error: ApiError) -> bytes:
         """End a stream that failed after it began."""
-        return b"event: error\ndata: " + error_body(error, self._turn_id) + b"\n\n"
+        return event(error_body(error, self._turn_id), "error")
 
     def keep_alive(self) -> bytes:
         """Write an event that every client skips."""
@@ -111,5 +112,4 @@ class MessageEvents:
 
 
 def _event(kind: str, **members: object) -> bytes:
-    data = orjson.dumps({"type": kind, **members})
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+    return event(orjson.dumps({"type": kind, **members}), kind)

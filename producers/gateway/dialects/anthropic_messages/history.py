@@ -1,7 +1,8 @@
 """System prompt and messages of an Anthropic messages request in canonical form. Pure.
 
 Consecutive messages of one role are one message, as at the vendor. Each tool result is a message of
-its own and must answer a call in the last assistant message. An answer of ours that an agent sends
+its own, in the order of the calls, and must answer one in the last assistant message. An answer of
+ours that an agent sends
 back becomes the message that was sampled. Input that a text model cannot read is refused with 400,
 never dropped.
 """
@@ -13,6 +14,7 @@ from typing import Any
 from producers.gateway.dialects.call_arguments import call_arguments
 from producers.gateway.dialects.canonical import canonical_json
 from producers.gateway.dialects.parameters import text
+from producers.gateway.dialects.tool_results import Wording, places_by_call
 from producers.gateway.errors import ApiError, bad
 
 Block = Mapping[str, Any]
@@ -22,6 +24,12 @@ _BILLING = "x-anthropic-billing-header:"
 _LONE = (
     "{where}: unexpected `tool_use_id` found in `tool_result` blocks: {call}. "
     "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
+)
+_RESULTS = Wording(
+    "messages",
+    "each tool_use must have a single result. Found multiple `tool_result` blocks with id: {call}",
+    "`tool_use` ids were found without `tool_result` blocks immediately after: {call}. "
+    "Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
 )
 _TEXT_ONLY = "this model takes text and calls of the agent's own tools only"
 
@@ -62,8 +70,13 @@ class AnthropicHistory:
         return bool(self._messages) and self._messages[-1].role == "assistant"
 
     def canonical(self) -> tuple[bytes, ...]:
-        """Return the messages as canonical JSON."""
-        return tuple(canonical_json(message.canonical(), "messages") for message in self._messages)
+        """Return the messages as canonical JSON.
+
+        Raises `ApiError` for a second result of a call, and for a call without any.
+        """
+        read = [message.canonical() for message in self._messages]
+        places = places_by_call(read, _RESULTS)
+        return tuple(canonical_json(read[place], "messages") for place in places)
 
     def read_system(self, system: object) -> None:
         """Add the system prompt. Raises `ApiError`."""

@@ -85,11 +85,14 @@ def ending(answer: ReplyFinished) -> dict[str, str | None]:
 
 
 def prompt_usage(prompt_tokens: int) -> dict[str, object]:
-    """Return the token counts before sampling; those of the engine's cache are not known."""
+    """Return the token counts before sampling.
+
+    Those of the engine's cache are not known. They are 0: clients add them up without a check.
+    """
     return {
         "input_tokens": prompt_tokens,
-        "cache_creation_input_tokens": None,
-        "cache_read_input_tokens": None,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
         "output_tokens": 0,
     }
 

@@ -11,6 +11,7 @@ import orjson
 
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.dialect import ChoiceDelta
+from producers.gateway.dialects.event_lines import event, on_one_line
 from producers.gateway.dialects.google_content.members import signature
 from producers.gateway.dialects.google_content.response import (
     Part,
@@ -26,11 +27,6 @@ from schemas.records import ReplyFinished
 
 WAITING = b"\n\n"
 """Bytes that clients skip in both forms. The vendor's own client takes a comment for an error."""
-
-
-_LINE_ENDS = {end: f"\\u{ord(end):04x}".encode() for end in "\x85\u2028\u2029"}
-"""Characters at which the vendor's client ends a line, also inside an event's JSON, escaped."""
-_SPACES = bytes.maketrans(b"\r\n", b"  ")
 
 
 class ContentEvents:
@@ -97,22 +93,14 @@ class ContentEvents:
         return {"thoughtSignature": signature(thought)} if thought else {}
 
     def _event(self, body: dict[str, object]) -> bytes:
-        return self._written(_on_one_line(orjson.dumps(body)))
+        return self._written(orjson.dumps(body))
 
     def _written(self, body: bytes) -> bytes:
         if not self._array:
-            return b"data: " + body + b"\n\n"
+            return event(body)
         begin = b"\n,\r\n" if self._begun else b"["
         self._begun = True
-        return begin + body
-
-
-def _on_one_line(body: bytes) -> bytes:
-    """Return JSON without ends of lines: a call's arguments may have been sampled with some."""
-    body = body.translate(_SPACES)
-    for end, escaped in _LINE_ENDS.items():
-        body = body.replace(end.encode(), escaped)
-    return body
+        return begin + on_one_line(body)
 
 
 def _candidate(choice: int, parts: Sequence[Part]) -> dict[str, Any]:

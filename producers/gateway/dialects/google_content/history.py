@@ -2,7 +2,8 @@
 
 Consecutive contents of one role are one message: a streamed answer comes back in as many contents
 as it had events. Each function's response is a message of its own and must answer a call of the
-last message of the model, by its id, or else by its name in the order of the calls. An answer of
+last message of the model, by its id, or else by its name in the order of the calls, in which the
+responses then stand. An answer of
 ours that an agent sends back becomes the message that was sampled. Input that a text model cannot
 read is refused with 400, never dropped.
 """
@@ -11,17 +12,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from producers.gateway.dialects.call_arguments import call_arguments
 from producers.gateway.dialects.canonical import canonical_json
 from producers.gateway.dialects.google_content.members import at, listed, members, signed_thought
 from producers.gateway.dialects.parameters import flag, text, unsupported
+from producers.gateway.dialects.tool_results import Wording, places_by_call
 from producers.gateway.errors import ApiError, bad
+from schemas.json_text import write_json
 
 Part = Mapping[str, Any]
 _BESIDE = ("thought", "thoughtSignature", "partMetadata", "videoMetadata", "mediaResolution")
 """Members that say more about a part's data."""
+_EQUAL_NUMBERS = (
+    "Please ensure that the number of function response parts is equal to the number of function "
+    "call parts of the function call turn"
+)
+_RESULTS = Wording(
+    "contents",
+    _EQUAL_NUMBERS + " ({call} has two responses).",
+    _EQUAL_NUMBERS + " ({call} has no response).",
+)
 _TEXT_ONLY = "this model takes text, and calls and responses of the agent's own functions only"
 
 
@@ -65,8 +75,13 @@ class GoogleHistory:
         return bool(self._messages) and self._messages[-1].role == "assistant"
 
     def canonical(self) -> tuple[bytes, ...]:
-        """Return the messages as canonical JSON."""
-        return tuple(canonical_json(message.canonical(), "contents") for message in self._messages)
+        """Return the messages as canonical JSON.
+
+        Raises `ApiError` for a second response of a call, and for a call without any.
+        """
+        read = [message.canonical() for message in self._messages]
+        places = places_by_call(read, _RESULTS)
+        return tuple(canonical_json(read[place], "contents") for place in places)
 
     def read_system(self, instruction: object) -> None:
         """Add the system instruction; its role does not matter. Raises `ApiError`."""
@@ -227,6 +242,6 @@ def _as_text(place: str, value: object) -> str:
     if isinstance(value, str):
         return value
     try:
-        return orjson.dumps(value).decode()
+        return write_json(value).decode()
     except TypeError as error:
         raise bad(place, f"{place} cannot be stored: {error}") from error

@@ -9,7 +9,9 @@ from producers.gateway.dialects.parameters import unsupported
 from producers.gateway.errors import bad
 
 Function = Mapping[str, object]
-_MODES = ("AUTO", "ANY", "NONE")
+_MODES = ("AUTO", "ANY", "NONE", "VALIDATED")
+_NAMING = ("ANY", "VALIDATED")
+"""Modes that may name the functions they allow."""
 _STREAMED = "streamFunctionCallArguments"
 
 
@@ -39,7 +41,8 @@ def function_choice(
 ) -> tuple[str, Sequence[Function]]:
     """Return the choice (auto, none, required or a name), and the functions the model is shown.
 
-    Several allowed names leave out the other functions, as the model then cannot call them.
+    Several allowed names leave out the other functions, as the model then cannot call them. In the
+    mode VALIDATED the model chooses between text and calls, as in AUTO.
     """
     place = "toolConfig.functionCallingConfig"
     calling = members(place, members("toolConfig", config).get("functionCallingConfig", {}))
@@ -47,19 +50,20 @@ def function_choice(
     mode = _mode(at(place, "mode"), calling.get("mode", "AUTO"))
     where = at(place, "allowedFunctionNames")
     allowed = listed(where, calling.get("allowedFunctionNames", []))
-    if allowed and mode != "ANY":
-        raise bad(where, f"{where} needs the mode ANY")
-    if mode != "ANY":
-        return (mode.lower() if functions else "auto"), functions
-    if not functions:
+    if allowed and mode not in _NAMING:
+        raise bad(where, f"{where} needs the mode {' or '.join(_NAMING)}")
+    if mode == "NONE":
+        return ("none" if functions else "auto"), functions
+    if mode == "ANY" and not functions:
         raise bad(place, f"{place}.mode is ANY, which needs functions in tools")
     names = [function["name"] for function in functions]
     for name in allowed:
         if name not in names:
             raise bad(where, f"{where} names {name!r}, which is not in tools")
-    if len(set(allowed)) == 1:
+    if mode == "ANY" and len(set(allowed)) == 1:
         return str(allowed[0]), functions
-    return "required", [one for one in functions if not allowed or one["name"] in allowed]
+    shown = [one for one in functions if not allowed or one["name"] in allowed]
+    return ("required" if mode == "ANY" else "auto"), shown
 
 
 def _mode(place: str, value: object) -> str:

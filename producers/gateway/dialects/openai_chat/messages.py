@@ -2,7 +2,7 @@
 
 Known members are kept, null and unknown ones dropped, text parts joined. Input that a text model
 cannot read (images, audio, files) is refused with 400, never dropped. So is a tool's answer to a
-call that is not in the assistant message before it.
+call that is not in the assistant message before it. Answers stand in the order of the calls.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,24 +11,31 @@ from typing import Any
 import orjson
 
 from producers.gateway.dialects.canonical import canonical_json, functions_json
+from producers.gateway.dialects.tool_results import Wording, places_by_call
 from producers.gateway.errors import bad
 
 Message = Mapping[str, Any]
 _PLAIN_ROLES = ("user", "assistant", "system")
+_RESULTS = Wording(
+    "messages",
+    "Duplicate value for 'tool_call_id' of {call!r}.",
+    "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+    "'tool_call_id'. The following tool_call_ids did not have response messages: {call}",
+)
 
 
 def canonical_messages(messages: object) -> tuple[bytes, ...]:
     """Return each message as canonical JSON. Raises `ApiError` that names the wrong member."""
     if not isinstance(messages, list) or not messages:
         raise bad("messages", "messages must be a list of at least one message")
-    read = tuple(
+    read = [
         _sorted_json(message)
         if _is_plain(message)
         else canonical_json(_message(f"messages[{n}]", message), f"messages[{n}]")
         for n, message in enumerate(messages)
-    )
+    ]
     _refuse_lone_answers(messages)
-    return read
+    return tuple(read[place] for place in places_by_call(messages, _RESULTS))
 
 
 def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:

@@ -10,6 +10,7 @@ import orjson
 
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.dialect import CHAT, ChoiceDelta
+from producers.gateway.dialects.event_lines import event
 from producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
 from producers.gateway.dialects.scores import Score, scores, scores_json
 from schemas.records import ReplyFinished
@@ -56,12 +57,9 @@ class ChatEvents(OpenAiEvents):
         return self._chunk(choice, b'{"role":"assistant","content":""}', b"null", b"null")
 
     def _chunk(self, choice: int, delta: bytes, logprobs: bytes, reason: bytes) -> bytes:
-        return b'%b,"choices":[{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":%b}]}\n\n' % (
-            self._head,
-            choice,
-            delta,
-            logprobs,
-            reason,
+        return event(
+            b'%b,"choices":[{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":%b}]}'
+            % (self._head, choice, delta, logprobs, reason)
         )
 
 

@@ -55,17 +55,18 @@ class ResponseEvents:
         )
 
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
-        """Write the next part of the items, first that of the call that is open."""
+        """Write the next part of the items."""
         if self._request.wants_logprobs:
             self._scores += self._scored(piece)
         added = orjson.loads(piece.delta)
-        calls = added.get("tool_calls") or ()
-        data = b"".join(self._more_of_call(call) for call in calls if "id" not in call)
+        data = b""
         if text := added.get("reasoning_content"):
             data += self._add_reasoning(text)
         if text := added.get("content"):
             data += self._add_text(text)
-        return data + b"".join(self._open_call(call) for call in calls if "id" in call)
+        for call in added.get("tool_calls") or ():
+            data += self._open_call(call) if "id" in call else self._more_of_call(call)
+        return data
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
         """End the last item. An empty answer becomes an empty message."""

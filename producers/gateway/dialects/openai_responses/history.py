@@ -1,14 +1,17 @@
 """A conversation sent as items, put together again as messages. Pure.
 
 All items that one turn sampled are one message of the assistant. Ids of our own items name their
-turn. Without ids, the order of the items decides: reasoning begins a turn, and so does a message
-right after a message.
+turn. An item that is only named stands for all of its turn's message, beside what was sent of it.
+Without ids, the order of the items decides: reasoning begins a turn, and so does a message right
+after a message.
 """
 
 from dataclasses import dataclass, field
 from typing import Literal
 
 from producers.gateway.dialects.openai_responses.items import Item
+from schemas.identity import turn_of_tool_call
+from schemas.turn_references import turn_reference
 
 Part = Literal["reasoning", "message", "call"]
 
@@ -22,6 +25,8 @@ class AssistantTurn:
     reasoning: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     calls: list[Item] = field(default_factory=list)
+    is_named: bool = False
+    """True if an item of the turn was named instead of sent."""
 
     def may_contain(self, part: Part, turn: str | None) -> bool:
         """Return whether the next item belongs to this turn too.
@@ -38,16 +43,18 @@ class AssistantTurn:
         return True
 
     def message(self) -> Item:
-        """Return the message in canonical form."""
-        read: Item = {"role": "assistant"}
+        """Return the message in canonical form, or the reference that stands for it."""
+        sent: Item = {}
         content = "".join(self.texts)
-        if content or not self.calls:
-            read["content"] = content
         if self.calls:
-            read["tool_calls"] = self.calls
+            sent["tool_calls"] = self.calls
         if self.reasoning:
-            read["reasoning_content"] = "".join(self.reasoning)
-        return read
+            sent["reasoning_content"] = "".join(self.reasoning)
+        if self.is_named and self.turn is not None:
+            return turn_reference(self.turn, sent | ({"content": content} if content else {}))
+        if content or not self.calls:
+            sent["content"] = content
+        return {"role": "assistant", **sent}
 
 
 class ResponsesHistory:
@@ -62,6 +69,7 @@ class ResponsesHistory:
         self._assistant: AssistantTurn | None = None
         self._after_tool_answer = False
         self._calls: set[str] = set()
+        self._named: set[str | None] = set()
 
     def assistant_message(self, part: Part, turn: str | None) -> AssistantTurn:
         """Return the message that an item of the assistant belongs to."""
@@ -78,9 +86,16 @@ class ResponsesHistory:
         self.assistant_message("call", turn).calls.append(call)
         self._calls.add(call["id"])
 
+    def add_named(self, part: Part, turn: str) -> None:
+        """Add an item of a turn that the agent names instead of sending it."""
+        self.assistant_message(part, turn).is_named = True
+        self._named.add(turn)
+
     def may_have_called(self, call_id: str) -> bool:
         """Return whether there is, or may be, an earlier call with this id."""
-        return self._continues or call_id in self._calls
+        return (
+            self._continues or call_id in self._calls or turn_of_tool_call(call_id) in self._named
+        )
 
     def add_tool_answer(self, message: Item) -> None:
         """Add a tool's answer."""

@@ -3,14 +3,15 @@
 The items of one turn (reasoning, messages, calls) become one assistant message, as it was sampled.
 Input that a text model cannot read, items of tools that OpenAI's servers run, and an output before
 its call are refused with 400, never dropped. Only reasoning that another server encrypted is
-dropped, since no process here can read it.
+dropped, since no process here can read it. Outputs stand in the order of the calls. An item that is
+named (`item_reference`) is the manager's to find.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from producers.gateway.dialects.canonical import canonical_json
-from producers.gateway.dialects.openai_responses.history import ResponsesHistory
+from producers.gateway.dialects.openai_responses.history import Part, ResponsesHistory
 from producers.gateway.dialects.openai_responses.items import (
     custom_call,
     reasoning_text,
@@ -19,10 +20,18 @@ from producers.gateway.dialects.openai_responses.items import (
     turn_of_item,
 )
 from producers.gateway.dialects.openai_responses.tools import function_name
+from producers.gateway.dialects.tool_results import Wording, places_by_call
 from producers.gateway.errors import ApiError, bad
 
 _ROLES = {"user": "user", "system": "system", "developer": "system"}
+_RESULTS = Wording(
+    "input",
+    "Duplicate output for call_id {call!r}: each call must have exactly one output.",
+    "No tool output found for function call {call}.",
+)
 _TEXT_PARTS = ("input_text", "output_text", "text")
+_PARTS: Mapping[str, Part] = {"rs": "reasoning", "msg": "message"}
+"""By the prefix of an item's id; all others are calls."""
 
 
 def canonical_input(value: object, continues: bool = False) -> tuple[bytes, ...]:
@@ -37,7 +46,9 @@ def canonical_input(value: object, continues: bool = False) -> tuple[bytes, ...]
     history = ResponsesHistory(continues)
     for n, item in enumerate(value):
         _read(f"input[{n}]", item, history)
-    return tuple(canonical_json(message, "input") for message in history.messages())
+    messages = history.messages()
+    places = places_by_call(messages, _RESULTS)
+    return tuple(canonical_json(messages[place], "input") for place in places)
 
 
 def additional_tools(value: object) -> list[object]:
@@ -114,8 +125,14 @@ def _shell_output(place: str, item: Mapping[str, Any], history: ResponsesHistory
 
 
 def _reference(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
-    message = f"{place}: items are not kept here; send the item, or use previous_response_id"
-    raise ApiError(400, message, code="unsupported_value", param=place)
+    name = _text(place, item, "id")
+    turn = turn_of_item({"id": name})
+    if turn is None:
+        where = f"{place}.id"
+        raise bad(
+            where, f"{where} is {name!r}, no item of an answer of this session: send the item"
+        )
+    history.add_named(_PARTS.get(name.partition("_")[0], "call"), turn)
 
 
 def _tools(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:

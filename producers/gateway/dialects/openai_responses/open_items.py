@@ -6,10 +6,11 @@ arguments.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
+from producers.gateway.dialects.event_lines import event
 from producers.gateway.dialects.openai_responses.items import (
     Item,
     call_item,
@@ -36,19 +37,29 @@ class EventWriter:
     def __call__(self, kind: str, **members: object) -> bytes:
         data = orjson.dumps({"type": kind, "sequence_number": self._number, **members})
         self._number += 1
-        return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+        return event(data, kind)
 
-    def delta(self, head: bytes, text: str) -> bytes:
-        """Return the event that is sent for each token; `head` is made once by `delta_head`."""
+    def delta(self, head: "DeltaHead", text: str) -> bytes:
+        """Return the event that is sent for each token."""
         number = self._number
         self._number += 1
-        return b'%b,"sequence_number":%d,"delta":%b}\n\n' % (head, number, orjson.dumps(text))
+        shown = orjson.dumps(text)
+        return event(
+            b'%b,"sequence_number":%d,"delta":%b}' % (head.begun, number, shown), head.kind
+        )
 
 
-def delta_head(kind: str, place: Mapping[str, object]) -> bytes:
-    """Return the part of a delta event that all deltas of an item share."""
-    data = orjson.dumps({"type": kind, **place})
-    return b"event: %b\ndata: %b" % (kind.encode(), data[:-1])
+class DeltaHead(NamedTuple):
+    """The part of a delta event that all deltas of an item share."""
+
+    kind: str
+    begun: bytes
+    """Its JSON without the end."""
+
+
+def delta_head(kind: str, place: Mapping[str, object]) -> DeltaHead:
+    """Return the head of the deltas of this kind at this place."""
+    return DeltaHead(kind, orjson.dumps({"type": kind, **place})[:-1])
 
 
 class OpenMessage:

@@ -23,6 +23,7 @@ from producers.gateway.dialects.openai_responses.items import (
 )
 from producers.gateway.dialects.scores import Score, scores
 from producers.gateway.errors import ApiError
+from schemas.json_text import write_json
 from schemas.records import ReplyFinished
 
 _CUT = "length"
@@ -31,13 +32,15 @@ _DEFAULTS: Item = {
     "parallel_tool_calls": True,
     "reasoning": {"effort": None, "summary": None},
     "service_tier": "default",
-    "store": True,
+    "store": False,
     "text": {"format": {"type": "text"}},
     "tool_choice": "auto",
     "top_logprobs": 0,
     "truncation": "disabled",
 }
-_NOT_SHOWN = {"include"}
+_NOT_SHOWN = {"include", "store"}
+"""Parameters that an answer does not repeat. `store` is false whatever was asked: no response can
+be read again, though requests of its session may go on from it and name its items."""
 _FAILURES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
 
 
@@ -67,7 +70,7 @@ class ResponseStates:
             **_DEFAULTS,
             **given,
         }
-        self._head = orjson.dumps(head)[:-1]
+        self._head = write_json(head)[:-1]
 
     def begun(self) -> bytes:
         """Return the response before anything was sampled."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.memory.model_shape import read_shape
+from infra.device_model.model_shape import read_shape
 from seamlessflow.memory.parts import total
 from seamlessflow.memory.training import RankShape, rank_memory
 from tests.builders.models import config, random_model, saved

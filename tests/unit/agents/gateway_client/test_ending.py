@@ -15,7 +15,7 @@ from producers.agents.gateway_client.ending import (
     EndingRules,
     closing_calls,
 )
-from producers.agents.gateway_client.result import BadResult, RewardCall, judged, result_of
+from producers.agents.result import BadResult, RewardCall, judged, result_of
 
 
 def ended(ending: Ending, **rules: Any) -> ClosingCalls:
@@ -193,6 +193,23 @@ def test_a_result_that_cannot_be_read_counts_as_a_crash() -> None:
         told = ended(AgentReturned(result))
         assert (told.close.status, told.close.cause) == ("aborted", "environment")
         assert told.rewards == ()
+
+
+@pytest.mark.parametrize("rule", ["zero", "drop", "retry"])
+@pytest.mark.parametrize("value", ["1.0", float("nan"), 10**400, {"status": "great"}])
+def test_a_bad_result_is_the_agents_error_also_where_its_last_answer_was_cut(
+    value: object, rule: str
+) -> None:
+    """Else a mistake of its author would be trained as a reward of 0."""
+    result = value if isinstance(value, dict) else {"reward": value}
+    assert ended(AgentReturned(result), on_limit=rule).close.on_limit == "retry"
+
+
+def test_a_bad_verdict_is_the_judges_error() -> None:
+    bad = AgentCrashed("a reward is a finite number", unjudged=True, bad_result=True)
+    assert ended(bad, on_limit="zero").close == CloseCall(
+        "unrewarded", "a reward is a finite number", "environment", on_limit="retry"
+    )
 
 
 def test_a_long_reason_keeps_its_end() -> None:

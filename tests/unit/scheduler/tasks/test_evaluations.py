@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.settings import SamplingSection
 from scheduler.decisions import pacing
 from scheduler.settings import (
     EvaluationSection,
@@ -13,7 +14,7 @@ from scheduler.settings import (
     SchedulerSettings,
 )
 from scheduler.tasks.mixture import TaskSets
-from schemas.records import GroupAdmitted, Record
+from schemas.records import GroupAdmitted, Record, Sampling
 from tests.builders.records import control
 from tests.builders.scheduler.inputs import fold, holds, scheduler_settings, task_source
 
@@ -138,6 +139,47 @@ def test_equal_ids_of_two_sets_are_the_tasks_of_each() -> None:
         *(("easy", name, sample, None) for name in ("task-0", "task-1") for sample in (0, 1)),
         *(("hard", "task-0", sample, 0) for sample in (0, 1, 2)),
     ]
+
+
+def test_each_set_is_sampled_as_its_settings_say() -> None:
+    greedy = SamplingSection(temperature=0)
+    settings = scheduler_settings(
+        RUN,
+        pacing=PACING,
+        evaluation=EvaluationSection(
+            sampling=SamplingSection(temperature=0.5, top_k=4),
+            sets={
+                "easy": EvaluationSetSection(tasks=Path("easy"), sampling=greedy),
+                "hard": EvaluationSetSection(tasks=Path("hard")),
+            },
+        ),
+    )
+    ledger = fold(*STARTED, *due(settings=settings)).ledger
+    issued = {t.split: t.overrides for t in pacing.tasks(ledger, {}, settings, SETS, 0)}
+    assert issued == {
+        "easy": Sampling(temperature=0),
+        "hard": Sampling(temperature=0.5, top_k=4),
+    }
+
+
+def test_what_is_trained_is_sampled_as_the_policy_is() -> None:
+    settings = scheduler_settings(
+        RUN,
+        pacing=PACING,
+        evaluation=EvaluationSection(sampling=SamplingSection(temperature=0)),
+    )
+    admitted = pacing.admissions(fold(*STARTED), settings, task_source(), 0)
+    issued = pacing.tasks(
+        fold(*STARTED, *admitted).ledger, {}, settings, TaskSets(task_source()), 0
+    )
+    assert [task.overrides for task in issued] == [None] * len(issued)
+    assert issued
+
+
+@pytest.mark.parametrize("temperature", [-1, 0.001, 2.5, float("nan")])
+def test_a_temperature_at_which_no_engine_samples_is_refused(temperature: float) -> None:
+    with pytest.raises(ValueError, match="temperature"):
+        SamplingSection(temperature=temperature)
 
 
 def test_one_form_of_evaluation_is_named() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.tasks.file import TaskFile, TasksRejected, read, source_of
+from tests.builders.line_forms import LINE_FORMS, SEPARATORS, Written
 
 
 def write(folder: Path, *lines: str) -> Path:
@@ -25,6 +26,21 @@ def test_a_pass_draws_every_task_once_in_an_order_of_its_own(tmp_path: Path) -> 
     )
     assert sorted(first) == sorted(second) == sorted(f"t{number}" for number in range(20))
     assert first != second
+
+
+@pytest.mark.parametrize("written", LINE_FORMS.values(), ids=LINE_FORMS)
+def test_tasks_are_the_same_however_their_lines_were_written(
+    written: Written, tmp_path: Path
+) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_bytes(written([f'{{"id":"{SEPARATORS}"}}'.encode(), b'{"id":"2"}', b'{"id":"3"}']))
+    tasks = TaskFile(path)
+    assert [task.payload.decode() for task in tasks] == [
+        f'{{"id":"{SEPARATORS}"}}',
+        '{"id":"2"}',
+        '{"id":"3"}',
+    ]
+    assert (found := tasks.find("3")) and found.task_id == "3"
 
 
 def test_the_same_seed_draws_the_same(tmp_path: Path) -> None:
@@ -49,6 +65,13 @@ def test_a_task_keeps_all_its_fields(tmp_path: Path) -> None:
     assert row.task_id == "7"
     assert row.payload == b'{"id":7,"key":[1],"metadata":{"level":2}}'
     assert row.metadata == {"level": "2"}
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64, -(2**64), 10**30])
+def test_a_wide_integer_keeps_its_digits(tmp_path: Path, number: int) -> None:
+    (row,) = read(write(tmp_path, f'{{"id": {number}, "answer": {number}}}')).rows
+    assert row.task_id == str(number)
+    assert row.payload == b'{"answer":%d,"id":%d}' % (number, number)
 
 
 def test_a_task_may_name_the_size_of_its_groups_and_tags(tmp_path: Path) -> None:
@@ -92,6 +115,27 @@ def test_a_file_that_cannot_be_used_is_rejected(
     with pytest.raises(TasksRejected) as caught:
         read(write(tmp_path, *lines))
     assert caught.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("members", "name"),
+    [
+        ('"id": "b", "id": "c"', "id"),
+        ('"id": "b", "prompt": "x", "id": "b"', "id"),
+        ('"id": "b", "tags": [], "tags": ["x"]', "tags"),
+        ('"id": "b", "group_size": 2, "group_size": 3', "group_size"),
+    ],
+)
+def test_a_member_that_stands_there_twice_is_refused(
+    tmp_path: Path, members: str, name: str
+) -> None:
+    with pytest.raises(TasksRejected, match=f"line 2: '{name}' stands there twice"):
+        read(write(tmp_path, '{"id": "a"}', f"{{{members}}}"))
+
+
+def test_members_of_one_name_may_stand_in_several_objects(tmp_path: Path) -> None:
+    line = '{"id": "a", "files": [{"id": 1}, {"id": 2}], "text": "\\"id\\": \\"id\\""}'
+    assert len(read(write(tmp_path, line)).rows) == 1
 
 
 def test_a_missing_file_is_rejected(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from scheduler.tasks.file import TaskFile, TasksRejected, source_of
 from scheduler.tasks.forks import fork_file, fork_line
 from scheduler.tasks.mixture import with_forks
 from scheduler.tasks.source import TaskRow, TaskSource, listed
+from tests.builders.line_forms import LINE_FORMS, Written
 from tests.builders.records.forks import forked
 
 TASK = {"key": [1.50, "ä"], "id": 7, "metadata": {"level": 2}}
@@ -34,6 +35,21 @@ def test_a_fork_comes_back_with_its_task_and_its_beginning(tmp_path: Path) -> No
     assert (row.task_id, row.samples, row.metadata) == ("7~s~b", 4, {"level": "2"})
     assert row.payload == '{"id":7,"key":[1.5,"ä"],"metadata":{"level":2}}'.encode()
     assert row.fork == forked()
+
+
+@pytest.mark.parametrize("written", LINE_FORMS.values(), ids=LINE_FORMS)
+def test_forks_are_the_same_however_their_lines_were_written(
+    written: Written, tmp_path: Path
+) -> None:
+    path = tmp_path / "forks.jsonl"
+    path.write_bytes(written([fork_line(name, TASK, 4, forked()) for name in ("a", "b")]))
+    assert [row.task_id for row in fork_file(path)] == ["a", "b"]
+
+
+def test_a_wide_integer_of_a_task_keeps_its_digits(tmp_path: Path) -> None:
+    line = fork_line("f", {**TASK, "answer": 2**64}, 4, forked())
+    (row,) = source_of(fork_file(write(tmp_path, line))).rows
+    assert b'"answer":18446744073709551616' in row.payload
 
 
 def with_member(**changes: object) -> bytes:

@@ -19,7 +19,7 @@ from seamlessflow.checks.check import (
 )
 from seamlessflow.config_file import Check
 from tests.builders.run_files import changed, faults, model_directory, run_values
-from tests.paths import ROOT
+from tests.paths import HARD_NAMES, ROOT
 
 LIMIT_S = 60
 HEAVY = "torch transformers vllm confluent_kafka matplotlib"
@@ -30,6 +30,21 @@ def values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]
     """Return a configuration without a fault, for the working directory."""
     monkeypatch.chdir(tmp_path)
     return run_values(tmp_path)
+
+
+def test_a_service_needs_neither_tasks_nor_an_agent_but_a_key(values: Mapping[str, Any]) -> None:
+    service = {name: of for name, of in values.items() if name not in ("pacing", "agents")}
+    (line,) = faults(service)
+
+    assert line.startswith("gateway.admin_key: neither tasks nor an agent is named")
+    assert faults(changed(service, "gateway", admin_key="a key of sixteen letters")) == ()
+
+
+@pytest.mark.parametrize("lacking", ["pacing", "agents"])
+def test_half_a_run_is_no_service(values: Mapping[str, Any], lacking: str) -> None:
+    lines = faults({name: of for name, of in values.items() if name != lacking})
+
+    assert lines and not any(line.startswith("gateway.admin_key") for line in lines)
 
 
 @pytest.mark.parametrize("check", [before_training, before_demo])
@@ -189,6 +204,31 @@ def test_every_directory_of_the_run_must_be_one(
     section, _, name = setting.partition(".")
     named = {name: str(taken / "run")} if name else taken / "run"
     assert faults({**values, section: named}) == (f"{setting}: nothing can be written to {taken}",)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("n" * 256, "File name too long"), ("p/" * 2500, "File name too long"), ("a\0b", "null")],
+)
+def test_a_directory_that_no_disk_can_have_is_named(
+    values: Mapping[str, Any], name: str, reason: str
+) -> None:
+    for setting, more in (("out", name), ("trainer", {"weights_dir": name})):
+        [line] = faults({**values, setting: more})
+        assert line.startswith(setting)
+        assert "cannot be a directory: " in line
+        assert reason in line
+
+
+@pytest.mark.parametrize("name", HARD_NAMES)
+def test_a_run_may_lie_in_a_directory_of_any_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    directory = tmp_path / name
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    own = changed(run_values(directory), "weights", url=(directory / "sent").as_uri())
+    assert faults({**own, "out": str(directory / "out")}) == ()
 
 
 def test_a_training_needs_a_worker_that_trains(values: Mapping[str, Any]) -> None:

@@ -81,8 +81,9 @@ def test_a_configuration_is_simulated(tmp_path: Path) -> None:
     )
     done = plan("--config", str(file))
 
-    model, measured, _, _, head, *rows, told, _, tags, staleness = done.stdout.splitlines()
-    known = "modelled: Qwen3-8B (default, whatever policy.model is) on H100 (default); "
+    workers, model, measured, _, _, head, *rows, told, _, tags, staleness = done.stdout.splitlines()
+    assert workers.startswith("workers of simulation.workers: 2 x 8 H100 with the tags rollout")
+    known = "modelled: Qwen3-8B (default; policy.model is not set) on H100 (default); "
     assert model.startswith(f"{known}sessions of 1 turn of 50 tokens in the mean")
     assert told.endswith("the simulated figures count, of 20 steps each")
     assert "left out: coder" in done.stderr
@@ -113,7 +114,7 @@ device_model:
 def test_neither_the_fill_nor_the_end_of_a_simulated_run_counts(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(EVEN)
-    _, measured, idle, *rows = plan("--config", str(file)).stdout.splitlines()
+    _, _, measured, idle, *rows = plan("--config", str(file)).stdout.splitlines()
 
     assert "steps of 10.3 s: R 60.1 and T 20 device seconds a step" in measured
     assert idle.startswith("idle 2%")
@@ -139,7 +140,7 @@ def test_gangs_of_mixed_devices_are_tried_from_the_fastest_and_the_best_one_is_a
 ) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(MIXED)
-    _, order, *rows, advice, _ = plan("--config", str(file)).stdout.splitlines()
+    _, _, order, *rows, advice, _ = plan("--config", str(file)).stdout.splitlines()
 
     assert order.endswith("that train fastest first: 1 x 8 H800, 2 x 8 H20")
     cells = [row.split() for row in rows if row.split()[2:3] == ["of"]]

@@ -81,6 +81,32 @@ def test_a_configuration_says_all_but_the_devices(model: Path, tmp_path: Path) -
     assert "the workers of --config have 4" in wrong.stderr.replace("\n", " ")
 
 
+@pytest.mark.parametrize(
+    ("option", "lever"),
+    [("rollout.vllm.kv_bytes=1000000000", "rollout.vllm.kv_bytes 4831838208"), (None, None)],
+)
+def test_an_engine_without_room_for_one_turn_does_not_fit(
+    option: str | None, lever: str | None, model: Path
+) -> None:
+    changes = [] if option is None else ["--set", option]
+    found = table("--model", model, "--devices", "8xH100", *RECOMPUTED, *changes)
+    engine = found["rollout of w0 and 7 more, its device"]
+
+    assert engine["fits"] is (option is None)
+    assert any("no turn of full length fits" in note for note in engine["notes"]) is bool(option)
+    assert lever is None or lever in engine["levers"]
+
+
+def test_a_configuration_without_weights_is_planned(model: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "config.json"
+    bare.write_bytes((model / "config.json").read_bytes())
+    whole = plan("--model", model, "--devices", "8xH100", *RECOMPUTED)
+
+    for asked in (bare, tmp_path):
+        done = plan("--model", asked, "--devices", "8xH100", *RECOMPUTED)
+        assert done.stdout.splitlines()[1:] == whole.stdout.splitlines()[1:]
+
+
 def test_a_mixture_of_experts_has_no_activations(tmp_path: Path) -> None:
     done = plan("--model", model_headers(tmp_path, num_experts=128), "--devices", "8xB200")
     assert "activations are unknown and not in the sum: num_experts in its config" in done.stdout

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from scheduler.decisions.strategies.registry import STRATEGIES
 from seamlessflow.__main__ import app
+from tests.builders.run_files import model_headers
 
 FILE = """
 run: {policy: planner, steps: 5, groups_per_step: 4, group_size: 4}
@@ -32,7 +33,7 @@ def config(tmp_path: Path) -> Path:
 def test_each_strategy_is_one_line_of_figures(config: Path) -> None:
     done = CliRunner().invoke(app, ["simulate", "--config", str(config)])
 
-    _, head, *lines = done.stdout.splitlines()
+    _, _, head, *lines = done.stdout.splitlines()
     assert head.split()[:4] == ["strategy", "step", "s", "ideal"]
     table = {line.split()[0]: line.split()[1:] for line in lines}
     assert list(table) == list(STRATEGIES)
@@ -51,7 +52,7 @@ def test_policies_that_are_left_out_are_named(config: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "Qwen3-8B (default, whatever policy.model is) on H100 (default); measured"),
+        ([], "Qwen3-8B (default; policy.model is not set) on H100 (default); measured"),
         (["--model", "Qwen3-14B"], "Qwen3-14B (device_model) on H100 (default)"),
         (["--hardware", "H20"], "on H20 (device_model); measured (device_model.rates): leave_s, "),
     ],
@@ -62,14 +63,43 @@ def test_model_and_devices_are_named_with_their_source(
     options = [*options, "--strategy", "colocated", "--steps", "3"]
     done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
 
-    assert told in done.stdout.splitlines()[0]
+    assert told in done.stdout.splitlines()[1]
+
+
+def test_limits_of_a_run_that_names_an_agent_count(config: Path) -> None:
+    def figures(agents: str) -> tuple[str, float, str]:
+        config.write_text(FILE + agents)
+        options = ["--strategy", "colocated", "--steps", "3"]
+        done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+        _, model, _, line = done.stdout.splitlines()
+        return model, float(line.split()[1]), done.stderr
+
+    free, few = figures(""), figures('agents: {callable: "my:run", concurrency: 2}\n')
+    assert free[0].endswith("at most 256 turns an engine (default), any number of sessions")
+    assert few[0].endswith("32 turns an engine (rollout.capacity), 2 sessions (agents.concurrency)")
+    assert few[1] > free[1]
+    assert (free[2], "agents.concurrency 2 made sessions wait" in few[2]) == ("", True)
+
+
+def test_the_model_of_the_policy_is_modelled_if_it_can_be_read(
+    config: Path, tmp_path: Path
+) -> None:
+    model = model_headers(tmp_path / "model")
+    for directory, told in (
+        (model, f"modelled: {model} (policy.model)"),
+        (tmp_path / "none", "modelled: Qwen3-8B (default; policy.model "),
+    ):
+        config.write_text(f"{FILE}policy: {{model: {directory}}}\n")
+        options = ["--strategy", "colocated", "--steps", "3"]
+        done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+        assert done.stdout.splitlines()[1].startswith(told)
 
 
 def test_options_count_over_the_file(config: Path) -> None:
     options = ["--both", "1", "--devices", "2", "--strategy", "colocated"]
     done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
 
-    (_, _, line) = done.stdout.splitlines()
+    (_, _, _, line) = done.stdout.splitlines()
     assert line.split()[0] == "colocated"
 
 
@@ -81,7 +111,7 @@ def test_tokens_recycled_stopped_and_over_age_are_shown_where_pacing_asks_for_th
     options = ["--strategy", "colocated", "--lag", "0"]
     done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
 
-    _, head, line = done.stdout.splitlines()
+    _, _, head, line = done.stdout.splitlines()
     assert head.endswith("recycled   stopped  over age")
     shares = [float(cell.rstrip("%")) for cell in line.split()[-3:]]
     assert all(0 < share < 100 for share in shares)

@@ -4,8 +4,11 @@ import gzip
 import json
 from pathlib import Path
 
+import pytest
+
 from seamlessflow.erasure.erased_files import erase_from_files
 from seamlessflow.erasure.erased_sessions import ErasedSessions
+from tests.builders.line_forms import LINE_FORMS, Written
 
 GONE, STAYS = {"session_id": "gone~1", "text": "t"}, {"session_id": "stays", "text": "t"}
 UNKNOWN = b'no json\n{"input_ids": [1]}\n'
@@ -34,6 +37,18 @@ def test_only_files_with_the_sessions_are_rewritten(tmp_path: Path) -> None:
     assert rows.read_bytes() == lines(STAYS) + UNKNOWN
     assert others.stat().st_mtime_ns == before
     assert erase_from_files([tmp_path], ERASED, dry_run=False).lines == {}
+
+
+@pytest.mark.parametrize("written", LINE_FORMS.values(), ids=LINE_FORMS)
+def test_sessions_are_found_however_their_lines_were_written(
+    written: Written, tmp_path: Path
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_bytes(written([json.dumps(row).encode() for row in (GONE, STAYS, GONE)]))
+    found = erase_from_files([tmp_path], ERASED, dry_run=False)
+    assert (found.lines, found.nameless) == ({rows: 2}, {})
+    assert b"gone" not in rows.read_bytes()
+    assert b"stays" in rows.read_bytes()
 
 
 def test_a_packed_file_stays_packed(tmp_path: Path) -> None:

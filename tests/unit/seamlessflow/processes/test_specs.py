@@ -160,6 +160,22 @@ def test_the_agents_hold_the_key_that_the_gateway_takes(monkeypatch: pytest.Monk
     assert agents.gateway_url == "http://127.0.0.1:8123"
 
 
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("::1", "http://[::1]:8123"),
+        ("::", "http://[::1]:8123"),
+        ("0.0.0.0", "http://127.0.0.1:8123"),
+        ("10.0.0.7", "http://10.0.0.7:8123"),
+    ],
+)
+def test_the_agents_call_the_gateway_where_it_listens(
+    monkeypatch: pytest.MonkeyPatch, host: str, url: str
+) -> None:
+    spec = children(gateway={"host": host}).agents()
+    assert settings_of(spec, AgentsSettings, monkeypatch).agents.gateway_url == url
+
+
 def test_the_agents_know_the_rewards_that_any_trainer_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from schemas.records import StepGroup
 from seamlessflow.reports.lengths import bias, length_figures
 from seamlessflow.reports.lengths_chart import plot_lengths
 from seamlessflow.reports.reward_curve import SessionFacts, session_facts, step_facts
@@ -55,6 +56,26 @@ def test_a_bias_to_short_episodes_is_said_and_a_small_difference_is_not() -> Non
     assert "a bias to short episodes (not trained: 1 ended, 1 pruned)" in warning
     alike = {**SESSIONS, "c": facts(16), "d": facts(16)}
     assert bias(length_figures(alike, STEPS)) is None
+
+
+def test_groups_of_equal_rewards_are_no_bias_whatever_their_length() -> None:
+    rewards = {"a": (10, 0.0), "b": (20, 1.0), "f": (200, 0.0), "g": (200, 0.0)}
+    told = {name: replace(facts(length), reward=of) for name, (length, of) in rewards.items()}
+    short, long = (StepGroup(group_id=name, sessions=tuple(name)) for name in ("ab", "fg"))
+    trained = {"a": 10, "b": 20}
+    counted = [control.committed(0, groups=[short, long], trained_tokens=trained)]
+    dropped = [
+        control.ready("fg", sessions=("f", "g")),
+        control.dropped("fg", "filtered"),
+        control.committed(0, groups=[short], trained_tokens=trained),
+    ]
+    for records in (counted, dropped):
+        figures = length_figures(told, step_facts(records, told))
+        assert figures["not_trained"] == {"ended": 2}
+        assert figures["taken"]["sessions"] == 4
+        assert bias(figures) is None
+    # Those of which no step had the group are lost, such as stale ones, and are a bias.
+    assert "86% shorter" in str(bias(length_figures(told, step_facts(dropped[2:], told))))
 
 
 def test_a_log_that_does_not_tell_what_was_trained_has_no_figures(tmp_path: Path) -> None:

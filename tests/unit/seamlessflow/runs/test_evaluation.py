@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 from consumers.trajectories.sessions.assemble import trajectory
@@ -39,6 +40,15 @@ def test_every_task_is_issued_once_a_sample_as_an_evaluation() -> None:
     assert {(task.purpose, task.split, task.group_size) for task in tasks} == {("eval", "test", 2)}
     assert (tasks[0].payload, tasks[0].metadata, tasks[0].task_id) == (*_first_row(), "a")
     assert tasks[0].deadline_ms == 11_000
+
+
+def test_every_attempt_is_sampled_as_the_plan_says() -> None:
+    greedy = replace(evaluation().plan, overrides=r.Sampling(temperature=0))
+    current = Evaluation(greedy)
+    tasks = current.first_tasks(0)
+    again = current.apply(finalized("run-held-0.0.0", 0.0, "environment"), 1)
+    assert [task.overrides for task in (*tasks, *again)] == [r.Sampling(temperature=0)] * 3
+    assert [task.overrides for task in evaluation().first_tasks(0)] == [None] * 2
 
 
 def _first_row() -> tuple[bytes, Any]:

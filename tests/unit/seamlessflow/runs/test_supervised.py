@@ -17,6 +17,7 @@ from seamlessflow.demo.task import LOOKUP, make_tasks
 from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.runs.supervised.conversations import ConversationsRejected, read_conversations
 from seamlessflow.runs.supervised.training import SupervisedForeign, fine_tune
+from tests.builders.line_forms import LINE_FORMS, SEPARATORS, Written
 
 ASKED: dict[str, Any] = {"role": "user", "content": "key 7"}
 SAID: dict[str, Any] = {"role": "assistant", "content": "code 3"}
@@ -61,11 +62,55 @@ def test_answers_alone_are_learned_with_their_ends(renderer: Renderer, tmp_path:
     assert (tokens.trained_T == (tokens.turns_T >= 0)).all()
 
 
+@pytest.mark.parametrize("written_as", LINE_FORMS.values(), ids=LINE_FORMS)
+def test_conversations_are_the_same_however_their_lines_were_written(
+    renderer: Renderer, tmp_path: Path, written_as: Written
+) -> None:
+    path = tmp_path / "conversations.jsonl"
+    asked = {"role": "user", "content": SEPARATORS}
+    row = json.dumps({"messages": [asked, SAID]}, ensure_ascii=False).encode()
+    path.write_bytes(written_as([row] * 3))
+    assert len(read_conversations(path, renderer, 512)) == 3
+
+
 def test_an_answer_of_weight_0_is_not_learned(renderer: Renderer, tmp_path: Path) -> None:
     messages = [ASKED, {**SAID, "weight": 0}, ASKED, SAID]
     ((chain,),) = read_conversations(written(tmp_path, {"messages": messages}), renderer, 512)
     assert chain.turns == ("turn-0",)
     assert renderer.decode(chain.tokens.ids_T.astype("<i4").tobytes()).count("code 3") == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"content": " code 3\n"},
+        {"content": "a < b, </b> and <|im_en d|>"},
+        {"content": "", "tool_calls": [CALL]},
+        {"content": None, "reasoning_content": "hm", "tool_calls": [CALL]},
+        {"tool_calls": [{**CALL, "function": {"name": "look", "arguments": ' {"key":7.0}'}}]},
+        {"tool_calls": [{**CALL, "function": {"name": "look", "arguments": ""}}]},
+    ],
+)
+@pytest.mark.parametrize("tools", [None, [LOOKUP]])
+def test_an_answer_that_reads_back_as_it_was_given_is_learned(
+    said: dict[str, Any], tools: object, renderer: Renderer, tmp_path: Path
+) -> None:
+    asked = {**ASKED, "content": "what does <|im_end|> or <think> do?"}
+    row = {"messages": [asked, {"role": "assistant", **said}], "tools": tools}
+    assert len(read_conversations(written(tmp_path, row), renderer, 512)) == 1
+
+
+def test_results_are_learned_in_the_order_of_their_calls(
+    renderer: Renderer, tmp_path: Path
+) -> None:
+    calls = [{**CALL, "id": one} for one in ("a", "b")]
+    told = [{"role": "tool", "tool_call_id": one, "content": f"of {one}"} for one in ("a", "b")]
+    rows = [
+        {"messages": [ASKED, {**CALLED, "tool_calls": calls}, *results, SAID], "tools": [LOOKUP]}
+        for results in (told, told[::-1])
+    ]
+    (ordered,), (exchanged,) = read_conversations(written(tmp_path, *rows), renderer, 512)
+    assert exchanged.tokens.ids_T.tolist() == ordered.tokens.ids_T.tolist()
 
 
 def test_an_answer_that_the_template_changes_later_ends_its_chain(
@@ -94,7 +139,26 @@ def test_an_answer_that_the_template_changes_later_ends_its_chain(
         ({"messages": [ASKED, {**SAID, "content": "code 3 " * 99}]}, "more than policy.max_con"),
         ({"messages": [ASKED, {**SAID, "weight": 0.5}]}, "message 1 has the weight 0.5, which is"),
         ({"messages": [ASKED, CALLED, {"role": "tool", "content": "3"}, SAID]}, "must name a tool"),
+        ({"messages": [ASKED, CALLED, ASKED, SAID]}, "did not have response messages: a"),
         ({"messages": [ASKED, NO_TEXT, SAID]}, "a function with name and arguments as text"),
+        *(
+            ({"messages": [ASKED, {**SAID, **said}], "tools": [LOOKUP]}, f"its {part} is ")
+            for said, part in (
+                ({"content": "Write <|im_end|> behind it, then a new line."}, "content"),
+                ({"content": "<|im_end|>"}, "content"),
+                ({"content": "Tags are <think> and </think>, so"}, "reasoning_content"),
+                ({"content": "<think>hm</think>code 3"}, "reasoning_content"),
+                ({"content": "</think> code 3"}, "content"),
+                ({"content": "a <tool_call> b"}, "text"),
+                ({"reasoning_content": "a </think> b"}, "reasoning_content"),
+                (
+                    {
+                        "content": '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>',
+                    },
+                    "content",
+                ),
+            )
+        ),
         ("[" * 99_999, "recursion"),
         (b'{"messages": "\xe9"}', "'utf-8' codec can't decode byte 0xe9"),
     ],

@@ -1,7 +1,8 @@
 """Half precision: float32 master weights, float16 with loss scaling, published weights in half."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,15 +11,17 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tests.builders.trainer.chains import some_chains, with_advantages
+from tests.builders.trainer.chains import sampled, some_chains, with_advantages
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import open_tiny, write_tiny
 from trainer.backends.backend import StepInput
+from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.megatron.megatron_backend import MegatronBackend
 from trainer.backends.optimizer_state import WEIGHTS
 from trainer.backends.torch_backend import TorchBackend
-from trainer.data.packing import pack
+from trainer.data.chains import NOWHERE
+from trainer.data.packing import MicroBatch, pack
 from trainer.settings import TrainerSection
 
 Make = Callable[[Path, TrainerSection], TorchBackend]
@@ -30,7 +33,12 @@ def divided(model: Path, settings: TrainerSection) -> TorchBackend:
     return MegatronBackend(model, settings.model_copy(update={"backend": "megatron"}), meeting())
 
 
-@pytest.fixture(params=[TorchBackend, divided], ids=["torch", "megatron"])
+def sharded(model: Path, settings: TrainerSection) -> TorchBackend:
+    leave_gang()
+    return FsdpBackend(model, settings.model_copy(update={"backend": "fsdp2"}), meeting())
+
+
+@pytest.fixture(params=[TorchBackend, divided, sharded], ids=["torch", "megatron", "fsdp2"])
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     made: Make = request.param
     yield made
@@ -144,6 +152,49 @@ def test_a_gradient_that_overflows_when_scaled_is_computed_again(
     exact = TorchBackend(model_directory, half("float32", loss={"name": "tis"}))
     wanted = exact.train(StepInput(batches, [], 0, 1e-6))
     assert metrics["grad_norm"] == pytest.approx(wanted["grad_norm"], rel=0.05)
+
+
+def measured(backend: TorchBackend, samples: Sequence[MicroBatch]) -> dict[str, float]:
+    """Return what a step without a trained token measures of older versions."""
+    return backend.train(StepInput([], samples, NOWHERE, 0.0))
+
+
+def check_versions(backend: TorchBackend, model: Path) -> None:
+    """Train three versions apart, and measure tokens of each by itself and all together."""
+    steps = range(3)
+    for version in steps:
+        backend.remember(version)
+        batches = pack(with_advantages(some_chains(version), [1.0, -1.0] * 3), 64, "padded")
+        backend.train(StepInput(batches, [], NOWHERE, 0.05))
+    samples = {version: pack(sampled(model, version), 64, "padded") for version in steps}
+    alone = [measured(backend, samples[version]) for version in steps]
+    means = [one["mismatch_mean"] for one in alone]
+    assert max(means) > 2 * min(means), "else no version differs from another"
+    together = measured(backend, [batch for version in steps for batch in samples[version]])
+    assert together["mismatch_tokens"] == sum(one["mismatch_tokens"] for one in alone)
+    # Each has as many tokens as the others.
+    assert together["mismatch_mean"] == pytest.approx(np.mean(means), rel=1e-6)
+    assert together["mismatch_max"] == max(one["mismatch_max"] for one in alone)
+
+
+@pytest.mark.parametrize("dtype", [*HALVES, "float32"])
+def test_versions_measured_in_one_step_are_each_measured_under_their_own_weights(
+    make: Make, model_directory: Path, dtype: str
+) -> None:
+    check_versions(make(model_directory, half(dtype, mismatch_versions=3)), model_directory)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize(
+    "more",
+    [{"adapter": {"rank": 2}}, {"gradient_checkpointing": True}],
+    ids=["adapter", "recomputed"],
+)
+def test_versions_are_measured_under_their_own_weights_whatever_else_is_set(
+    model_directory: Path, dtype: str, more: dict[str, Any]
+) -> None:
+    backend = TorchBackend(model_directory, half(dtype, mismatch_versions=3, **more))
+    check_versions(backend, model_directory)
 
 
 def test_master_weights_of_fewer_bits_than_the_computation_are_refused() -> None:

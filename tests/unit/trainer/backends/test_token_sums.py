@@ -36,6 +36,11 @@ def test_a_step_without_a_trained_token_has_no_mean_over_tokens() -> None:
     assert TokenSums().metrics() == {"loss": 0, "mismatch_tokens": 0}
 
 
+def test_how_far_a_policy_is_from_another_has_no_bound() -> None:
+    assert sums([-60.0, 0.0]).metrics()["policy_kl"] == pytest.approx(59 / 2)
+    assert math.isfinite(sums([900.0]).metrics()["policy_kl"])
+
+
 def test_one_token_in_a_hundred_may_be_farther() -> None:
     assert p99(sums([0.0] * 99 + [2.0])) == 1.0
     assert p99(sums([0.0] * 98 + [2.0] * 2)) == pytest.approx(math.e**2)

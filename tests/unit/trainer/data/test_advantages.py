@@ -1,5 +1,7 @@
 """Advantages against their definitions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from trainer.data.advantages import (
     estimator,
     grpo,
     grpo_unscaled,
+    maxrl,
     rloo,
     turn_returns,
     varied,
@@ -16,20 +19,42 @@ from trainer.data.advantages import (
 from trainer.data.episodes import Episode
 
 RETURNS = np.array([1.0, 0.0, 0.0, 0.5])
+EXACT = ReturnRules(epsilon=0.0)
 
 
 def test_grpo_is_the_return_in_standard_deviations_from_the_groups_mean() -> None:
     expected = (RETURNS - RETURNS.mean()) / RETURNS.std()
-    assert grpo(RETURNS) == pytest.approx(expected)
+    assert grpo(RETURNS, EXACT) == pytest.approx(expected)
+    scaled = (RETURNS - RETURNS.mean()) / (RETURNS.std() + 0.25)
+    assert grpo(RETURNS, ReturnRules(epsilon=0.25)) == pytest.approx(scaled)
+
+
+def test_the_deviation_of_a_sample_makes_smaller_advantages_most_of_all_in_pairs() -> None:
+    pair = np.array([1.0, 0.0])
+    sample = ReturnRules(epsilon=0.0, deviation="sample")
+    assert grpo(pair, EXACT) == pytest.approx([1.0, -1.0])
+    assert grpo(pair, sample) == pytest.approx([np.sqrt(0.5), -np.sqrt(0.5)])
+    assert grpo(RETURNS, sample) == pytest.approx(grpo(RETURNS, EXACT) * np.sqrt(3 / 4))
+    assert grpo(RETURNS[:1], sample).tolist() == [0.0]
 
 
 def test_unscaled_grpo_keeps_the_size_of_the_returns() -> None:
-    assert grpo_unscaled(RETURNS) == pytest.approx([0.625, -0.375, -0.375, 0.125])
+    assert grpo_unscaled(RETURNS, EXACT) == pytest.approx([0.625, -0.375, -0.375, 0.125])
 
 
 def test_rloo_compares_with_the_mean_of_the_others() -> None:
     others = [np.delete(RETURNS, place).mean() for place in range(4)]
-    assert rloo(RETURNS) == pytest.approx(RETURNS - others)
+    assert rloo(RETURNS, EXACT) == pytest.approx(RETURNS - others)
+
+
+def test_maxrl_divides_by_the_mean_so_that_rare_successes_count_most() -> None:
+    assert maxrl(RETURNS, EXACT) == pytest.approx((RETURNS - 0.375) / 0.375)
+    rare, common = np.array([1.0, 0, 0, 0]), np.array([1.0, 1, 1, 0])
+    assert maxrl(rare, EXACT) == pytest.approx([3.0, -1.0, -1.0, -1.0])
+    assert maxrl(common, EXACT) == pytest.approx([1 / 3, 1 / 3, 1 / 3, -1.0])
+    assert maxrl(np.zeros(4), ReturnRules()).tolist() == [0.0] * 4
+    with pytest.raises(ValueError, match="needs returns of at least 0, as chances are, and one is"):
+        maxrl(np.array([1.0, -0.5]), EXACT)
 
 
 def episode(reward: float, *turns: float, tokens: int = 2) -> Episode:
@@ -48,8 +73,8 @@ FORKED = Episode(
 """A turn of two tokens that two turns of one token follow."""
 
 
-def of(name: str, *episodes: Episode, **settings: float) -> list[list[float]]:
-    found = estimator(name, ReturnRules(**settings))(episodes)
+def of(name: str, *episodes: Episode, epsilon: float = 0.0, **settings: Any) -> list[list[float]]:
+    found = estimator(name, ReturnRules(epsilon=epsilon, **settings))(episodes)
     return [advantages_N.tolist() for advantages_N in found]
 
 
@@ -103,3 +128,19 @@ def test_equal_returns_have_no_advantage(name: str, returns: list[float]) -> Non
     # Exactly: the filter `zero_variance` takes anything else for an advantage.
     assert np.array_equal(found, np.zeros((len(returns), 2)))
     assert not varied(np.array(returns))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("noise", [2e-8, 6e-8, 1e-7])
+def test_the_noise_of_a_judge_makes_no_signal_of_full_size(name: str, noise: float) -> None:
+    """Float32 leaves differences of about 6e-8 near a half."""
+    returns = (0.5, 0.5 + noise, 0.5, 0.5)
+    found = of(name, *(episode(value, 0.0) for value in returns), epsilon=ReturnRules().epsilon)
+    assert np.abs(found).max() < 0.08
+
+
+@pytest.mark.parametrize("name", ["grpo", "turn", "session_and_turn"])
+def test_a_true_difference_keeps_its_advantage_beside_the_epsilon(name: str) -> None:
+    group = episode(1.0, 1.0), episode(0.0, 0.0), episode(0.0, 0.5)
+    by_default = of(name, *group, epsilon=ReturnRules().epsilon)
+    assert np.array(by_default) == pytest.approx(np.array(of(name, *group)), rel=1e-5)

@@ -5,11 +5,15 @@ from typing import get_args
 
 import pytest
 
+from schemas.records import Reward
 from tests.builders.trainer.groups import NOW, RULES, group, session
 from trainer.data.batch import Batch, Prepared, prepare, select
+from trainer.data.credit.returns import weighted
 from trainer.data.figures.of_batch import facts
 from trainer.data.grouping import Group
 from trainer.data.staleness import GroupAdmission, OnStale, StepClock, awaited
+from trainer.settings import TrainerSettings
+from trainer.steps.inputs import batch_rules
 
 
 def advantages(prepared: Prepared) -> list[float]:
@@ -20,7 +24,7 @@ def advantages(prepared: Prepared) -> list[float]:
 
 def test_every_chain_of_a_session_gets_the_sessions_advantage() -> None:
     prepared = prepare(group("g", 1.0, 0.0), NOW, RULES)
-    assert advantages(prepared) == [1.0, 1.0, 1.0, -1.0, -1.0, -1.0]
+    assert advantages(prepared) == pytest.approx([1.0] * 3 + [-1.0] * 3, rel=1e-5)
 
 
 def test_groups_whose_tokens_are_oldest_come_first() -> None:
@@ -35,7 +39,7 @@ def test_stale_tokens_leave_the_loss_and_are_counted() -> None:
     prepared = prepare(mixed, NOW, RULES)
     assert [chain.session_id for chain in prepared.chains] == ["b"]
     assert (prepared.stale, prepared.longest_stale) == (5, 5)
-    assert advantages(prepared) == [-1.0] * 3
+    assert advantages(prepared) == pytest.approx([-1.0] * 3, rel=1e-5)
 
 
 def test_a_group_that_is_all_stale_is_dropped() -> None:
@@ -114,3 +118,26 @@ def test_a_batch_waits_for_groups_that_would_be_too_old_for_the_next_step() -> N
         "late": GroupAdmission(2, 50),
     }
     assert awaited(under_way, NOW, limit=1, now_ms=60) == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("advantage", "rewards", "filtered"),
+    [
+        ("grpo_batch", ({"reward": 1.0}, {"reward": 1.0}), "zero_variance"),
+        ("grpo_batch", ({"reward": 1.0}, {"reward": 0.0}), ""),
+        ("gdpo", ({"reward": 1.0, "style": 0.0}, {"reward": 0.0, "style": 2.0}), ""),
+        ("gdpo", ({"reward": 1.0, "style": 1.0}, {"reward": 1.0, "style": 1.0}), "zero_variance"),
+        ("reinforce_pp", ({"reward": 1.0}, {"reward": 1.0}), ""),
+    ],
+)
+def test_groups_without_an_advantage_are_filtered_before_the_batch_is_fixed(
+    advantage: str, rewards: tuple[dict[str, float], ...], filtered: str
+) -> None:
+    weights = {name: {"reward": 1.0, "style": 0.5}[name] for name in rewards[0]}
+    section = {"advantage": advantage, "rewards": weights}
+    rules = batch_rules(TrainerSettings.model_validate({"trainer": section}))
+    made = group("g", *(weighted(of, weights) for of in rewards))
+    named = [{name: Reward(value=value, name=name) for name, value in of.items()} for of in rewards]
+    pairs = zip(made.sessions, named, strict=True)
+    sessions = tuple(replace(session, rewards=of) for session, of in pairs)
+    assert prepare(replace(made, sessions=sessions), NOW, rules).filtered == filtered

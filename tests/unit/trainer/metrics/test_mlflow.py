@@ -1,5 +1,6 @@
 """MLflow as a sink: a run goes on over starts of the trainer, and outages lose no row."""
 
+import json
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -12,6 +13,8 @@ from pydantic import ValidationError
 
 from infra.errors import SettingsRejected
 from trainer.metrics.mlflow import Mlflow, legal_name
+from trainer.metrics.sample_texts import SampleText
+from trainer.metrics.tracked_run import TrackedRun
 from trainer.settings import TrainerSection
 
 LIMIT_S = 20.0
@@ -35,11 +38,19 @@ class MlflowMetric:
     step: int
 
 
+@dataclass(frozen=True)
+class MlflowPair:
+    """Stands for `mlflow.entities.Param` and `RunTag`."""
+
+    key: str
+    value: str
+
+
 class MlflowLibrary(ModuleType):
     """Keeps what `mlflow` is called with, as its server would."""
 
     exceptions = SimpleNamespace(MlflowException=MlflowError)
-    entities = SimpleNamespace(Metric=MlflowMetric)
+    entities = SimpleNamespace(Metric=MlflowMetric, Param=MlflowPair, RunTag=MlflowPair)
 
     def __init__(self) -> None:
         super().__init__("mlflow")
@@ -47,6 +58,9 @@ class MlflowLibrary(ModuleType):
         self.names: dict[str, str] = {}
         self.statuses: dict[str, str] = {}
         self.experiments: list[str] = []
+        self.parameters: dict[str, dict[str, str]] = {}
+        self.tags: dict[str, dict[str, str]] = {}
+        self.texts: dict[str, str] = {}
         self.away = False
         self.refused = threading.Event()
         """Set at a call while it is away."""
@@ -69,20 +83,36 @@ class MlflowLibrary(ModuleType):
         self._answer()
         run = f"run {len(self.names)} in {experiment}"
         self.names[run], self.statuses[run], self.rows[run] = run_name, "RUNNING", []
+        self.parameters[run], self.tags[run] = {}, {}
         return SimpleNamespace(info=SimpleNamespace(run_id=run))
 
     def get_run(self, run: str) -> SimpleNamespace:
         self._answer()
         if run not in self.names:
             raise MlflowError("RESOURCE_DOES_NOT_EXIST")
-        return SimpleNamespace(info=SimpleNamespace(lifecycle_stage="active"))
+        data = SimpleNamespace(params=dict(self.parameters[run]))
+        return SimpleNamespace(info=SimpleNamespace(lifecycle_stage="active"), data=data)
 
     def update_run(self, run: str, status: str) -> None:
         self.statuses[run] = status
 
-    def log_batch(self, run: str, metrics: Sequence[MlflowMetric]) -> None:
+    def log_batch(
+        self,
+        run: str,
+        metrics: Sequence[MlflowMetric] = (),
+        params: Sequence[MlflowPair] = (),
+        tags: Sequence[MlflowPair] = (),
+    ) -> None:
         self._answer()
         self.rows[run].extend(metrics)
+        for one in params:
+            if self.parameters[run].setdefault(one.key, one.value) != one.value:
+                raise MlflowError("INVALID_PARAMETER_VALUE")
+        self.tags[run] |= {one.key: one.value for one in tags}
+
+    def log_text(self, run: str, text: str, artifact_file: str) -> None:
+        self._answer()
+        self.texts[artifact_file] = text
 
     def set_terminated(self, run: str) -> None:
         self._answer()
@@ -101,13 +131,41 @@ def library(monkeypatch: pytest.MonkeyPatch) -> MlflowLibrary:
     return library
 
 
-Opened = Callable[[], Mlflow]
+Opened = Callable[..., Mlflow]
 
 
 @pytest.fixture
 def opened(library: MlflowLibrary, tmp_path: Path) -> Opened:
     uri = "http://127.0.0.1:5000"
-    return lambda: Mlflow(uri, "small", "tiny", tmp_path / "metrics.mlflow", retry_s=0.01)
+
+    def open_sink(**parameters: str) -> Mlflow:
+        tracked = TrackedRun("tiny", parameters, tmp_path / "metrics.mlflow")
+        return Mlflow(uri, "small", tracked, retry_s=0.01)
+
+    return open_sink
+
+
+def test_settings_are_parameters_and_those_that_changed_at_a_resume_are_tags(
+    library: MlflowLibrary, opened: Opened
+) -> None:
+    many = {f"trainer.setting_{number}": "1" for number in range(150)}
+    for parameters in (many | {"run.steps": "10"}, many | {"run.steps": "20", "run.lag": "1"}):
+        sink = opened(**parameters)
+        sink.write(1, 1, 0, {"loss": 0.5})
+        sink.close()
+    (run,) = library.names
+    assert library.parameters[run] == many | {"run.steps": "10", "run.lag": "1"}
+    assert library.tags[run] == {"run.steps": "20"}
+
+
+def test_a_table_of_sample_texts_is_an_artifact(library: MlflowLibrary, opened: Opened) -> None:
+    sink = opened()
+    sink.write_samples(10, [SampleText("g", "s", 0.5, "2 + 2 =", " 4")])
+    sink.close()
+    ((name, text),) = library.texts.items()
+    assert name == "samples/step-000010.jsonl"
+    row = {"group": "g", "session": "s", "reward": 0.5, "prompt": "2 + 2 =", "answer": " 4"}
+    assert json.loads(text) == row
 
 
 def test_a_row_has_step_time_and_version(library: MlflowLibrary, opened: Opened) -> None:
@@ -194,7 +252,7 @@ def test_names_of_metrics_are_made_legal(name: str, legal: str) -> None:
 
 def test_a_uri_that_mlflow_does_not_know_is_refused(library: MlflowLibrary, tmp_path: Path) -> None:
     with pytest.raises(SettingsRejected, match=r"trainer\.mlflow_uri: ftp:.*unsupported URI"):
-        Mlflow("ftp://nowhere", "small", "tiny", tmp_path / "run")
+        Mlflow("ftp://nowhere", "small", TrackedRun("tiny", {}, tmp_path / "run"))
 
 
 def test_a_password_in_the_uri_is_refused() -> None:

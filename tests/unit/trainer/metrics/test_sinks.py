@@ -1,13 +1,20 @@
 """Sinks: rows of evaluations are about earlier steps than the newest, and rows are whole."""
 
+import json
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
+from infra.errors import SettingsRejected
+from infra.settings import SharedRunSection
 from infra.telemetry.metrics import Metrics
+from trainer.metrics.sample_texts import SampleText
 from trainer.metrics.sinks import CsvFile, Gauges, WeightsAndBiases
+from trainer.metrics.tracked_run import TrackedRun, flattened
+from trainer.settings import TrainerSection, TrainerSettings
 
 
 class WandbLibrary(ModuleType):
@@ -15,30 +22,114 @@ class WandbLibrary(ModuleType):
 
     def __init__(self) -> None:
         super().__init__("wandb")
+        self.started: list[dict[str, str]] = []
         self.axes: dict[str, str] = {}
-        self.rows: list[dict[str, float]] = []
+        self.rows: list[dict[str, Any]] = []
+        self.parameters: dict[str, str] = {}
+        self.config = SimpleNamespace(update=self.configure)
+        self.errors = SimpleNamespace(UsageError=LookupError, AuthenticationError=PermissionError)
+        self.has_key = True
 
-    def init(self, project: str, name: str) -> "WandbLibrary":
+    def init(self, **options: str) -> "WandbLibrary":
+        if not self.has_key:
+            raise LookupError("No API key configured.")
+        self.started.append(options)
         return self
+
+    def configure(self, parameters: dict[str, str], allow_val_change: bool) -> None:
+        assert allow_val_change, "a setting may change at a resume"
+        self.parameters |= parameters
+
+    def Table(self, columns: list[str], data: list[list[Any]]) -> list[dict[str, Any]]:
+        return [dict(zip(columns, row, strict=True)) for row in data]
 
     def define_metric(self, name: str, step_metric: str) -> None:
         self.axes[name] = step_metric
 
-    def log(self, row: dict[str, float]) -> None:
+    def log(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
 
 
-def test_rows_of_weights_and_biases_carry_their_step(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def wandb(monkeypatch: pytest.MonkeyPatch) -> WandbLibrary:
     library = WandbLibrary()
     monkeypatch.setitem(sys.modules, "wandb", library)
-    sink = WeightsAndBiases("project", "tiny")
+    return library
+
+
+def tracked(directory: Path, **parameters: str) -> TrackedRun:
+    return TrackedRun("first", parameters, directory / "metrics.wandb")
+
+
+def test_rows_of_weights_and_biases_carry_their_step(wandb: WandbLibrary, tmp_path: Path) -> None:
+    sink = WeightsAndBiases("project", tracked(tmp_path))
     sink.write(7, 8, 0, {"loss": 0.25})
     sink.write(6, 6, 0, {"eval_reward_mean": 0.5})
-    assert library.axes == {"*": "step"}
-    assert library.rows == [
+    assert wandb.axes == {"*": "step"}
+    assert wandb.rows == [
         {"loss": 0.25, "version": 8, "step": 7},
         {"eval_reward_mean": 0.5, "version": 6, "step": 6},
     ]
+
+
+def test_a_missing_key_is_named_with_the_setting(wandb: WandbLibrary, tmp_path: Path) -> None:
+    wandb.has_key = False
+    with pytest.raises(SettingsRejected, match=r"No API key configured.*set WANDB_API_KEY"):
+        WeightsAndBiases("project", tracked(tmp_path))
+
+
+def test_the_library_itself_keeps_a_run_on_the_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in {"MODE": "offline", "DIR": str(tmp_path), "SILENT": "true"}.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    sink = WeightsAndBiases("project", tracked(tmp_path, **{"run.steps": "10"}))
+    sink.write(0, 1, 0, {"loss": 0.5})
+    sink.write_samples(0, [SampleText("g", "s", 0.5, "2 + 2 =", " 4")])
+    sink.close()
+    run_id = (tmp_path / "metrics.wandb").read_text()
+    assert list(tmp_path.glob(f"wandb/offline-run-*-{run_id}/run-{run_id}.wandb"))
+
+
+def test_a_trainer_that_starts_again_goes_on_with_its_run(
+    wandb: WandbLibrary, tmp_path: Path
+) -> None:
+    for steps in ("10", "20"):
+        WeightsAndBiases("project", tracked(tmp_path, **{"run.steps": steps}))
+    first, second = wandb.started
+    assert first == second
+    assert (first["name"], first["resume"], len(first["id"])) == ("first", "allow", 16)
+    assert wandb.parameters == {"run.steps": "20"}
+
+
+def test_a_table_of_sample_texts_is_shown_with_its_step(
+    wandb: WandbLibrary, tmp_path: Path
+) -> None:
+    sample = SampleText("g", "s", 0.5, "2 + 2 =", " 4")
+    file = CsvFile(tmp_path / "metrics.csv")
+    for sink in (WeightsAndBiases("project", tracked(tmp_path)), file, Gauges(Metrics())):
+        sink.write_samples(10, [sample])
+    file.close()
+    assert wandb.rows == [{"samples": [sample._asdict()], "step": 10}]
+    (line,) = (tmp_path / "samples.jsonl").read_text().splitlines()
+    assert json.loads(line) == {"step": 10, **sample._asdict()}
+
+
+def test_settings_are_named_by_their_place_in_the_configuration() -> None:
+    assert flattened({"run": {"steps": 1}, "trainer": {"loss": {"kl": 0.5}, "devices": []}}) == {
+        "run.steps": "1",
+        "trainer.loss.kl": "0.5",
+        "trainer.devices": "[]",
+    }
+
+
+def test_a_run_is_named_as_its_directory_unless_a_setting_names_it(tmp_path: Path) -> None:
+    own, several = TrainerSection(run_name="mine"), SharedRunSection(policies=("policy", "coder"))
+    names = [
+        TrainerSettings(data_dir=tmp_path / "out", **more).run_name
+        for more in ({}, {"trainer": own}, {"run": several})
+    ]
+    assert names == ["out", "mine", "out-policy"]
 
 
 def test_an_evaluation_of_earlier_weights_takes_no_step_back() -> None:

@@ -42,6 +42,7 @@ def test_a_setting_is_replaced_by_its_path() -> None:
     [
         ("trainer.loss.nam=tis", "there are .*name"),
         ("trainer.loss.name", "not NAME=VALUE"),
+        ("trainer.mini_batches=010", "010 is 8 to YAML 1.1 and 10 to YAML 1.2"),
         ("rollout.slots=1", "there are pacing, policy, run, trainer"),
         ("trainer.loss.name=ppo", r"trainer\.loss\.name: must be .*; did you mean ppo_clip\?"),
         ("trainer.kl_penalty=0.1", "--set: trainer: kl_penalty is a part of the rewards"),

@@ -1,6 +1,8 @@
 """Both phases of a step through a back end: the same advantages and metrics in each layout."""
 
 from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from infra.rendering.settings import RendererSettings
 from tests.builders.trainer.chains import forked_chains
 from tests.builders.trainer.groups import group
-from tests.builders.trainer.models import write_tiny
+from tests.builders.trainer.models import logprobs, open_tiny, write_tiny
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.batch import Batch, Prepared
 from trainer.data.chains import Chain, credited
@@ -124,6 +126,74 @@ def updated(of: TrainerSettings, model: Path) -> dict[str, float]:
 def test_entropies_are_computed_only_to_scale_by_them(model: Path) -> None:
     assert needed(settings(model).trainer) == ()
     assert needed(settings(model, returns={"entropy_scale": 0.5}).trainer) == (Column.ENTROPY,)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"advantage": "distill"},
+        {"advantage": "reinforce_pp", "kl_penalty": 0.1},
+        {"advantage": "reinforce_pp_baseline", "kl_penalty": 0.1},
+        {"advantage": "gae", "kl_penalty": 0.1},
+        {"advantage": "turn_gae", "kl_penalty": 0.1},
+    ],
+    ids=lambda own: str(own["advantage"]),
+)
+def test_how_far_the_policy_is_from_another_is_measured_where_it_is_now(
+    model: Path, reference: Path, own: dict[str, Any]
+) -> None:
+    """The tokens are of an older one, whose log-probs of them change nothing of that."""
+    of = settings(model, reference=reference, teacher=reference, **own).trainer
+    wanted = advantages_of(annotated(of, forked_batch(), TorchBackend(model, of)))
+    older = by_chain(forked_batch(), lambda chain: with_logprobs(chain, -9.0))
+    assert advantages_of(annotated(of, older, TorchBackend(model, of))) == wanted
+    moved = annotated(of, forked_batch(), TorchBackend(reference, of))
+    assert advantages_of(moved) != pytest.approx(wanted, abs=0.01)
+
+
+def test_a_student_gains_the_difference_of_the_teacher_to_itself(
+    model: Path, reference: Path
+) -> None:
+    of = settings(model, advantage="distill", teacher=reference).trainer
+    found = annotated(of, forked_batch(), TorchBackend(model, of))
+    student, teacher = open_tiny(model), open_tiny(reference)
+    for chain in found.chains():
+        ids = chain.tokens.ids_T.tolist()
+        differences = np.subtract(logprobs(teacher, ids), logprobs(student, ids))
+        trained_T = chain.tokens.trained_T
+        advantages = chain.tokens.advantages_T[trained_T]
+        assert advantages == pytest.approx(differences[trained_T], abs=1e-5)
+
+
+def test_a_loss_gets_the_columns_that_it_sees_and_no_others(model: Path, reference: Path) -> None:
+    own = {"advantage": "distill", "teacher": reference, "returns": {"entropy_scale": 0.5}}
+    assert columns_of(settings(model, **own), model) == set()
+    assert columns_of(settings(model, **own, loss={"kl": 0.1}), model) == {Column.REFERENCE}
+    twice = settings(model, **own, loss={"correction": "tis"}, epochs=2)
+    assert columns_of(twice, model) == {Column.PROXIMAL}
+    learned = {Column.VALUE, Column.TARGET, Column.TARGET_WEIGHT}
+    assert columns_of(settings(model, advantage="gae", kl_penalty=0.1), model) == learned
+
+
+def columns_of(of: TrainerSettings, model: Path) -> set[Column]:
+    batch = annotated(of.trainer, forked_batch(), TorchBackend(model, of.trainer))
+    return {name for chain in batch.chains() for name in chain.columns}
+
+
+def advantages_of(batch: Batch) -> list[float]:
+    found = [chain.tokens.advantages_T[chain.tokens.trained_T] for chain in batch.chains()]
+    return [float(value) for value in np.concatenate(found)]
+
+
+def by_chain(batch: Batch, change: Callable[[Chain], Chain]) -> Batch:
+    """Return the batch with each chain changed."""
+    groups = [replace(one, chains=tuple(map(change, one.chains))) for one in batch.groups]
+    return replace(batch, groups=tuple(groups))
+
+
+def with_logprobs(chain: Chain, value: float) -> Chain:
+    logprobs_T = np.full(len(chain), value, np.float32)
+    return replace(chain, tokens=replace(chain.tokens, logprobs_T=logprobs_T))
 
 
 def test_entropies_scale_the_advantages_of_sessions(model: Path) -> None:

@@ -1,5 +1,8 @@
 """Reports: metrics in files, reasons for a lack of learning, alarms of a mismatch."""
 
+import json
+import sys
+from collections.abc import Sequence
 from csv import DictReader
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +11,7 @@ import pytest
 
 from infra.telemetry.metrics import Metrics
 from schemas.records import EvaluationCompleted, ProgressStalled
+from tests.builders.trainer.groups import two_groups
 from trainer.data.batch import Batch
 from trainer.metrics.library import SinkUnavailable
 from trainer.metrics.names import known
@@ -16,6 +20,11 @@ from trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
 from trainer.steps.learning_rate import learning_rate
 from trainer.steps.one_step import StepDone, StepOrder
 from trainer.steps.reports import ENGINE, LEARNING, Reports
+
+
+def spelt(ids: Sequence[int]) -> str:
+    return " ".join(map(str, ids))
+
 
 EQUAL = {"filtered/zero_variance": 1.0, "reward_mean": 0.0, "tokens_trained": 0.0}
 
@@ -78,6 +87,21 @@ def test_metrics_are_a_row_a_step_also_after_a_restart(tmp_path: Path) -> None:
     assert second.startswith("1,2,5")
 
 
+@pytest.mark.parametrize(("every", "written"), [(2, [0, 2, 4]), (0, [])])
+def test_sample_texts_are_written_every_few_steps(
+    tmp_path: Path, every: int, written: list[int]
+) -> None:
+    of = Reports(TrainerSection(samples_every=every), [CsvFile(tmp_path / "metrics.csv")], spelt)
+    for step in range(5):
+        one = done(step, {"loss": 0.25})
+        groups = Batch(step, two_groups())
+        of.report_step(replace(one, order=replace(one.order, batch=groups)))
+    of.close()
+    file = tmp_path / "samples.jsonl"
+    rows = file.read_text().splitlines() if file.exists() else []
+    assert sorted({json.loads(row)["step"] for row in rows}) == written
+
+
 def evaluated(version: int, mean: float | None, split: str = "test") -> EvaluationCompleted:
     return EvaluationCompleted(
         at_ms=9, version=version, step=version, split=split, groups=1, sessions=2, reward_mean=mean
@@ -129,8 +153,9 @@ def test_rows_of_several_sets_have_their_names_in_every_sink(tmp_path: Path) -> 
     ],
 )
 def test_a_sink_without_its_library_names_what_to_install(
-    tmp_path: Path, section: TrainerSection, package: str
+    tmp_path: Path, section: TrainerSection, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
     settings = TrainerSettings(data_dir=tmp_path, trainer=section)
     with pytest.raises(SinkUnavailable, match=f"pip install {package}"):
         open_sinks(settings, Metrics())
@@ -146,10 +171,24 @@ def test_metric_names_are_on_the_list(name: str) -> None:
     ("schedule", "expected"),
     [
         ("constant", [0.5, 1.0, 1.0, 1.0, 1.0]),
-        ("linear", [0.5, 1.0, 1.0, 0.55, 0.1]),
-        ("cosine", [0.5, 1.0, 1.0, 0.55, 0.1]),
+        ("linear", [0.5, 1.0, 1.0, 0.7, 0.4]),
+        ("cosine", [0.5, 1.0, 1.0, 0.775, 0.325]),
     ],
 )
 def test_the_learning_rate_warms_up_and_falls(schedule: str, expected: list[float]) -> None:
     settings = OptimizerSection(lr=1.0, min_lr=0.1, warmup_steps=2, schedule=schedule)
     assert [learning_rate(settings, step, 5) for step in range(5)] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize("steps", [1, 2, 3, 100])
+@pytest.mark.parametrize("warmup", [0, 1, 99])
+def test_every_step_of_a_run_has_a_rate_and_only_what_comes_behind_it_has_none(
+    schedule: str, steps: int, warmup: int
+) -> None:
+    settings = OptimizerSection(lr=1.0, warmup_steps=warmup, schedule=schedule)
+    rates = [learning_rate(settings, step, steps) for step in range(steps)]
+    assert all(0 < rate <= 1 for rate in rates)
+    assert rates[warmup:] == sorted(rates[warmup:], reverse=True)
+    if warmup < steps:
+        assert learning_rate(settings, steps, steps) == pytest.approx(0, abs=1e-15)

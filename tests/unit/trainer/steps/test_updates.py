@@ -175,9 +175,7 @@ def test_a_ratio_is_to_the_weights_before_the_step(model: Path) -> None:
     assert twice["clip_fraction"] > 0
 
 
-def test_log_probs_before_the_step_are_computed_only_for_several_updates_with_a_correction() -> (
-    None
-):
+def test_a_loss_needs_log_probs_before_the_step_only_in_several_updates_with_a_correction() -> None:
     tis = {"correction": "tis"}
     assert needed(settings(loss=tis).trainer) == ()
     assert needed(settings(epochs=2).trainer) == ()

@@ -25,7 +25,7 @@ class Paused:
 
 
 def takeover(number: int, progress: PartitionProgress | None = None) -> Takeover:
-    return Takeover(Partition(number, progress or PartitionProgress()))
+    return Takeover(Partition(number, progress or PartitionProgress()), reading=True)
 
 
 def ahead(takeovers: dict[int, Takeover], readers: Paused) -> ReadAhead:
@@ -80,3 +80,17 @@ def test_a_first_start_reads_on_once_its_trajectories_are_committed() -> None:
     takeovers[0].partition.committed(1, (0, PartitionProgress()))
     reading.look()
     assert readers.numbers[SESSIONS.name] == set()
+
+
+def test_sessions_that_are_not_read_yet_are_paused_once_they_are() -> None:
+    takeovers, readers = {0: takeover(0), 1: takeover(1)}, Paused()
+    takeovers[1].reading = False
+    reading = ahead(takeovers, readers)
+
+    emit(takeovers[0])
+    reading.look()
+    assert readers.numbers[SESSIONS.name] == {0}
+
+    takeovers[1].reading = True
+    reading.look()
+    assert readers.numbers[SESSIONS.name] == {0, 1}

@@ -67,6 +67,29 @@ def test_the_policy_s_sampling_wins_and_the_rest_is_the_client_s() -> None:
 
 
 @pytest.mark.parametrize(
+    ("own", "effective"),
+    [
+        (Sampling(temperature=0.0), Sampling(temperature=0.0, max_tokens=8)),
+        (Sampling(top_k=3), Sampling(temperature=1.0, top_k=3, max_tokens=8)),
+        (Sampling(top_p=1.0), Sampling(temperature=1.0, top_p=1.0, max_tokens=8)),
+        (Sampling(), Sampling(temperature=1.0, max_tokens=8)),
+        (None, Sampling(temperature=1.0, max_tokens=8)),
+    ],
+)
+def test_the_sampling_of_a_session_wins_over_that_of_its_policy(
+    own: Sampling | None, effective: Sampling
+) -> None:
+    session = SessionBuilder().apply(opened(purpose="eval", overrides=own)).session
+    asked = Sampling(temperature=0.2, max_tokens=8)
+
+    event = decide(session, request_turn(sampling=asked), context()).events[0]
+
+    assert isinstance(event, r.TurnStarted)
+    assert event.sampling_effective == effective
+    assert event.sampling_requested == asked
+
+
+@pytest.mark.parametrize(
     ("asked", "recorded", "reason"),
     [
         (None, 1.0, ""),
@@ -283,3 +306,18 @@ def test_the_last_reward_finalizes_a_closed_session() -> None:
         "RewardAssigned",
         "SessionFinalized",
     ]
+
+
+def test_a_request_behind_a_response_brings_a_result_for_each_of_its_calls() -> None:
+    function = {"name": "f", "arguments": "{}"}
+    calls = [{"id": f"call_a_{n}", "type": "function", "function": function} for n in range(2)]
+    answer = message("assistant", None, tool_calls=calls)
+    built = session_after(started("a"), dispatched(), completed(ids(3), message=answer))
+
+    def asked(*answered: str) -> r.RequestTurn:
+        results = tuple(message("tool", "42", tool_call_id=one) for one in answered)
+        return request_turn("b", messages=results, previous_turn="a")
+
+    assert refusal(built, asked("call_a_1")) == (400, "bad_request")
+    decision = decide(built.session, asked("call_a_0", "call_a_1"), context())
+    assert isinstance(decision.events[0], r.TurnStarted)

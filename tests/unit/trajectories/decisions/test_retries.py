@@ -4,14 +4,21 @@ from typing import Any
 
 import pytest
 
+from consumers.trajectories.decisions.context import Contexts
 from consumers.trajectories.decisions.decide import decide
 from consumers.trajectories.decisions.retries import RETRY_WINDOW_MS
+from consumers.trajectories.sessions.partition import Partition
 from schemas import records as r
 from schemas.records import Record
 from tests.builders.records.commands import request_turn
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import cancelled, completed, dispatched, failed, started
-from tests.builders.trajectories.decisions import context, kinds
+from tests.builders.trajectories.decisions import (
+    OneTokenAMessage,
+    context,
+    fleet_with,
+    kinds,
+)
 from tests.builders.trajectories.session_builder import SessionBuilder, session_after
 
 ANSWERED_MS = 1_000
@@ -26,11 +33,13 @@ def answered(turn_id: str = "a", **more: Any) -> SessionBuilder:
     )
 
 
-def joined(built: SessionBuilder, owner_since_ms: int = 0, **asked: Any) -> str | None:
+def joined(built: SessionBuilder, readable_since_ms: int = 0, **asked: Any) -> str | None:
     """Return the id of the turn that a request joins, or None if it starts one."""
     command = request_turn("new", **{"retry_count": 1, "expires_at_ms": 10**9, **asked})
-    now_ms = max(command.issued_at_ms, owner_since_ms)
-    decision = decide(built.session, command, context(now_ms=now_ms, owner_since_ms=owner_since_ms))
+    now_ms = max(command.issued_at_ms, readable_since_ms)
+    decision = decide(
+        built.session, command, context(now_ms=now_ms, readable_since_ms=readable_since_ms)
+    )
     event = decision.events[0]
     if isinstance(event, r.TurnJoined):
         return event.turn_id
@@ -94,11 +103,21 @@ def test_a_turn_under_way_is_joined_however_long_it_takes() -> None:
     assert joined(built, issued_at_ms=9 * RETRY_WINDOW_MS) == "a"
 
 
-def test_an_answer_counts_as_told_when_somebody_owned_the_partition() -> None:
+def test_the_minute_of_an_answer_begins_when_it_could_be_read() -> None:
     back_ms = ANSWERED_MS + 9 * RETRY_WINDOW_MS
 
     assert joined(answered(), back_ms, issued_at_ms=back_ms - 1_000) == "a"
     assert joined(answered(), back_ms, issued_at_ms=back_ms + RETRY_WINDOW_MS + 1) is None
+
+
+def test_an_outage_behind_the_claim_counts_too() -> None:
+    ended_ms = 500_000
+    contexts = Contexts(
+        fleet_with(), lambda _: OneTokenAMessage(), 1_000, outage_ended_ms=lambda: ended_ms
+    )
+    for claimed_ms in (ended_ms - 1, ended_ms + 1):
+        partition = Partition(0, owner_since_ms=claimed_ms)
+        assert contexts.now(partition).readable_since_ms == max(claimed_ms, ended_ms)
 
 
 def test_a_key_means_its_turn_whenever_it_was() -> None:

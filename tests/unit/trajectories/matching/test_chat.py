@@ -238,3 +238,46 @@ def test_samples_that_read_the_same_are_told_apart_by_their_tool_call_ids(
 
     assert (told.parent_turn, told.ambiguous) == ("b", False)
     assert (guessed.parent_turn, guessed.ambiguous) == ("c", True)
+
+
+@pytest.mark.parametrize("text", ["", None, "dropped"])
+def test_an_answer_is_known_without_the_text_beside_its_calls(
+    conversation: Conversation, text: str | None
+) -> None:
+    call = {
+        "id": tool_call_id("a", 0),
+        "type": "function",
+        "function": {"name": "f", "arguments": "{}"},
+    }
+    said = message("assistant", "I look it up", tool_calls=[call])
+    conversation.turn("a", USER, answer=said, text="I look it up<tool_call>{}</tool_call>")
+    told = message("tool", "3", tool_call_id=call["id"])
+    repeated = message("assistant", text, tool_calls=[call])
+    if text == "dropped":
+        repeated = orjson.dumps({"role": "assistant", "tool_calls": [call]})
+
+    found = conversation.match(USER, repeated, told)
+
+    assert (found.rule, found.parent_turn, found.ambiguous) == ("extend", "a", False)
+    assert set(found.answer_differs) == {"exact", "content"}
+    assert found.prompt_ids.startswith(conversation.match(USER).prompt_ids)
+    assert "I look it up" in conversation.renderer.decode(found.prompt_ids)
+
+
+def test_the_text_beside_calls_tells_samples_apart_whose_ids_were_changed(
+    conversation: Conversation,
+) -> None:
+    def said(text: str, call_id: str) -> bytes:
+        function = {"name": "f", "arguments": "{}"}
+        calls = [{"id": call_id, "type": "function", "function": function}]
+        return message("assistant", text, tool_calls=calls)
+
+    for turn in ("a", "b"):
+        answer = said(f"sample {turn}", tool_call_id(turn, 0))
+        conversation.turn(turn, USER, answer=answer, text=f"sample {turn}")
+    told = message("tool", "3", tool_call_id="x")
+
+    named = conversation.match(USER, said("sample a", "x"), told)
+    dropped = conversation.match(USER, said("", "x"), told)
+    assert (named.parent_turn, named.ambiguous) == ("a", False)
+    assert (dropped.parent_turn, dropped.ambiguous) == ("b", True)

@@ -58,13 +58,16 @@ def test_tool_results_are_messages_of_their_own_before_what_the_user_says() -> N
         "role": "user",
         "content": [
             result(),
-            result([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),
+            result(
+                [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+                tool_use_id="call_t_1",
+            ),
             {"type": "text", "text": "go on"},
         ],
     }
     assert messages(USER, answer, user)[2:] == [
         {"role": "tool", "tool_call_id": "call_t_0", "content": "42"},
-        {"role": "tool", "tool_call_id": "call_t_0", "content": "a\nb"},
+        {"role": "tool", "tool_call_id": "call_t_1", "content": "a\nb"},
         {"role": "user", "content": "go on"},
     ]
 
@@ -104,7 +107,7 @@ def test_results_may_come_in_any_order_and_in_several_messages() -> None:
     mind = {"role": "system", "content": "mind this"}
     told: list[Any] = [{"role": "user", "content": [one]} for one in (second, first)]
     read = messages(USER, answer, mind, *told)
-    assert [one.get("tool_call_id") for one in read[-2:]] == ["call_t_1", "call_t_0"]
+    assert [one.get("tool_call_id") for one in read[-2:]] == ["call_t_0", "call_t_1"]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +152,8 @@ def test_an_answer_of_the_model_is_what_it_sampled() -> None:
 
 
 def test_an_answer_of_calls_alone_has_no_content() -> None:
-    said = messages(USER, {"role": "assistant", "content": [USE]}, USER)[1]
+    answered = {"role": "user", "content": [result()]}
+    said = messages(USER, {"role": "assistant", "content": [USE]}, answered)[1]
     assert said == {"role": "assistant", "tool_calls": [CALL]}
 
 

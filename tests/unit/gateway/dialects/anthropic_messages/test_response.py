@@ -78,7 +78,7 @@ def test_an_answer_is_a_message() -> None:
     assert (message.stop_reason, message.stop_sequence) == ("end_turn", None)
     usage = message.usage
     assert (usage.input_tokens, usage.output_tokens) == (5, 3)
-    assert (usage.cache_read_input_tokens, usage.cache_creation_input_tokens) == (None, None)
+    assert (usage.cache_read_input_tokens, usage.cache_creation_input_tokens) == (0, 0)
     assert usage.output_tokens_details is None
 
 

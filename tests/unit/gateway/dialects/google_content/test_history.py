@@ -56,7 +56,11 @@ def test_a_response_without_an_id_answers_the_next_call_of_its_name() -> None:
     )
     ids = [call["id"] for call in said[1]["tool_calls"]]
     assert len(set(ids)) == 3
-    assert [one["tool_call_id"] for one in said[2:]] == [ids[1], ids[0], ids[2]]
+    assert [(one["tool_call_id"], one["content"]) for one in said[2:]] == [
+        (ids[0], "2"),
+        (ids[1], "1"),
+        (ids[2], "3"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,9 @@ def test_tools_that_only_the_vendor_has_are_refused(tools: Any, param: str) -> N
         ({"mode": "AUTO"}, "auto", ["f", "g", "h"]),
         ({"mode": "MODE_UNSPECIFIED"}, "auto", ["f", "g", "h"]),
         ({"mode": "NONE"}, "none", ["f", "g", "h"]),
+        ({"mode": "VALIDATED"}, "auto", ["f", "g", "h"]),
+        ({"mode": "validated", "allowedFunctionNames": ["g", "f"]}, "auto", ["f", "g"]),
+        ({"mode": "VALIDATED", "allowedFunctionNames": ["g"]}, "auto", ["g"]),
         ({"mode": "ANY"}, "required", ["f", "g", "h"]),
         ({"mode": "ANY", "allowedFunctionNames": ["g"]}, "g", ["f", "g", "h"]),
         ({"mode": "ANY", "allowedFunctionNames": ["h", "f"]}, "required", ["f", "h"]),
@@ -220,7 +223,8 @@ def test_a_mode_is_a_choice_of_functions(
 @pytest.mark.parametrize(
     ("config", "member"),
     [
-        ({"mode": "VALIDATED"}, "mode"),
+        ({"mode": "OTHER"}, "mode"),
+        ({"mode": "VALIDATED", "allowedFunctionNames": ["other"]}, "allowedFunctionNames"),
         ({"mode": "ANY", "allowedFunctionNames": ["other"]}, "allowedFunctionNames"),
         ({"mode": "AUTO", "allowedFunctionNames": ["f"]}, "allowedFunctionNames"),
         ({"streamFunctionCallArguments": True}, "streamFunctionCallArguments"),
@@ -232,8 +236,9 @@ def test_a_choice_that_cannot_be_kept_is_refused(config: dict[str, Any], member:
 
 
 def test_a_choice_without_functions_is_auto_or_refused() -> None:
-    none = {"functionCallingConfig": {"mode": "NONE"}}
-    assert parsed(toolConfig=none).tool_choice == "auto"
+    for mode in ("NONE", "AUTO", "VALIDATED"):
+        config = {"functionCallingConfig": {"mode": mode}}
+        assert parsed(toolConfig=config).tool_choice == "auto"
     must = {"functionCallingConfig": {"mode": "ANY"}}
     assert refusal(toolConfig=must) == "toolConfig.functionCallingConfig"
 

@@ -22,8 +22,9 @@ def test_a_message_is_the_same_however_it_is_spelt(item: Any) -> None:
 def test_items_of_one_turn_are_one_assistant_message() -> None:
     thought = {"type": "reasoning", "summary": [], "content": [{"type": "x", "text": "hm"}]}
     said = {"role": "assistant", "content": [{"type": "output_text", "text": "wait"}]}
-    read = messages(USER, thought, said, call(), call(number=1), OUTPUT)
-    assert [message["role"] for message in read] == ["user", "assistant", "tool"]
+    outputs = [OUTPUT, {**OUTPUT, "call_id": "call_t_1"}]
+    read = messages(USER, thought, said, call(), call(number=1), *outputs)
+    assert [message["role"] for message in read] == ["user", "assistant", "tool", "tool"]
     assert read[1]["reasoning_content"] == "hm"
     assert read[1]["content"] == "wait"
     assert [made["id"] for made in read[1]["tool_calls"]] == ["call_t_0", "call_t_1"]
@@ -36,7 +37,8 @@ def test_messages_of_the_assistant_without_ids_stay_apart() -> None:
 
 
 def test_calls_of_two_turns_stay_apart() -> None:
-    first, second = messages(call("t"), call("u"))
+    outputs = [OUTPUT, {**OUTPUT, "call_id": "call_u_0"}]
+    first, second, *_ = messages(call("t"), call("u"), *outputs)
     assert first["tool_calls"][0]["id"] == "call_t_0"
     assert second["tool_calls"][0]["id"] == "call_u_0"
 
@@ -97,6 +99,30 @@ def test_an_output_without_its_call_is_refused(kind: str, before: list[Any]) -> 
     assert "'call_t_0'" in error.message
 
 
+def named(*ids: str) -> list[Any]:
+    return [{"type": "item_reference", "id": name} for name in ids]
+
+
+def test_items_that_are_named_stand_for_the_answer_of_their_turn() -> None:
+    second = {**OUTPUT, "call_id": "call_t_1"}
+    read = messages(USER, *named("rs_t_0", "msg_t_1", "fc_t_2", "ctc_t_3~e30="), OUTPUT, second)
+    assert read[1] == {"$turn": "t"}
+    assert [message["role"] for message in (read[0], *read[2:])] == ["user", "tool", "tool"]
+
+
+def test_what_is_sent_beside_a_named_item_goes_with_it() -> None:
+    said = {"role": "assistant", "content": "wait"}
+    read = messages(USER, *named("rs_t_0"), said, call(), OUTPUT, *named("msg_u_0"), USER)
+    assert read[1]["$turn"] == "t" and read[1]["content"] == "wait"
+    assert [made["id"] for made in read[1]["tool_calls"]] == ["call_t_0"]
+    assert read[3] == {"$turn": "u"}
+
+
+def test_an_output_for_a_call_of_another_turn_than_the_named_one_is_refused() -> None:
+    error = refusal(input=[*named("fc_u_0"), OUTPUT])
+    assert error.param == "input[1].call_id"
+
+
 def test_a_shell_call_and_its_output_are_a_call_and_its_answer() -> None:
     action: dict[str, Any] = {"type": "exec", "command": ["ls"], "env": {}, "timeout_ms": None}
     asked = {"type": "local_shell_call", "id": "lsh_1", "call_id": "c", "action": action}
@@ -117,7 +143,9 @@ def test_a_shell_call_and_its_output_are_a_call_and_its_answer() -> None:
         ({"type": "web_search_call", "id": "x"}, "input[0].type"),
         ({"type": "compaction", "encrypted_content": "x"}, "input[0].type"),
         ({"type": ["message"]}, "input[0].type"),
-        ({"type": "item_reference", "id": "x"}, "input[0]"),
+        ({"type": "item_reference", "id": "x"}, "input[0].id"),
+        ({"type": "item_reference", "id": "msg_"}, "input[0].id"),
+        ({"type": "item_reference"}, "input[0].id"),
         ({"role": "tool", "content": "x"}, "input[0].role"),
         ({"role": ["user"], "content": "x"}, "input[0].role"),
         ({"role": "user"}, "input[0].content"),

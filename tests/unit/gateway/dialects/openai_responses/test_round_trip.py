@@ -171,7 +171,13 @@ def test_custom_input_spelt_as_models_do_comes_back_without_ids(inputs: list[str
 def test_two_answers_in_a_row_stay_two(first: list[Part], second: list[Part]) -> None:
     later = orjson.loads(orjson.dumps(answered(second)).replace(TURN.encode(), b"fedcba98"))
     expected = canonical(second).replace(TURN.encode(), b"fedcba98")
-    assert request(*answered(first), *later).messages[1:] == (canonical(first), expected)
+    outputs = [
+        {"type": "function_call_output", "call_id": item["call_id"], "output": "42"}
+        for item in [*answered(first), *later]
+        if "call_id" in item
+    ]
+    read = request(*answered(first), *later, *outputs).messages[1:]
+    assert read[:2] == (canonical(first), expected)
 
 
 @given(parts(), st.booleans())

@@ -54,7 +54,7 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         ("ranks: 64", "ranks: 65", "trainer.ranks: "),
         ("replicas: 4", "replicas: 3", "rollout.vllm.replicas: "),
         (
-            'agents: {callable: "my.agent:run"}',
+            'agents: {callable: "my.agent:run", concurrency: 256}',
             "",
             "exactly one of agents.callable and agents.command",
         ),

@@ -118,6 +118,13 @@ def test_the_page_holds_its_data_and_names_no_address() -> None:
     assert len(text) < 30_000
 
 
+def test_a_page_may_be_of_a_directory_with_a_name_that_is_no_text() -> None:
+    text = page(timeline(RUN), facts(RUN), "of \udce4 and \u202egnp")
+
+    (packed,) = re.findall(r'id="data">([^<]*)<', text)
+    assert json.loads(zlib.decompress(b64decode(packed)))["title"] == "of ? and \ufffdgnp"
+
+
 @pytest.mark.parametrize("records", [[], [control.claimed(at_ms=5)]])
 def test_a_log_without_a_worker_has_a_page(records: list[Record]) -> None:
     assert page_data(timeline(records), facts(records), "empty")["workers"] == []

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tests.builders.trainer.losses import (
     BOUNDS,
+    MASKED,
     combinations,
     loss_tokens,
     named,
@@ -33,14 +34,23 @@ from tests.properties.training.loss_formulas import (
 )
 from trainer.backends.losses.corrections import CORRECTIONS
 from trainer.backends.losses.loss import token_losses
+from trainer.backends.losses.masks import MASKS, masked
+from trainer.backends.losses.ratios import binary_divergence
 from trainer.backends.losses.surrogates import SURROGATES
 from trainer.data.units.aggregations import AGGREGATIONS
-from trainer.loss import AggregationName, CorrectionName, LossSection, SurrogateName
+from trainer.loss import (
+    AggregationName,
+    CorrectionName,
+    Divergence,
+    LossSection,
+    SurrogateName,
+)
+from trainer.masks import MasksSection
 
 TOKENS, VOCABULARY = 32, 5
 TURNS = [place % 8 for place in range(TOKENS)]
 SESSIONS = [turn // 2 for turn in TURNS]
-BY_TOKEN = ("ppo_clip", "cispo", "policy_gradient")
+BY_TOKEN = ("ppo_clip", "cispo", "sapo", "policy_gradient")
 """Surrogates whose ratio is one of tokens, and which see an advantage."""
 
 
@@ -103,6 +113,7 @@ def test_every_name_has_a_formula() -> None:
     ):
         formulas = getattr(loss_formulas, kind)
         assert set(formulas) == set(registry) == set(get_args(names)), kind
+    assert set(loss_formulas.MASKS) == set(MASKS) == set(MasksSection.model_fields)
     estimators = LossSection.model_fields["kl_estimator"].annotation
     assert set(loss_formulas.ESTIMATORS) == set(get_args(estimators))
 
@@ -170,9 +181,8 @@ def test_three_ways_to_the_slopes_of_the_formula_agree(loss: LossSection, severa
 
 def reached(ratios: Sequence[float], low: float, high: float) -> set[tuple[str, bool]]:
     """Return the sides of bounds that ratios are on, each with whether an advantage is positive."""
-    signs = [value > 0 for value in given().advantages_N.tolist()]
     sides = ["below" if one < low else "above" if one > high else "within" for one in ratios]
-    return set(zip(sides, signs, strict=True))
+    return set(zip(sides, signs(), strict=True))
 
 
 def test_the_tokens_are_on_both_sides_of_every_bound_with_both_signs() -> None:
@@ -193,6 +203,24 @@ def test_the_tokens_are_on_both_sides_of_every_bound_with_both_signs() -> None:
         assert reached(means, low, high) == everything
         products = [one.sum().exp().item() for one in of_units]
         assert {("within", False), ("above", False)} <= reached(products, 0, settings.cap)
+    bounds: dict[Divergence, float] = {"tv": 0.015, "kl": 0.004}
+    for kind, bound in bounds.items():
+        beyond = (binary_divergence(of.engine_N, of.logprobs_N, kind) > bound).tolist()
+        risen = (to_engine_N > 0).tolist()
+        sides = set(zip(risen, beyond, signs(), strict=True))
+        assert sides == set(product((False, True), repeat=3)), kind
+
+
+def signs() -> list[bool]:
+    return [value > 0 for value in given().advantages_N.tolist()]
+
+
+@pytest.mark.parametrize("masks", MASKED[1:], ids=str)
+def test_each_mask_takes_some_tokens_and_leaves_some(masks: dict[str, object]) -> None:
+    of, settings = given(), LossSection.model_validate({"masks": masks})
+    tokens = loss_tokens(of.logprobs_N, of.engine_N, of.advantages_N, settings, TURNS, SESSIONS)
+    gone_N = masked(tokens, settings.masks)
+    assert 0 < int(gone_N.sum()) < TOKENS
 
 
 def gradient(**loss: object) -> Tensor:
@@ -220,21 +248,32 @@ def test_at_one_update_these_combinations_and_no_others_have_one_gradient() -> N
         if one.aggregation == "token_mean"
     }
     with_correction = [
-        ("tis", "token_mean-{}token", "cispo-none-token_mean-token"),
-        ("tis", "token_mean-{}turn", ""),
-        ("tis", "token_mean-{}session", ""),
-        ("icepop", "token_mean-{}token", ""),
+        ("tis", "token", "", "cispo-none-token_mean-token"),
+        ("tis", "turn", "", ""),
+        ("tis", "session", "", ""),
+        ("icepop", "token", "-0.8", ""),
     ]
+    variants = {
+        **{name: ("",) for name in BY_TOKEN},
+        "ppo_clip": ("", "-2.0"),
+        "dppo": ("-tv", "-kl"),
+    }
     wanted = {
         frozenset(
             {
-                *(f"{name}-{correction}-{rest.format('')}" for name in BY_TOKEN),
-                f"ppo_clip-{correction}-{rest.format('')}-2.0",
-                *(f"gspo-{correction}-{rest.format(level + '-')}" for level in ("turn", "session")),
+                *(
+                    f"{name}-{correction}-token_mean-{level}{variant}{floor}"
+                    for name, of in variants.items()
+                    for variant in of
+                ),
+                *(
+                    f"gspo-{correction}-token_mean-{own}-{level}{floor}"
+                    for own in ("turn", "session")
+                ),
                 *([other] if other else []),
             }
         )
-        for correction, rest, other in with_correction
+        for correction, level, floor, other in with_correction
     }
     joined = {name for names in wanted for name in names}
     wanted |= {frozenset({name}) for name in found if name not in joined}

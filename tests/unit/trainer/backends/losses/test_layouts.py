@@ -34,6 +34,8 @@ from trainer.settings import TrainerSection
 
 SMALL = 40
 """Most tokens of a micro-batch; a loss of sessions has some larger ones."""
+ROUNDING = 2e-6
+"""Of a gradient in float32, where masks leave a few tokens whose parts nearly cancel."""
 Scored = tuple[MicroBatch, Tensor, Tensor]
 """A micro-batch with the log-probs and entropies of its tokens, in float64 with gradient."""
 
@@ -165,10 +167,10 @@ def test_the_back_end_has_them_in_every_layout_and_on_every_number_of_ranks(
     for layout in get_args(Layout):
         whole = StepInput(made.packed(settings, layout, SMALL, several), [], 0, 0.0)
         assert len(whole.micro_batches) > 1
-        assert distance(in_float32(backend, whole), gradient) < 1e-6
+        assert distance(in_float32(backend, whole), gradient) < ROUNDING
     parts = [in_float32(backend, share) for share in shares(whole, 2)]
     summed = {name: parts[0][name] + parts[1][name] for name in gradient}
-    assert distance(summed, gradient) < 1e-6
+    assert distance(summed, gradient) < ROUNDING
     # At a rate of 0 the weights stay as they are.
     assert backend.train(whole)["loss"] == pytest.approx(wanted, rel=1e-6, abs=1e-6)
 

@@ -1,5 +1,7 @@
 """Advantages of a batch against their definitions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,19 +22,19 @@ def episode(
 ) -> Episode:
     """Return a session whose tokens are of these turns; unbranched unless `previous` is given."""
     order = np.arange(len(turns)) - 1 if previous is None else np.array(previous, np.int64)
-    logprobs = columns.pop("logprobs", [0.0] * len(turns))
+    given = dict(zip(("right", "short"), columns.pop("rewards", []), strict=False))
     return Episode(
         reward,
         np.array(turn_rewards or [0.0] * (max(turns, default=-1) + 1)),
         np.array(turns, np.int32),
         lambda: order,
-        np.array(logprobs),
         {Column(name): np.array(of) for name, of in columns.items()},
+        given,
     )
 
 
-def of(name: str, *groups: list[Episode], **rules: float) -> list[Credit]:
-    found = BATCH_ESTIMATORS[name].of(groups, ReturnRules(**rules))
+def of(name: str, *groups: list[Episode], epsilon: float = 0.0, **rules: Any) -> list[Credit]:
+    found = BATCH_ESTIMATORS[name].of(groups, ReturnRules(epsilon=epsilon, **rules))
     return [credit for group in found for credit in group]
 
 
@@ -102,7 +104,7 @@ def test_the_baseline_form_first_takes_the_mean_of_the_group() -> None:
 
 
 def test_a_penalty_lowers_the_returns_of_all_tokens_before() -> None:
-    one = episode(1.0, [0, 0], logprobs=[-1.0, -2.0], reference=[-1.5, -4.0])
+    one = episode(1.0, [0, 0], proximal=[-1.0, -2.0], reference=[-1.5, -4.0])
     rewards = token_rewards(one, ReturnRules(kl_penalty=0.1), one.reward)
     assert rewards == pytest.approx([-0.05, 0.8])
     found = joined(of("reinforce_pp", [one], kl_penalty=0.1))
@@ -110,13 +112,13 @@ def test_a_penalty_lowers_the_returns_of_all_tokens_before() -> None:
 
 
 def test_a_student_gains_where_the_teacher_finds_its_token_likelier() -> None:
-    one = episode(0.0, [0, 0], logprobs=[-1.0, -2.0], teacher=[-0.5, -3.0])
+    one = episode(0.0, [0, 0], proximal=[-1.0, -2.0], teacher=[-0.5, -3.0])
     assert joined(of("distill", [one])) == pytest.approx([0.5, -1.0])
 
 
 @pytest.mark.parametrize("name", BATCH_ESTIMATORS)
 def test_a_session_without_a_trained_token_has_no_advantage(name: str) -> None:
-    other = episode(0.0, [0, 0], value=[0.5, 0.1], teacher=[0.5, 0.1])
+    other = episode(0.0, [0, 0], value=[0.5, 0.1], teacher=[0.5, 0.1], proximal=[0.0, 0.0])
     found = of(name, [episode(1.0, [], previous=[]), other])
     assert [len(one.advantages_N) for one in found] == [0, 2]
 
@@ -125,3 +127,52 @@ def test_a_session_without_a_trained_token_has_no_advantage(name: str) -> None:
 def test_equal_returns_give_no_advantage(name: str) -> None:
     same = [episode(1.0, [0, 0], value=[0.0, 0.0]) for _ in range(3)]
     assert joined(of(name, same)) == pytest.approx([0.0] * 6)
+
+
+@pytest.mark.parametrize("name", ["reinforce_pp", "reinforce_pp_baseline", "gae", "turn_gae"])
+def test_advantages_of_a_batch_that_differ_by_noise_stay_small(name: str) -> None:
+    group = [episode(value, [0], value=[0.5]) for value in (0.5, 0.5 + 1e-7, 0.5, 0.5)]
+    assert np.abs(joined(of(name, group, epsilon=ReturnRules().epsilon))).max() < 0.08
+    assert np.abs(joined(of(name, group))).max() > 1
+
+
+def test_advantages_of_a_batch_may_be_scaled_by_the_deviation_of_a_sample() -> None:
+    group = [episode(1.0, [0]), episode(0.0, [0])]
+    assert joined(of("reinforce_pp", group)) == pytest.approx([1.0, -1.0])
+    sample = of("reinforce_pp", group, deviation="sample")
+    assert joined(sample) == pytest.approx([np.sqrt(0.5), -np.sqrt(0.5)])
+    assert joined(of("reinforce_pp", [episode(1.0, [0])], deviation="sample")) == [0.0]
+
+
+def test_gdpo_keeps_apart_what_a_sum_of_rewards_makes_equal() -> None:
+    """Each reward counts by how rare it is in the group, and by its weight."""
+    group = [episode(0.0, [0], rewards=of) for of in ([1.0, 0.0], [0.0, 1.0], [0.0, 0.0])]
+    other = [episode(0.0, [0], rewards=of) for of in ([1.0, 1.0], [1.0, 0.0])]
+    found = joined(of("gdpo", group, other, rewards={"right": 1.0, "short": 0.5}))
+    # Of right 2, -1, -1 over the root of 2, and nothing in the other group, where all have it;
+    # of short -1, 2, -1 over that root, and 1, -1.
+    sums = [1.5 / np.sqrt(2), 0.0, -1.5 / np.sqrt(2), 0.5, -0.5]
+    assert found == pytest.approx(whitened(sums))
+    summed = joined(of("gdpo", group, other, rewards={"sum": 1.0}))
+    assert summed == [0.0] * 5, "rewards that no session has"
+
+
+def test_gdpo_in_one_group_with_one_reward_is_grpo() -> None:
+    group = [episode(0.0, [0], rewards=[value]) for value in (1.0, 0.0, 0.0, 0.5)]
+    values = np.array([1.0, 0.0, 0.0, 0.5])
+    expected = (values - values.mean()) / values.std()
+    assert joined(of("gdpo", group, rewards={"right": 3.0})) == pytest.approx(expected)
+
+
+def test_over_the_batch_a_group_counts_as_much_as_its_returns_differ() -> None:
+    apart = [episode(value, [0, 0]) for value in (1.0, 0.0)]
+    near = [episode(value, [0]) for value in (0.52, 0.48)]
+    found = joined(of("grpo_batch", apart, near))
+    deviation = np.std([1.0, 0.0, 0.52, 0.48])
+    assert found == pytest.approx(np.array([0.5, 0.5, -0.5, -0.5, 0.02, -0.02]) / deviation)
+    equal = [episode(1.0, [0]), episode(1.0, [0])]
+    assert joined(of("grpo_batch", equal, equal)) == [0.0] * 4
+    # Sessions without a trained token count in the deviation.
+    silent = [episode(value, []) for value in (3.0, 0.0)]
+    with_silent = joined(of("grpo_batch", near, silent))
+    assert with_silent == pytest.approx(np.array([0.02, -0.02]) / np.std([0.52, 0.48, 3.0, 0.0]))

@@ -8,7 +8,7 @@ from consumers.history.forking import RecordedOn, forked_prefix
 from consumers.trajectories.sessions.calls import opening_hash
 from consumers.trajectories.sessions.fold import FOLD_VERSION
 from consumers.trajectories.sessions.message_keys import Strictness
-from schemas.records import ForkedPrefix, SessionOpened, TurnStarted
+from schemas.records import ForkedPrefix, Sampling, SessionOpened, TurnStarted
 from schemas.tokens import unpack
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import opened, rewarded, started, undelivered
@@ -99,7 +99,7 @@ def test_the_trajectory_names_where_it_came_from_and_what_was_copied() -> None:
     assert {(n.masked_reason, n.match_rule, n.policy, n.delivered) for n in copied} == {
         ("forked", "forked", "p", False)
     }
-    assert whole.fold_version == FOLD_VERSION == 4
+    assert whole.fold_version == FOLD_VERSION == 5
 
 
 def test_a_fork_of_a_fork_copies_both_and_names_the_nearer() -> None:
@@ -147,6 +147,15 @@ def test_the_copied_turns_are_found_by_any_strictness(strictness: Strictness) ->
     turn = started_by(made, "new", *ASKED, calling(first), result(first))
 
     assert (turn.match_rule, turn.match_detail) == ("extend", "same_prompt")
+
+
+def test_a_repeated_call_opens_the_same_sampling_and_no_other() -> None:
+    def hashed(overrides: Sampling | None) -> int | None:
+        return opening_hash(opened(overrides=overrides, idempotency_key="k"))
+
+    greedy = Sampling(temperature=0)
+    assert hashed(greedy) == hashed(Sampling(temperature=0))
+    assert len({hashed(greedy), hashed(None), hashed(Sampling(temperature=0.5))}) == 3
 
 
 def test_a_repeated_call_opens_the_same_fork_and_no_other() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.memory.model_shape import ShapeUnknown, read_shape
-from tests.builders.models import model, saved
+from infra.device_model.model_shape import ShapeUnknown, read_shape
+from tests.builders.models import config, model, random_model, saved
 from tests.builders.run_files import model_headers
 
 
@@ -31,6 +31,26 @@ def test_parameters_are_those_that_transformers_counts(
 ) -> None:
     built = model(kind, tied=tied)
     assert read_shape(saved(built, tmp_path)).parameters == built.num_parameters()
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("changes", [{"tied": True}, {"tied": False}])
+def test_without_weights_the_configuration_implies_the_same_tensors(
+    kind: str, changes: dict[str, bool], tmp_path: Path
+) -> None:
+    built = saved(model(kind, **changes), tmp_path / "whole")
+    bare = tmp_path / "config.json"
+    bare.write_bytes((built / "config.json").read_bytes())
+
+    assert read_shape(bare) == read_shape(tmp_path) == read_shape(built)
+
+
+def test_biases_of_a_configuration_count_also(tmp_path: Path) -> None:
+    built = random_model(config("llama", attention_bias=True, mlp_bias=True))
+    directory = saved(built, tmp_path)
+    (directory / "model.safetensors").unlink()
+
+    assert read_shape(directory).parameters == built.num_parameters()
 
 
 def test_of_several_files_all_headers_count(tmp_path: Path) -> None:
@@ -59,7 +79,7 @@ def test_a_directory_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ShapeUnknown, match=r"config\.json: No such file"):
         read_shape(tmp_path)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ShapeUnknown, match=r"model\.safetensors: No such file"):
+    with pytest.raises(ShapeUnknown, match=r"no safetensors files, and .*model_type is None"):
         read_shape(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"version https://git-lfs")
     with pytest.raises(ShapeUnknown, match="no safetensors file"):

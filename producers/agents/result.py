@@ -1,12 +1,14 @@
 """Result of an agent, with that of its judge: the rewards that it gives, by name and source. Pure.
 
-`harness/session.py` has its form; `ending.py` decides what the rewards mean for the session.
+`harness/session.py` has its form; `gateway_client/ending.py` decides what the rewards mean for the
+session.
 """
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Complex, Real
+from typing import SupportsFloat, cast
 
 REWARD = "reward"
 """Name of a reward that is given without one."""
@@ -14,6 +16,10 @@ REWARD = "reward"
 AGENT = "agent"
 JUDGE = "verifier"
 """Sources of rewards that name none: those of the agent, and those of its judge."""
+
+LAST_LINE = "last_line"
+"""Member of the result of a program whose last line is none: that line."""
+_SHOWN_CHARACTERS = 80
 
 Result = Mapping[str, object]
 
@@ -40,10 +46,10 @@ def result_of(value: object) -> Result:
     """Return what an agent returned as a mapping. Raises `BadResult`."""
     if value is None:
         return {}
-    if isinstance(value, Real):
-        return {REWARD: as_reward(value)}
     if isinstance(value, Mapping):
         return {str(name): item for name, item in value.items()}
+    if _is_number(value):
+        return {REWARD: as_reward(value)}
     raise BadResult(f"an agent returns a number, a mapping or None, not {type(value).__name__}")
 
 
@@ -54,7 +60,7 @@ def judged(result: Result, verdict: object) -> Result:
     """
     given = rewards_of(result_of(verdict), JUDGE)
     if not given:
-        raise BadResult(f"a judge returns a number or a mapping with rewards, not {verdict!r:.80}")
+        raise BadResult(f"a judge returns a number or a mapping with rewards, not {shown(verdict)}")
     own = {(one.response_id, one.name): one for one in (*rewards_of(result, AGENT), *given)}
     named: dict[str, object] = {}
     of_turns: dict[str, dict[str, object]] = {}
@@ -78,10 +84,34 @@ def rewards_of(result: Result, source: str = AGENT) -> list[RewardCall]:
 
 
 def as_reward(value: object) -> float:
-    """Return a reward as a finite float. Raises `BadResult`."""
-    if not isinstance(value, Real) or not math.isfinite(float(value)):
-        raise BadResult(f"a reward is a finite number, not {value!r:.80}")
-    return float(value)
+    """Return a reward as a finite float. Raises `BadResult`.
+
+    Scalars of numpy, torch and their like are numbers, with and without an array around them.
+    """
+    try:
+        number = float(cast(SupportsFloat, value)) if _is_number(value) else math.nan
+    except Exception:  # an int beyond floats, an array that is no scalar: `float` decides
+        number = math.nan
+    if not math.isfinite(number):
+        raise BadResult(f"a reward is a finite number, not {shown(value)}")
+    return number
+
+
+def _is_number(value: object) -> bool:
+    """Return True for a real number and an array without dimensions."""
+    if isinstance(value, str | bytes) or (
+        isinstance(value, Complex) and not isinstance(value, Real)
+    ):
+        return False  # numpy's also have `__float__`
+    return hasattr(type(value), "__float__") and getattr(value, "ndim", 0) == 0
+
+
+def shown(value: object) -> str:
+    """Return the beginning of a value as Python prints it."""
+    try:
+        return repr(value)[:_SHOWN_CHARACTERS]
+    except Exception:  # such as an int of more digits than Python prints
+        return f"a value of type {type(value).__name__}"
 
 
 def _of_turns(result: Result, source: str) -> Iterator[RewardCall]:
@@ -96,7 +126,7 @@ def _reward(name: str, item: object, response: str | None, source: str) -> Rewar
         return RewardCall(name, as_reward(item), response, False, source)
     judge = item.get("source", source)
     if item.keys() - {"value", "source"} or not isinstance(judge, str):
-        raise BadResult(f"reward {name} has a value and a source, not {dict(item)!r:.80}")
+        raise BadResult(f"reward {name} has a value and a source, not {shown(dict(item))}")
     return RewardCall(name, as_reward(item.get("value")), response, False, judge)
 
 

@@ -1,13 +1,15 @@
-"""The sizes of a model that its memory follows from, by `config.json` and the safetensors headers.
+"""The sizes of a model that its memory and times follow from.
 
-No weights are read, and no torch is imported. Called by `demand.py` and the command `plan`.
+Read from `config.json` and the headers of the safetensors files. Without such files the tensors are
+those that `config.json` implies, for the families whose tensors are Llama's. No weights are read,
+and no torch is imported.
 """
 
 import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +22,10 @@ _LINEAR = 2
 _BLOCK = re.compile(r"^(.*?\.\d+)\.")
 """Name of a tensor in a repeated layer, such as `model.layers.3.mlp.up_proj.weight`."""
 _OUTPUT = "lm_head.weight"
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok")
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+"""Names under which configurations have the number of experts of a layer."""
+_LLAMA_LIKE = ("llama", "mistral", "qwen2", "qwen3")
+"""Model types whose tensors are Llama's, but for biases and norms of heads."""
 _LENGTH_BYTES = 8
 _MOST_HEADER_BYTES = 100_000_000
 
@@ -79,21 +84,32 @@ class ModelShape:
     """None for a model that is not dense, or whose keys are not the usual ones: see `unknown`."""
     unknown: str = ""
     """Why there is no `layer`."""
+    expert_parameters: int = 0
+    """Parameters in experts, of which a token uses a few."""
     widths: Mapping[str, int] = field(default_factory=dict)
     """Inputs and outputs of the linear layers in all blocks together, by their last name."""
 
 
 def read_shape(directory: Path) -> ModelShape:
-    """Return the shape of the model in a directory. Raises `ShapeUnknown`."""
-    path = directory / "config.json"
+    """Return the shape of the model in a directory, or of a `config.json` alone.
+
+    Raises `ShapeUnknown`.
+    """
+    path = _config_file(directory)
     try:
         with _told(directory, path.name):
             config = read_config(directory)
         with _told(directory, "the safetensors files"):
-            tensors = _tensors(directory)
+            files = _weight_files(directory)
+            tensors = _tensors(files)
     except OSError as error:
         named = error.filename or path
         raise ShapeUnknown(directory, f"{named}: {error.strerror or error}") from error
+    if not files:
+        try:
+            tensors = implied_tensors(config)
+        except ValueError as error:
+            raise ShapeUnknown(directory, f"it has no safetensors files, and {error}") from error
     if config.get("tie_word_embeddings"):
         tensors = {name: shape for name, shape in tensors.items() if name != _OUTPUT}
     if not tensors:
@@ -106,8 +122,60 @@ def read_config(directory: Path) -> Mapping[str, Any]:
 
     Raises `OSError`, `ValueError`, `TypeError` and `AttributeError` for a file that is none.
     """
-    found = json.loads((directory / "config.json").read_bytes())
+    found = json.loads(_config_file(directory).read_bytes())
     return {**found, **found.get("text_config", {})}
+
+
+def implied_tensors(config: Mapping[str, Any]) -> Mapping[str, list[int]]:
+    """Return the shape of each tensor of a model that has no weights yet, by name.
+
+    Raises `ValueError` for a model type whose tensors are not Llama's.
+    """
+    kind = config.get("model_type")
+    layer, lacking = _layer(config, normed=kind == "qwen3")
+    if kind not in _LLAMA_LIKE or layer is None:
+        why = lacking if kind in _LLAMA_LIKE else f"its model_type is {kind!r}"
+        families = ", ".join(_LLAMA_LIKE)
+        raise ValueError(f"config.json alone tells the tensors of {families} only: {why}")
+    vocabulary, hidden = config["vocab_size"], layer.hidden
+    tensors = {"model.embed_tokens.weight": [vocabulary, hidden], "model.norm.weight": [hidden]}
+    if not config.get("tie_word_embeddings"):
+        tensors[_OUTPUT] = [vocabulary, hidden]
+    block = _block_tensors(config, layer)
+    for number in range(layer.count):
+        tensors |= {f"model.layers.{number}.{name}": shape for name, shape in block.items()}
+    return tensors
+
+
+def _block_tensors(config: Mapping[str, Any], layer: LayerShape) -> Mapping[str, list[int]]:
+    """Return the shape of each tensor of one layer of a model like Llama."""
+    hidden, inner = layer.hidden, layer.intermediate
+    outputs = {"q": layer.query_width, "k": layer.key_width, "v": layer.key_width, "o": hidden}
+    inputs = {"q": hidden, "k": hidden, "v": hidden, "o": layer.query_width}
+    biased = "qkv" if config["model_type"] == "qwen2" else ""
+    if config.get("attention_bias"):
+        biased = "qkvo"
+    tensors = {
+        "input_layernorm.weight": [hidden],
+        "post_attention_layernorm.weight": [hidden],
+        "mlp.gate_proj.weight": [inner, hidden],
+        "mlp.up_proj.weight": [inner, hidden],
+        "mlp.down_proj.weight": [hidden, inner],
+    }
+    for name, width in outputs.items():
+        tensors[f"self_attn.{name}_proj.weight"] = [width, inputs[name]]
+        if name in biased:
+            tensors[f"self_attn.{name}_proj.bias"] = [width]
+    if config.get("mlp_bias"):
+        tensors |= {"mlp.gate_proj.bias": [inner], "mlp.up_proj.bias": [inner]}
+        tensors["mlp.down_proj.bias"] = [hidden]
+    if layer.normed:
+        tensors |= {f"self_attn.{name}_norm.weight": [layer.head_width] for name in "qk"}
+    return tensors
+
+
+def _config_file(directory: Path) -> Path:
+    return directory if directory.is_file() else directory / "config.json"
 
 
 @contextmanager
@@ -136,6 +204,7 @@ def _shape(config: Mapping[str, Any], tensors: Mapping[str, list[int]]) -> Model
         output=vocabulary * (_number(config, "hidden_size") or 0),
         layer=layer,
         unknown=unknown,
+        expert_parameters=sum(size for name, size in sizes.items() if ".experts." in name),
         widths=_widths(tensors),
     )
 
@@ -151,7 +220,9 @@ def _widths(tensors: Mapping[str, list[int]]) -> Mapping[str, int]:
 
 def _layer(config: Mapping[str, Any], normed: bool) -> tuple[LayerShape | None, str]:
     """Return the layer of a dense model, or None and why it is unknown."""
-    if experts := next((name for name in _EXPERTS if _number(config, name)), None):
+    if experts := next(
+        (name for name in (*EXPERTS, "num_experts_per_tok") if _number(config, name)), None
+    ):
         return None, f"{experts} in its config.json: a mixture of experts"
     names = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
     numbers = {name: _number(config, name) for name in (*names, "vocab_size")}
@@ -175,13 +246,20 @@ def _number(config: Mapping[str, Any], name: str) -> int | None:
     return value if type(value) is int and value > 0 else None
 
 
-def _tensors(directory: Path) -> Mapping[str, list[int]]:
-    """Return the shape of each tensor, by name. Raises OSError and ValueError."""
+def _weight_files(directory: Path) -> list[Path]:
+    """Return the safetensors files of a model, or none if it has none.
+
+    Raises `OSError` and `ValueError`.
+    """
     index, single = (directory / f"model.safetensors{end}" for end in (".index.json", ""))
-    files = [single]
     if index.is_file():
         listed = json.loads(index.read_bytes())["weight_map"].values()
-        files = [directory / Path(name).name for name in sorted(set(listed))]
+        return [directory / Path(name).name for name in sorted(set(listed))]
+    return [single] if single.exists() else []
+
+
+def _tensors(files: Iterable[Path]) -> Mapping[str, list[int]]:
+    """Return the shape of each tensor, by name. Raises `OSError` and `ValueError`."""
     found: dict[str, list[int]] = {}
     for file in files:
         found |= {

@@ -1,0 +1,113 @@
+"""Fates of the newest finalized sessions: what the trainer made of each. A bounded fold.
+
+A finalized session has left the manager's memory, and its trajectory is the trainer's. What the
+trainer decides stands on `control`. This fold keeps the newest of both, so that whoever asks for a
+session learns whether it was trained, or why not. It begins with the manager: `seamlessflow show`
+knows all.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from schemas import records as r
+from schemas.records import Record
+
+KEPT = 10_000
+"""Sessions, and groups, of which the fate is kept."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizedSession:
+    """The place of a session in its group, and its end."""
+
+    group_id: str
+    sample: int
+    attempt: int
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFate:
+    """The newest decision about a group: `ready`, `dropped` or `trained`."""
+
+    state: str
+    detail: str = ""
+    step: int | None = None
+    sessions: frozenset[str] = frozenset()
+    """Sessions of a trained group that have a token in the loss."""
+
+
+@dataclass(slots=True)
+class SessionFates:
+    """The fates of sessions by id. Used on the manager's main thread."""
+
+    _finalized: OrderedDict[str, FinalizedSession] = field(default_factory=OrderedDict)
+    _groups: OrderedDict[str, GroupFate] = field(default_factory=OrderedDict)
+    _failed: OrderedDict[tuple[str, int, int], str] = field(default_factory=OrderedDict)
+
+    def note_finalized(self, opened: r.SessionOpened, closed: r.SessionClosed | None) -> None:
+        """Note that a session has been finalized."""
+        end = ("", "") if closed is None else (closed.status, closed.reason)
+        group_id = opened.group_id or opened.session_id
+        place = FinalizedSession(group_id, opened.sample, opened.attempt, *end)
+        _keep(self._finalized, opened.session_id, place)
+
+    def apply(self, record: Record) -> None:
+        """Apply a record of `control`."""
+        match record:
+            case r.GroupReady():
+                _keep(self._groups, record.group_id, GroupFate("ready"))
+            case r.GroupDropped():
+                detail = f"{record.reason}: {record.detail}" if record.detail else record.reason
+                _keep(self._groups, record.group_id, GroupFate("dropped", detail))
+            case r.StepCommitted():
+                for group in record.groups:
+                    trained = frozenset(group.sessions)
+                    fate = GroupFate("trained", step=record.step, sessions=trained)
+                    _keep(self._groups, group.group_id, fate)
+            case r.SampleFailed():
+                place = (record.group_id, record.sample, record.attempt)
+                _keep(self._failed, place, f"{record.cause}: {record.detail}")
+
+    def of(self, session_id: str) -> Mapping[str, Any]:
+        """Return members for the description of a finalized session; none if it is not known."""
+        ended = self._finalized.get(session_id)
+        if ended is None:
+            return {}
+        place = (ended.group_id, ended.sample, ended.attempt)
+        described = {
+            "group_id": ended.group_id,
+            "sample": ended.sample,
+            "attempt": ended.attempt,
+            "closed": {"status": ended.status, "reason": ended.reason},
+        }
+        if (why := self._failed.get(place)) is not None:
+            return {**described, "training": {"state": "not_counted", "detail": why}}
+        return {**described, "training": self._training(session_id, ended.group_id)}
+
+    def _training(self, session_id: str, group_id: str) -> Mapping[str, Any]:
+        fate = self._groups.get(group_id)
+        if fate is None:
+            return {"state": "waiting", "detail": "its group is not complete"}
+        if fate.state == "ready":
+            return {"state": "ready", "detail": "its group waits for a step"}
+        if fate.step is None:
+            return {"state": fate.state, "detail": fate.detail}
+        if session_id in fate.sessions:
+            return {"state": "trained", "step": fate.step}
+        detail = "none of its tokens was in the loss: stale, masked or filtered"
+        return {"state": "masked", "step": fate.step, "detail": detail}
+
+
+def _keep(kept: OrderedDict[K, V], key: K, value: V) -> None:
+    """Keep a value as the newest one, and forget the oldest beyond `KEPT`."""
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > KEPT:
+        kept.popitem(last=False)

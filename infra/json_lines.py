@@ -1,0 +1,39 @@
+"""Lines of JSON from elsewhere: files of tasks, conversations and rows, a program's output.
+
+A line ends at a line feed alone: separators inside a text (U+2028, U+2029, U+0085) end none. No
+part of a line's content is a byte order mark, which some editors begin a file with, and the
+carriage return of Windows. A line without content is passed over, also the last one.
+"""
+
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+
+class JsonLine(NamedTuple):
+    """Line of a file that has a content."""
+
+    number: int
+    """Number of the line, from 1."""
+    offset: int
+    """First byte of the line in the file."""
+    size: int
+    """Bytes of the line with its end."""
+    content: bytes
+
+
+def json_lines(lines: Iterable[bytes]) -> Iterator[JsonLine]:
+    """Yield the lines with a content of a file that is open for bytes, which are read one by one.
+
+    Raises what reading the file raises.
+    """
+    offset = 0
+    for number, line in enumerate(lines, 1):
+        if content := line_content(line):
+            yield JsonLine(number, offset, len(line), content)
+        offset += len(line)
+
+
+def line_content(line: bytes) -> bytes:
+    """Return the content of a line, empty if it has none."""
+    return line.strip().removeprefix(BOM_UTF8).strip()

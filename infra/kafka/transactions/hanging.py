@@ -1,0 +1,176 @@
+"""Transactions that are open in a partition: which of them hang, and their end.
+
+A restart of Kafka may leave out the marker that ends a transaction in a partition (KAFKA-20734).
+Readers of committed records then stop there for ever, and if it is a partition of
+`__consumer_offsets`, managers get no offsets. `history.py` says which end Kafka had decided.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from infra.deadline import Stopping, never
+from infra.errors import KafkaRefused, KafkaUnavailable
+from infra.kafka.bounds import BoundsLookup
+from infra.kafka.outage import REFUSALS
+from infra.kafka.transactions import wire
+from infra.kafka.transactions.connection import Connection
+from infra.kafka.transactions.history import Verdict, judge
+from infra.kafka.transactions.state_topic import read_states
+from infra.kafka.transactions.wire import OpenProducer, TopicPartition
+from infra.settings import KafkaSettings
+from schemas.topics import ENDED_SESSIONS, TRAJECTORIES
+
+OFFSETS = "__consumer_offsets"
+_WRITTEN = (TRAJECTORIES, ENDED_SESSIONS)
+_ASK_S = 5.0
+
+
+def transactional_id(member: str) -> str:
+    """Return the id of a manager's transactions, without prefix, by its name in the group."""
+    return f"{TRAJECTORIES.name}-{member}"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that is open in one partition, and what Kafka recorded about it."""
+
+    producer: OpenProducer
+    transactional_id: str
+    verdict: Verdict
+
+    @property
+    def hangs(self) -> bool:
+        """True if no marker will come by itself, and the right one is known."""
+        return self.verdict in (Verdict.COMMITTED, Verdict.ABORTED)
+
+    def __str__(self) -> str:
+        topic, number = self.producer.place
+        name = self.transactional_id or "an unknown id"
+        owner = f"transaction of {name} (producer {self.producer.producer_id})"
+        place = f"{topic}[{number}] from offset {self.producer.start}"
+        if self.hangs:
+            return f"{owner} hangs in {place}; Kafka had decided: {self.verdict.value}"
+        return f"{owner} is open in {place}: {self.verdict.value}"
+
+
+class TransactionLookup:
+    """A client that looks for transactions open in the partitions that managers write to.
+
+    Cheap while there is none: two requests to each leader.
+    """
+
+    def __init__(
+        self, kafka: KafkaSettings, stopping: Stopping = never, all_prefixes: bool = False
+    ) -> None:
+        """Connect; `all_prefixes`: the cluster is this project's alone, and every topic counts."""
+        self._kafka = kafka
+        self._stopping = stopping
+        self._all_prefixes = all_prefixes
+        self._topics = tuple(kafka.topic_prefix + one.name for one in _WRITTEN)
+        unnamed = kafka.model_copy(update={"topic_prefix": ""})
+        self._stable = BoundsLookup(unnamed, isolation="read_committed")
+        self._ends = BoundsLookup(unnamed, isolation="read_uncommitted")
+
+    def close(self) -> None:
+        """Close the client."""
+        self._stable.close()
+        self._ends.close()
+
+    def find(self) -> list[OpenTransaction]:
+        """Return the open transactions, also those under way.
+
+        Of other programs' transactions, which may be open in `__consumer_offsets` also, none.
+        Raises `KafkaUnavailable`, `KafkaRefused`, and what `Connection` raises.
+        """
+        metadata = self._metadata()
+        places = self._unstable(metadata)
+        if not places:
+            return []
+        # The order matters: a transaction that began behind the history would look as if it hung.
+        before = self._producers(metadata, places)
+        states = read_states(self._kafka, self._stopping) if before else []
+        there = set(self._producers(metadata, places)) if before else set()
+        found = []
+        for producer in before:
+            judged = judge(states, producer.producer_id, producer.place)
+            if producer in there and self._may_be_ours(producer, judged.transactional_id):
+                found.append(OpenTransaction(producer, judged.transactional_id, judged.verdict))
+        return found
+
+    def end(self, open_one: OpenTransaction) -> None:
+        """Write the marker that Kafka had decided on and left out.
+
+        Raises `ValueError` for a transaction that does not hang, else what `find` raises.
+        """
+        if not open_one.hangs:
+            raise ValueError(f"not ended: {open_one}")
+        body = wire.write_marker(open_one.producer, open_one.verdict is Verdict.COMMITTED)
+        leaders = _leaders(self._metadata(), [open_one.producer.place])
+        if not leaders:
+            raise self._refused(KafkaError(KafkaError.LEADER_NOT_AVAILABLE), str(open_one))
+        with Connection(self._kafka, *leaders[open_one.producer.place]) as broker:
+            errors = wire.marker_errors(broker.ask(wire.WRITE_MARKERS, body))
+        if errors:
+            raise self._refused(KafkaError(errors[0]), str(open_one))
+
+    def _may_be_ours(self, producer: OpenProducer, name: str) -> bool:
+        own = self._kafka.topic_prefix + transactional_id("")
+        return self._all_prefixes or name.startswith(own) or producer.place[0] != OFFSETS
+
+    def _written(self, topic: str) -> bool:
+        """Return whether managers write to the topic in transactions."""
+        ours = topic.endswith(self._topics) if self._all_prefixes else topic in self._topics
+        return ours or topic == OFFSETS
+
+    def _unstable(self, metadata: Any) -> list[TopicPartition]:
+        """Return the partitions that hold records of open transactions."""
+        topics = {name: one for name, one in metadata.topics.items() if self._written(name)}
+        places = [(name, number) for name, one in topics.items() for number in one.partitions]
+        # In this order: a transaction that ends between the two is none that is open.
+        ends = self._ends.ends(places, _ASK_S)
+        stable = self._stable.ends(places, _ASK_S)
+        if places and not stable:
+            raise self._refused(KafkaError(KafkaError._TIMED_OUT), "ends of partitions")
+        return [one for one in places if one in stable and stable[one] < ends.get(one, 0)]
+
+    def _producers(self, metadata: Any, places: Iterable[TopicPartition]) -> list[OpenProducer]:
+        by_broker: dict[tuple[str, int], list[TopicPartition]] = {}
+        for place, address in _leaders(metadata, places).items():
+            by_broker.setdefault(address, []).append(place)
+        found = []
+        for address, own in by_broker.items():
+            with Connection(self._kafka, *address) as broker:
+                answer = broker.ask(wire.DESCRIBE_PRODUCERS, wire.describe_producers(own))
+            producers, errors = wire.open_producers(answer)
+            for (topic, number), code in errors.items():
+                raise self._refused(KafkaError(code), f"producers of {topic}[{number}]")
+            found += producers
+        return found
+
+    def _metadata(self) -> Any:
+        try:
+            return self._ends.metadata(_ASK_S)
+        except KafkaException as error:
+            raise self._refused(error.args[0], "topics and their leaders") from error
+
+    def _refused(self, error: KafkaError, what: str) -> KafkaRefused | KafkaUnavailable:
+        servers, reason = self._kafka.bootstrap_servers, f"{what}: {error.str()}"
+        if error.code() in REFUSALS:
+            return KafkaRefused(servers, reason)
+        return KafkaUnavailable(servers, 0, reason)
+
+
+def _leaders(
+    metadata: Any, places: Iterable[TopicPartition]
+) -> Mapping[TopicPartition, tuple[str, int]]:
+    """Return the address of each partition's leader, without partitions that have none."""
+    found = {}
+    for topic, number in places:
+        topics = metadata.topics.get(topic)
+        leader = metadata.brokers.get(topics.partitions[number].leader) if topics else None
+        if leader is not None:
+            found[topic, number] = (leader.host, leader.port)
+    return found

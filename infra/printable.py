@@ -1,0 +1,37 @@
+"""Text from outside as it may be shown: it moves no cursor and sets no title. Pure.
+
+Messages of agents and models, names in files and errors of other programs may have the control
+codes of a terminal (ECMA-48) or marks that turn the direction of a line (Unicode UAX 9).
+"""
+
+import re
+
+_PICTURES = 0x2400
+"""Unicode's block with a picture of each control code, at the same place."""
+_DELETE, _DELETE_PICTURE = 0x7F, "\u2421"
+_HIDDEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]",
+)
+"""All controls but tab and line feed, and the marks of direction."""
+_COLOUR = r"\x1b\[[0-9;]*m"
+_HIDDEN_BUT_COLOURS = re.compile(rf"({_COLOUR})|{_HIDDEN.pattern}")
+
+
+def printable(text: str) -> str:
+    """Return the text with a visible sign in the place of each control code, of the same length."""
+    return _HIDDEN.sub(_sign, text)
+
+
+def printable_with_colours(text: str) -> str:
+    """Return the text as `printable` does, with what sets colours left as it is.
+
+    For outputs to which a library writes what it has coloured itself.
+    """
+    return _HIDDEN_BUT_COLOURS.sub(lambda found: found[1] or _sign(found), text)
+
+
+def _sign(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code == _DELETE:
+        return _DELETE_PICTURE
+    return chr(_PICTURES + code) if code < ord(" ") else "\ufffd"

@@ -1,0 +1,112 @@
+"""Containment of agents and judges: whatever one raises ends its own call and nothing else.
+
+Python gives some exceptions a meaning for the one who waits: `SystemExit` and `KeyboardInterrupt`
+end the event loop, and `CancelledError` says that the waiting task is to end. Here they are
+failures of the call like any other. A call is cancelled only if it was told to end. Used by
+`episode.py`, and by `runner.py` for the tasks that agents begin.
+"""
+
+import asyncio
+from asyncio import FIRST_COMPLETED, AbstractEventLoop, Future, Task
+from collections.abc import Coroutine, Generator
+from types import TracebackType
+from typing import Any
+
+from infra.errors import SeamlessFlowError
+
+
+class CalledExit(SeamlessFlowError):
+    """A callable tried to end the process."""
+
+    def __init__(self, status: object) -> None:
+        self.status = status
+        super().__init__(f"the callable called exit({status!r})")
+
+
+class ContainedCall:
+    """Call of an agent or a judge, in a task of its own. Begins at once."""
+
+    def __init__(self, call: Coroutine[Any, Any, object]) -> None:
+        self._task: Task[object] = asyncio.get_running_loop().create_task(_Contained(call))
+        self._stopped = False
+
+    @property
+    def over(self) -> bool:
+        """True once the call has returned or raised."""
+        return self._task.done()
+
+    @property
+    def stopped(self) -> bool:
+        """True if the call ended by an exception behind `stop`."""
+        return self._stopped and self.error() is not None
+
+    def stop(self) -> None:
+        """Tell the call to end; it may go on."""
+        self._stopped = True
+        self._task.cancel()
+
+    async def wait(self, limit_s: float, *others: Future[Any]) -> None:
+        """Return once the call is over or one of the others done, at the latest after the limit."""
+        # `wait` and not `wait_for`: a call that ignores its cancellation must not hold up the
+        # session.
+        await asyncio.wait({self._task, *others}, timeout=limit_s, return_when=FIRST_COMPLETED)
+
+    def error(self) -> BaseException | None:
+        """Return what a call that is over raised, or None if it returned."""
+        try:
+            return self._task.exception()
+        except asyncio.CancelledError as error:
+            return error
+
+    def result(self) -> object:
+        """Return what a call without an error returned."""
+        return self._task.result()
+
+
+def contain_exits(loop: AbstractEventLoop) -> None:
+    """Keep `exit` in any task of the loop, such as one that an agent begins, from ending it."""
+    loop.set_task_factory(_contained_task)
+
+
+class _Contained(Coroutine[Any, Any, Any]):
+    """Coroutine that raises `CalledExit` in place of what would end the event loop.
+
+    No `async def` around the other: cancelled before its start, that would leave the other without
+    a start and warn of it.
+    """
+
+    def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
+        self._inner = inner
+
+    def send(self, value: Any) -> Any:
+        try:
+            return self._inner.send(value)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise _called_exit(error) from error
+
+    def throw(
+        self,
+        error: Any,
+        value: Any = None,
+        traceback: TracebackType | None = None,
+    ) -> Any:
+        try:
+            return self._inner.throw(error, value, traceback)
+        except (SystemExit, KeyboardInterrupt) as raised:
+            raise _called_exit(raised) from raised
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __await__(self) -> Any:
+        return self._inner.__await__()
+
+
+def _contained_task(
+    loop: AbstractEventLoop, call: Coroutine[Any, Any, Any] | Generator[Any, None, Any], **how: Any
+) -> Task[Any]:
+    return Task(_Contained(call) if isinstance(call, Coroutine) else call, loop=loop, **how)
+
+
+def _called_exit(error: BaseException) -> CalledExit:
+    return CalledExit(error.code if isinstance(error, SystemExit) else type(error).__name__)

@@ -1,0 +1,66 @@
+"""The command `seamlessflow settings`: explains the settings of a run configuration."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from infra.help import ExplainedSetting
+
+_HOW = """
+seamlessflow settings SECTION   explains those of a section, such as trainer.loss
+seamlessflow settings WORD      those with a word, such as temperature
+seamlessflow settings --all     all of them
+A variable overrides the file: SEAMLESSFLOW_RUN__STEPS=50 is run: {steps: 50}."""
+
+
+def settings(
+    which: Annotated[
+        str, typer.Argument(metavar="[SECTION|WORD]", help="By default an overview of sections.")
+    ] = "",
+    everything: Annotated[bool, typer.Option("--all", help="Explain all settings.")] = False,
+) -> None:
+    """Explain settings of a run configuration, by their paths in YAML."""
+    from infra.faults import suggestion
+    from infra.help import every_setting
+    from seamlessflow.config import RunConfig
+
+    explained = list(every_setting(RunConfig))
+    if not which and not everything:
+        overview()
+        return
+    chosen = explained if everything else _chosen(explained, which)
+    if not chosen:
+        names = {part for one in explained for part in one.path.split(".")}
+        text = f"no setting has {which!r} in its path or its text{suggestion(which, names)}"
+        raise typer.BadParameter(text, param_hint="SECTION|WORD")
+    for one in chosen:
+        typer.echo(f"{one.path}  ({one.form})\n    {one.meaning}")
+
+
+def overview() -> None:
+    """Print a line for each section, and how to ask for more."""
+    from infra.help import every_setting
+    from seamlessflow.config import RunConfig
+
+    paths = [one.path for one in every_setting(RunConfig)]
+    for name, field in RunConfig.model_fields.items():
+        inside = [path for path in paths if path.startswith((f"{name}.", f"{name}["))]
+        count = f"{len(inside)} settings" if inside else "a setting"
+        typer.echo(f"{name:<16} {count:>13}  {field.description}")
+    typer.echo(_HOW)
+
+
+def _chosen(explained: "Sequence[ExplainedSetting]", which: str) -> "list[ExplainedSetting]":
+    """Return the settings of a section, or else those with a word."""
+    word = which.lower().removesuffix(".")
+    section = [
+        one
+        for one in explained
+        if one.path == word or one.path.startswith((f"{word}.", f"{word}["))
+    ]
+    return section or [
+        one for one in explained if word in one.path.lower() or word in one.meaning.lower()
+    ]

@@ -1,0 +1,48 @@
+"""Consoles of commands: `rich` draws tables, trees and panels, and text moves no cursor.
+
+Every command takes its console here. Messages of agents and models have control codes, and brackets
+that are no markup.
+"""
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from infra.printable import printable
+from seamlessflow.outputs import unguarded
+
+
+class _CleanConsole(Console):
+    """A console whose control codes are its own."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return what is printable of a text, before its width is measured."""
+        return super().render_str(printable(text), **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render, with a visible sign for each control code in a text."""
+        for segment in super().render(_printable(renderable), options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(printable(segment.text), segment.style)
+
+
+def clean_console(stderr: bool = False, **options: Any) -> Console:
+    """Return a console with `rich`'s options; a text with brackets or colons is shown as it is."""
+    file = unguarded(sys.stderr if stderr else sys.stdout)
+    return _CleanConsole(file=file, **{"markup": False, "emoji": False, **options})
+
+
+def _printable(renderable: RenderableType) -> RenderableType:
+    """Return a text so that it is wrapped with the signs in it; anything else as it is."""
+    if isinstance(renderable, Text) and (shown := printable(renderable.plain)) != renderable.plain:
+        renderable = renderable.copy()
+        renderable.plain = shown
+    return renderable

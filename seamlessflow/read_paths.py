@@ -1,0 +1,83 @@
+"""Paths in a run configuration of what a run reads: beside the file, then in the working directory.
+
+So a file with its tasks may be named from anywhere. What a run writes (`out` and what lies in it)
+is always relative to the working directory. Called by `config_file.py`.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from infra.faults import SettingPath
+
+_ANY = "*"
+_OF_POLICY = (
+    ("policy", "model"),
+    ("trainer", "critic", "model"),
+    ("trainer", "reference"),
+    ("trainer", "teacher"),
+)
+READ = (
+    *_OF_POLICY,
+    *(("policies", _ANY, *path) for path in _OF_POLICY),
+    ("pacing", "tasks"),
+    ("pacing", "sources", _ANY, "tasks"),
+    ("pacing", "forks"),
+    ("evaluation", "tasks"),
+    ("evaluation", "sets", _ANY, "tasks"),
+    ("rollout", "vllm", "python"),
+)
+"""Settings that name files and directories which must be there; * stands for any name."""
+
+
+def found_beside(sections: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+    """Return the sections with each relative path led through `directory` if it is there."""
+    found: dict[str, Any] = dict(sections)
+    for path, text in _relative(sections):
+        beside = directory / text
+        if _exists(beside):
+            found = _replaced(found, path, str(beside))
+    return found
+
+
+def searched(sections: Mapping[str, Any], directory: Path) -> Mapping[SettingPath, str]:
+    """Return where each relative path was looked for that is nowhere, by its setting."""
+    places = dict.fromkeys((str(directory.absolute()), str(Path.cwd())))
+    told = f"looked for in {' and in '.join(places)}"
+    return {
+        path: told
+        for path, text in _relative(sections)
+        if not _exists(directory / text) and not _exists(Path(text))
+    }
+
+
+def _relative(sections: Mapping[str, Any]) -> Iterator[tuple[SettingPath, str]]:
+    for pattern in READ:
+        for path, value in _matching(sections, pattern):
+            if isinstance(value, str) and value and not Path(value).is_absolute():
+                yield path, value
+
+
+def _matching(value: Any, pattern: tuple[str, ...]) -> Iterator[tuple[SettingPath, Any]]:
+    """Yield what stands at the places of a pattern."""
+    if not pattern:
+        yield (), value
+        return
+    name, *rest = pattern
+    names = list(value) if isinstance(value, Mapping) else []
+    for own in names if name == _ANY else [name] if name in names else []:
+        for path, inner in _matching(value[own], tuple(rest)):
+            yield (own, *path), inner
+
+
+def _replaced(sections: Mapping[str, Any], path: SettingPath, value: str) -> dict[str, Any]:
+    first, *rest = path
+    inner = _replaced(sections[str(first)], tuple(rest), value) if rest else value
+    return {**sections, str(first): inner}
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that no disk can have
+        return False

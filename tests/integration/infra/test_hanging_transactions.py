@@ -1,0 +1,153 @@
+"""Transactions without an end marker on the embedded broker: noticed, judged and ended."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from infra.broker.broker import Broker
+from infra.errors import KafkaUnavailable
+from infra.kafka.bounds import BoundsLookup
+from infra.kafka.reader import Reader
+from infra.kafka.topics.creation import create_topics
+from infra.kafka.transactions.hanging import OFFSETS, OpenTransaction, TransactionLookup
+from infra.kafka.transactions.history import IdState, Verdict
+from infra.kafka.whole_topic import read_partitions
+from infra.settings import KafkaSettings
+from schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
+from tests.builders.brokers.hanging import (
+    GROUP,
+    MEMBER,
+    OFFSET,
+    PARTITION,
+    leave_hanging,
+    leave_open,
+)
+from tests.builders.brokers.secured import as_user, secured_broker
+from tests.waiting import until
+
+PLACE = (TRAJECTORIES.name, PARTITION)
+REQUEST = (REQUESTS.name, PARTITION)
+LIMIT_S = 2.0
+
+
+@pytest.fixture(scope="module")
+def unwatched() -> Iterator[KafkaSettings]:
+    """Yield a broker that leaves transactions as they are."""
+    with Broker(None, short_lived=True, watches=False) as broker:
+        yield broker.settings
+
+
+@pytest.fixture
+def kafka(unwatched: KafkaSettings, request: pytest.FixtureRequest) -> KafkaSettings:
+    return unwatched.model_copy(update={"topic_prefix": f"{request.node.name}."})
+
+
+def make_topics(kafka: KafkaSettings) -> None:
+    create_topics(kafka, [REQUESTS, TRAJECTORIES, ENDED_SESSIONS])
+
+
+def committed(kafka: KafkaSettings) -> tuple[int, str]:
+    """Offset and metadata of the group. Raises `KafkaUnavailable` while its transaction hangs."""
+    with closing(Reader(kafka, "asking", group=GROUP)) as reader:
+        return reader.committed([REQUEST], LIMIT_S)[REQUEST]
+
+
+def stable_end(kafka: KafkaSettings) -> int:
+    with closing(BoundsLookup(kafka)) as lookup:
+        return lookup.ends([PLACE], LIMIT_S)[PLACE]
+
+
+def look(lookup: TransactionLookup) -> list[OpenTransaction]:
+    """Look until Kafka answers: a topic that was made a moment ago may have no leader yet."""
+    answers: list[list[OpenTransaction]] = []
+
+    def answered() -> bool:
+        with suppress(KafkaUnavailable):
+            answers.append(lookup.find())
+        return answers != []
+
+    until(answered, "an answer about transactions")
+    return answers[0]
+
+
+def found(kafka: KafkaSettings) -> Mapping[str, OpenTransaction]:
+    with closing(TransactionLookup(kafka)) as lookup:
+        return {one.producer.place[0]: one for one in look(lookup)}
+
+
+def end_all(kafka: KafkaSettings) -> None:
+    with closing(TransactionLookup(kafka)) as lookup:
+        for transaction in look(lookup):
+            lookup.end(transaction)
+
+
+def test_one_that_was_to_be_committed_is_committed(kafka: KafkaSettings) -> None:
+    make_topics(kafka)
+    leave_hanging(kafka, IdState.PREPARE_COMMIT)
+    with pytest.raises(KafkaUnavailable, match="committed offsets"):
+        committed(kafka)
+    name = f"{kafka.topic_prefix}trajectories-{MEMBER}"
+    hanging = found(kafka)
+    assert set(hanging) == {kafka.topic_prefix + TRAJECTORIES.name, OFFSETS}
+    for transaction in hanging.values():
+        assert (transaction.transactional_id, transaction.verdict) == (name, Verdict.COMMITTED)
+    end_all(kafka)
+    assert committed(kafka) == (OFFSET, "progress")
+    assert stable_end(kafka) == 2  # the record and its marker
+    assert found(kafka) == {}
+
+
+def test_one_that_was_to_be_aborted_leaves_nothing(kafka: KafkaSettings) -> None:
+    make_topics(kafka)
+    leave_hanging(kafka, IdState.PREPARE_ABORT)
+    assert {one.verdict for one in found(kafka).values()} == {Verdict.ABORTED}
+    end_all(kafka)
+    assert committed(kafka)[0] < 0
+    assert stable_end(kafka) == 2  # the record, which committed readers pass over, and its marker
+    assert list(read_partitions(kafka, [PLACE])) == []
+
+
+def test_one_under_way_is_not_ended(kafka: KafkaSettings) -> None:
+    make_topics(kafka)
+    leave_open(kafka)
+    hanging = found(kafka)
+    assert {one.verdict for one in hanging.values()} == {Verdict.UNDER_WAY}
+    with (
+        closing(TransactionLookup(kafka)) as lookup,
+        pytest.raises(ValueError, match="under way"),
+    ):
+        lookup.end(hanging[OFFSETS])
+
+
+def test_the_embedded_broker_ends_what_its_own_restart_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = Broker(tmp_path, short_lived=True)
+    with broker:
+        kafka = broker.settings
+        make_topics(kafka)
+        leave_hanging(kafka, IdState.PREPARE_COMMIT)
+        broker.force_to_end()
+        until(lambda: not broker.running, "the end of the broker")
+        broker.start()
+
+        def answered() -> bool:
+            try:
+                return committed(kafka) == (OFFSET, "progress")
+            except KafkaUnavailable:
+                return False
+
+        until(answered, "the committed offset")
+    assert "a restart of the broker left it, now it is ended: transaction of" in caplog.text
+
+
+def test_on_a_secured_cluster_one_needs_the_permission(tmp_path: Path) -> None:
+    with secured_broker(tmp_path) as kafka:
+        owner, guest = as_user(kafka, "owner", "right"), as_user(kafka, "guest", "right")
+        make_topics(owner)
+        leave_hanging(owner, IdState.PREPARE_COMMIT)
+        assert found(guest) == {}  # it sees no topics
+        end_all(owner)
+        assert committed(owner) == (OFFSET, "progress")

@@ -1,0 +1,75 @@
+"""Commands for transactions that a restart of Kafka left without an end."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from infra.broker.broker import Broker
+from infra.kafka.topics.creation import create_topics
+from infra.kafka.transactions.history import IdState
+from infra.kafka.transactions.warning import warn_of_hanging
+from infra.settings import KafkaSettings
+from schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
+from seamlessflow.__main__ import app
+from tests.builders.brokers.hanging import leave_hanging, leave_open
+from tests.waiting import until
+
+HANGS = "transaction of trajectories-hanging (producer 0) hangs in"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.fixture
+def unwatched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaSettings]:
+    """Yield a broker that leaves transactions as they are, which the environment names."""
+    with Broker(tmp_path / "kafka", short_lived=True, watches=False) as broker:
+        kafka = broker.settings
+        monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
+        create_topics(kafka, [REQUESTS, TRAJECTORIES, ENDED_SESSIONS])
+        yield kafka
+
+
+def test_one_that_hangs_is_named_and_ended_when_that_is_asked_for(
+    unwatched: KafkaSettings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    leave_hanging(unwatched, IdState.PREPARE_COMMIT)
+    answers: list[Result] = []
+
+    def answered(*arguments: str) -> bool:  # a topic made a moment ago may have no leader yet
+        answers.append(run(*arguments))
+        return "no Kafka broker answered" not in str(answers[-1].exception)
+
+    until(lambda: answered("topics", "transactions"), "the list")
+    assert answers[-1].exit_code == 1
+    assert answers[-1].output.count(HANGS) == 2
+    assert "not ended: add --end" in answers[-1].output
+
+    examined = run("doctor", "--out", str(tmp_path))
+    assert HANGS in examined.output
+    assert "seamlessflow topics transactions --end" in examined.output
+
+    warn_of_hanging(unwatched, lambda: False)
+    assert "no committed offsets come: " + HANGS in caplog.text
+
+    ended = run("topics", "transactions", "--end")
+    assert (ended.exit_code, ended.output.count("ended")) == (0, 2)
+    assert run("topics", "transactions").output == "no transaction of a manager is open\n"
+    assert "none hangs" in run("doctor", "--out", str(tmp_path)).output
+
+
+def test_one_under_way_is_left_alone(unwatched: KafkaSettings) -> None:
+    leave_open(unwatched)
+    answers: list[Result] = []
+
+    def listed() -> bool:
+        answers.append(run("topics", "transactions", "--end"))
+        return "is open in" in answers[-1].output
+
+    until(listed, "the list")
+    assert answers[-1].exit_code == 0
+    assert "under way" in answers[-1].output
+    assert "ended" not in answers[-1].output.replace("ended_sessions", "")

@@ -1,0 +1,36 @@
+"""Bodies that open a session: sampling of its own."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from producers.gateway.calls.sessions import OpenBody
+from schemas.records import Sampling
+
+
+def overrides(**body: Any) -> Sampling | None:
+    asked = OpenBody(policy="p", **body).overrides
+    return None if asked is None else asked.overrides
+
+
+def test_a_session_of_an_evaluation_may_have_sampling_of_its_own() -> None:
+    assert overrides(purpose="eval", overrides={"temperature": 0}) == Sampling(temperature=0)
+    some = {"temperature": None, "top_p": 0.9, "top_k": None}
+    assert overrides(purpose="eval", overrides=some) == Sampling(top_p=0.9)
+    assert overrides(purpose="eval", overrides={}) is None
+    assert overrides() is None
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"overrides": {"temperature": 0}}, "what is trained is sampled as the policy is"),
+        ({"purpose": "eval", "overrides": {"temperature": 0.001}}, "0 .greedy., or 0.01 or more"),
+        ({"purpose": "eval", "overrides": {"temperature": -1}}, "greater than or equal to 0"),
+        ({"purpose": "eval", "overrides": {"max_tokens": 5}}, "Extra inputs"),
+    ],
+)
+def test_other_sampling_is_refused(body: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        OpenBody(policy="p", **body)

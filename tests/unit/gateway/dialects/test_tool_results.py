@@ -1,0 +1,155 @@
+"""Results of tools stand in the order of their calls, in every dialect; each call has one."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+import pytest
+
+from producers.gateway.errors import ApiError
+from producers.gateway.routes import DIALECTS
+
+Sent = Callable[[Sequence[str], Sequence[str]], dict[str, Any]]
+"""Return a body: calls with these ids, results for those, then a question of the user."""
+
+
+def chat(calls: Sequence[str], results: Sequence[str]) -> dict[str, Any]:
+    function = {"name": "f", "arguments": "{}"}
+    called = [{"id": one, "type": "function", "function": function} for one in calls]
+    return {
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "tool_calls": called},
+            *({"role": "tool", "tool_call_id": one, "content": f"of {one}"} for one in results),
+            {"role": "user", "content": "so"},
+        ]
+    }
+
+
+def responses(calls: Sequence[str], results: Sequence[str]) -> dict[str, Any]:
+    call = {"type": "function_call", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output"}
+    return {
+        "input": [
+            {"role": "user", "content": "hi"},
+            *({**call, "call_id": one} for one in calls),
+            *({**output, "call_id": one, "output": f"of {one}"} for one in results),
+            {"role": "user", "content": "so"},
+        ]
+    }
+
+
+def anthropic(calls: Sequence[str], results: Sequence[str]) -> dict[str, Any]:
+    used = [{"type": "tool_use", "id": one, "name": "f", "input": {}} for one in calls]
+    told = [{"type": "tool_result", "tool_use_id": one, "content": f"of {one}"} for one in results]
+    return {
+        "max_tokens": 9,
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": used},
+            {"role": "user", "content": [*told, {"type": "text", "text": "so"}]},
+        ],
+    }
+
+
+def google(calls: Sequence[str], results: Sequence[str]) -> dict[str, Any]:
+    called = [{"functionCall": {"id": one, "name": "f", "args": {}}} for one in calls]
+    told = [
+        {"functionResponse": {"id": one, "name": "f", "response": {"output": f"of {one}"}}}
+        for one in results
+    ]
+    return {
+        "contents": [
+            {"role": "user", "parts": [{"text": "hi"}]},
+            {"role": "model", "parts": called},
+            {"role": "user", "parts": [*told, {"text": "so"}]},
+        ]
+    }
+
+
+SENT: dict[str, Sent] = {
+    "/v1/chat/completions": chat,
+    "/v1/responses": responses,
+    "/v1/messages": anthropic,
+    "/v1beta/models/*:generateContent": google,
+}
+
+every_dialect = pytest.mark.parametrize("path", list(SENT))
+
+
+def rendered(path: str, calls: Sequence[str], results: Sequence[str]) -> list[Any]:
+    body = orjson.dumps({"model": "m", **SENT[path](calls, results)})
+    return [orjson.loads(one) for one in DIALECTS[path].parse(body, 1).messages]
+
+
+@every_dialect
+@pytest.mark.parametrize("order", ["ab", "ba", "bca", "cab", "acb"])
+def test_results_stand_in_the_order_of_the_calls(path: str, order: str) -> None:
+    calls = sorted(order)
+    told = [one for one in rendered(path, calls, list(order)) if one["role"] == "tool"]
+    assert [one["content"] for one in told] == [f"of {call}" for call in calls]
+    assert [one["tool_call_id"] for one in told] == calls
+
+
+@every_dialect
+def test_a_second_result_of_a_call_is_refused_with_its_id(path: str) -> None:
+    with pytest.raises(ApiError) as error:
+        rendered(path, ["ca", "cb"], ["ca", "cb", "ca"])
+    assert error.value.status == 400 and "ca" in error.value.message
+
+
+@every_dialect
+def test_a_call_without_a_result_is_refused_with_its_id(path: str) -> None:
+    with pytest.raises(ApiError) as error:
+        rendered(path, ["ca", "cb"], ["cb"])
+    assert error.value.status == 400 and "ca" in error.value.message
+
+
+def test_ids_that_each_turn_uses_again_name_the_calls_of_their_turn() -> None:
+    messages = [
+        message
+        for turn in range(2)
+        for message in chat(["0", "1"], ["1", "0"])["messages"]
+        if turn == 0 or message["role"] != "user" or message["content"] != "hi"
+    ]
+    body = orjson.dumps({"model": "m", "messages": messages})
+    read = map(orjson.loads, DIALECTS["/v1/chat/completions"].parse(body, 1).messages)
+    assert [one["tool_call_id"] for one in read if one["role"] == "tool"] == ["0", "1", "0", "1"]
+
+
+def test_two_calls_of_one_id_get_their_results_in_the_order_in_which_they_came() -> None:
+    body = chat(["x", "y", "x"], ["x", "x", "y"])
+    for number, message in enumerate(body["messages"]):
+        message["content"] = str(number)
+    read = DIALECTS["/v1/chat/completions"].parse(orjson.dumps({"model": "m", **body}), 1).messages
+    told = [one for one in map(orjson.loads, read) if one["role"] == "tool"]
+    assert [one["content"] for one in told] == ["2", "4", "3"]
+
+
+def test_outputs_behind_a_response_stand_in_the_order_of_its_calls() -> None:
+    outputs = [
+        {"type": "function_call_output", "call_id": f"call_t_{number}", "output": str(number)}
+        for number in (10, 2, 1)
+    ]
+    body = {"model": "m", "previous_response_id": "resp_t", "input": outputs}
+    read = DIALECTS["/v1/responses"].parse(orjson.dumps(body), 1).messages
+    assert [orjson.loads(one)["content"] for one in read] == ["1", "2", "10"]
+
+
+def test_outputs_of_calls_that_are_only_named_stand_in_their_order() -> None:
+    named = [{"type": "item_reference", "id": f"fc_t_{number}"} for number in (0, 1)]
+    outputs = [
+        {"type": "function_call_output", "call_id": f"call_t_{number}", "output": str(number)}
+        for number in (1, 0)
+    ]
+    items = [{"role": "user", "content": "hi"}, *named, *outputs]
+    body = {"model": "m", "input": [*items, {"role": "user", "content": "so"}]}
+    read = DIALECTS["/v1/responses"].parse(orjson.dumps(body), 1).messages
+    assert [orjson.loads(one)["content"] for one in read[2:]] == ["0", "1", "so"]
+
+
+def test_a_conversation_may_end_with_calls() -> None:
+    body = chat(["a", "b"], [])
+    del body["messages"][-1]
+    read = DIALECTS["/v1/chat/completions"].parse(orjson.dumps({"model": "m", **body}), 1).messages
+    assert len(read) == 2

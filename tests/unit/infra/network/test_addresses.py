@@ -1,0 +1,69 @@
+"""Addresses of both protocols of the internet."""
+
+import socket
+from contextlib import closing
+
+import pytest
+
+from infra.network.addresses import (
+    address_of,
+    connect_to,
+    host_and_port,
+    listener_on,
+    reached_here,
+)
+from infra.network.line import Line
+from infra.network.ports import free_port, is_free, is_open
+
+HOSTS = ["127.0.0.1", pytest.param("::1", marks=pytest.mark.skipif(not socket.has_ipv6, reason=""))]
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("127.0.0.1", "127.0.0.1:80"),
+        ("::1", "[::1]:80"),
+        ("fe80::1%eth0", "[fe80::1%eth0]:80"),
+        ("gpu-7.local", "gpu-7.local:80"),
+    ],
+)
+def test_an_address_has_one_border_between_host_and_port(host: str, address: str) -> None:
+    assert address_of(host, 80) == address
+    assert host_and_port(address) == (host, 80)
+
+
+@pytest.mark.parametrize(
+    ("host", "reached"),
+    [
+        ("", "127.0.0.1"),
+        ("0.0.0.0", "127.0.0.1"),
+        ("::", "::1"),
+        ("::1", "::1"),
+        ("10.0.0.7", "10.0.0.7"),
+    ],
+)
+def test_all_interfaces_of_a_machine_are_reached_by_loopback(host: str, reached: str) -> None:
+    assert reached_here(host) == reached
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_line_is_made_to_the_address_of_a_listener(host: str) -> None:
+    with listener_on(host) as listener:
+        address = address_of(host, listener.getsockname()[1])
+        with closing(Line(connect_to(address, 10))) as line:
+            other = Line(listener.accept()[0])
+            other.send("come")
+            assert line.receive(10) == "come"
+            assert line.place == address
+            other.close()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_port_is_looked_at_on_its_own_host(host: str) -> None:
+    port = free_port()
+    assert is_free(port, host)
+    with listener_on(host) as listener:
+        taken = listener.getsockname()[1]
+        assert is_open(taken, host)
+        assert not is_free(taken, host)
+    assert not is_open(taken, host)

@@ -1,0 +1,92 @@
+"""Descriptions of sessions: open, closed, finalized, unknown."""
+
+from typing import Any
+
+import orjson
+
+from consumers.trajectories.decisions.describing import describe
+from consumers.trajectories.decisions.session_fates import SessionFates
+from consumers.trajectories.sessions.session import Session
+from schemas import records as r
+from tests.builders.records import control
+from tests.builders.records.commands import describe_session
+from tests.builders.records.sessions import closed, opened, rewarded, started
+from tests.builders.trajectories.decisions import context
+from tests.builders.trajectories.session_builder import session_after
+
+
+def described(session: Session | None, fates: SessionFates | None = None) -> dict[str, Any]:
+    known = context(used=lambda session_id: session_id == "s", fates=fates or SessionFates())
+    answer = describe(session, describe_session("s"), known)
+    assert answer.status == 200 and answer.state is not None
+    state: dict[str, Any] = orjson.loads(answer.state)
+    return state
+
+
+def fate(*records: Any, session: str = "s") -> dict[str, Any]:
+    """Return what is known of the training of a finalized session behind these records."""
+    fates = SessionFates()
+    fates.note_finalized(opened(session_id="s", group_id="g"), closed())
+    for record in records:
+        fates.apply(record)
+    training: dict[str, Any] = described(None, fates)["training"]
+    return training
+
+
+def test_an_open_session_tells_its_turns_and_rewards() -> None:
+    state = described(session_after(opened(), started("a"), rewarded(0.5)).session)
+
+    assert (state["status"], state["turns"], state["turns_under_way"]) == ("open", 1, 1)
+    assert state["rewards"] == [{"name": "reward", "value": 0.5, "turn": None}]
+    assert state["group_id"] == "s", "a session without a group is one of its own"
+
+
+def test_a_closed_session_tells_the_rewards_that_it_waits_for() -> None:
+    ended = closed(await_rewards=("reward", "style"), await_reward_until_ms=90)
+    state = described(session_after(opened(), rewarded(1.0, final=False), ended).session)
+
+    assert state["status"] == "closed"
+    assert (state["awaits_rewards"], state["awaits_rewards_until_ms"]) == (["style"], 90)
+
+
+def test_a_session_that_never_was_is_unknown() -> None:
+    answer = describe(None, describe_session("other"), context())
+
+    assert (answer.status, answer.reason, answer.state) == (404, "unknown_session", None)
+
+
+def test_a_finalized_session_of_an_earlier_manager_is_called_so() -> None:
+    assert described(None) == {"session_id": "s", "status": "finalized"}
+
+
+def test_the_training_of_a_finalized_session_follows_from_control() -> None:
+    in_step = r.StepGroup(group_id="g", sessions=("s",))
+    without = r.StepGroup(group_id="g", sessions=("t",))
+    stale = control.dropped("g", "stale", detail="9 of 9 tokens are older than 1 steps")
+
+    assert fate()["state"] == "waiting"
+    assert fate(control.ready("g"))["state"] == "ready"
+    assert fate(control.ready("g"), control.committed(3, [in_step])) == {
+        "state": "trained",
+        "step": 3,
+    }
+    assert fate(control.committed(3, [without]))["state"] == "masked"
+    assert fate(control.ready("g"), stale) == {
+        "state": "dropped",
+        "detail": "stale: 9 of 9 tokens are older than 1 steps",
+    }
+    assert fate(control.dropped("another"))["state"] == "waiting"
+
+
+def test_a_session_that_does_not_count_says_why() -> None:
+    failed = control.sample_failed("g", 0, 0, detail="no reward")
+
+    assert fate(failed) == {"state": "not_counted", "detail": "environment: no reward"}
+
+
+def test_the_oldest_fates_are_forgotten() -> None:
+    fates = SessionFates()
+    for number in range(10_001):
+        fates.note_finalized(opened(session_id=f"s{number}"), None)
+
+    assert (fates.of("s0"), fates.of("s1")["group_id"]) == ({}, "s1")

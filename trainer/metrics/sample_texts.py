@@ -1,0 +1,58 @@
+"""Texts of sessions that a step trained, as a table for people. Pure but for the tokenizer."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from trainer.data.batch import Batch
+from trainer.data.chains import Int32s
+from trainer.data.sessions import ValidSession
+
+Decode = Callable[[Sequence[int]], str]
+
+_PROMPT_TOKENS, _ANSWER_TOKENS = 500, 1_500
+"""Most tokens that are shown: the last of a prompt, the first of what follows."""
+
+
+class SampleText(NamedTuple):
+    """A row of the table."""
+
+    group: str
+    session: str
+    reward: float
+    prompt: str
+    """Text before the first trained token, or its end."""
+    answer: str
+    """Text from there on, with what tools returned, or its beginning."""
+
+
+def sample_texts(batch: Batch, count: int, decode: Decode) -> list[SampleText]:
+    """Return up to `count` rows: of each group the sessions with the best and the worst return."""
+    return [_row(session, decode) for session in islice(_extremes(batch), count)]
+
+
+def _extremes(batch: Batch) -> Iterator[ValidSession]:
+    for prepared in batch.groups:
+        sessions = [one for one in prepared.group.sessions if one.chains]
+        ordered = sorted(sessions, key=lambda session: session.reward)
+        yield from ordered[:1]
+        yield from ordered[1:][-1:]
+
+
+def _row(session: ValidSession, decode: Decode) -> SampleText:
+    tokens = max(session.chains, key=len).tokens
+    first = int(np.argmax(tokens.trained_T))
+    prompt_P, answer_A = tokens.ids_T[:first], tokens.ids_T[first:]
+    return SampleText(
+        session.source.group_id,
+        session.source.session_id,
+        session.reward,
+        _text(prompt_P[-_PROMPT_TOKENS:], decode),
+        _text(answer_A[:_ANSWER_TOKENS], decode),
+    )
+
+
+def _text(ids: Int32s, decode: Decode) -> str:
+    return decode(ids.tolist())
