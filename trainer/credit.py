@@ -170,6 +170,12 @@ class CreditSettings(Section):
         None,
         description="Model directory that kl_penalty and loss.kl compare with; none: policy.model",
     )
+    reference_every: int | None = Field(
+        None,
+        ge=1,
+        description="Trained steps after which the reference becomes the policy, again and again; "
+        "none: it stays",
+    )
     kl_penalty: float = Field(
         0.0,
         ge=0,

@@ -10,6 +10,10 @@ from pydantic import Field, model_validator
 from infra.settings import Section
 
 Dtype = Literal["float32", "bfloat16", "float16"]
+LOGITS_AT_ONCE = 1 << 24
+"""Logits of a rank that are there at a time: in float32 64 MiB, and as much for each result of
+them."""
+
 Attention = Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"]
 
 

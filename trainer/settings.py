@@ -176,6 +176,17 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
         return self
 
     @model_validator(mode="after")
+    def _renews(self) -> Self:
+        if self.reference_every and not self.reference_used:
+            raise ValueError("reference_every renews what no loss compares with: set loss.kl")
+        if self.reference_every and self.adapter.used:
+            raise ValueError(
+                "reference_every makes the reference the policy, and an adapter is only a part of "
+                "it: leave one of them out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _imitates(self) -> Self:
         if self.loss.chosen_surrogate != "cloning":
             return self

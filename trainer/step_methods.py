@@ -57,7 +57,7 @@ RAISED_WITH: Mapping[tuple[str, str], int] = {
 
 SETTINGS: Mapping[str, str] = {
     "advantage": "trainer.advantage, trainer.returns, trainer.kl_penalty, trainer.reference, "
-    "trainer.teacher, trainer.critic",
+    "trainer.reference_every, trainer.teacher, trainer.critic",
     "loss": "trainer.loss",
     "schedule": "trainer.optimizer.schedule",
     "update": "trainer.mini_batches, trainer.epochs, trainer.seed",
@@ -154,7 +154,7 @@ def _credit(trainer: TrainerSection) -> Mapping[str, Any]:
     """Return the settings that advantages depend on."""
     models = trainer.model_dump(
         mode="json",
-        include={"kl_penalty", "reference", "teacher", "critic"},
+        include={"kl_penalty", "reference", "reference_every", "teacher", "critic"},
         exclude_defaults=True,
     )
     return {**trainer.returns.model_dump(exclude_defaults=True), **models}

@@ -62,7 +62,6 @@ class Manager:
         spilled: SpillStore,
         clock: Callable[[], int] = now_ms,
     ) -> None:
-        no_progress_ms = int(settings.no_progress_s * 1000)
         hand_back_ms = int(settings.hand_back_s * 1000)
         self._name = name
         self._succession = Succession(settings.slot, name)
@@ -72,17 +71,8 @@ class Manager:
         self._fleet = RolloutFleet()
         self._fates = SessionFates()
         self._clock = clock
-        largest = connections.largest_trajectory
         self._outages = Outages(clock)
-        contexts = Contexts(
-            self._fleet,
-            renderers.of,
-            no_progress_ms,
-            clock,
-            largest,
-            self._fates,
-            self._outages.ended_ms,
-        )
+        contexts = self._contexts(settings)
         self._outbox = outbox = Outbox(connections.producer, connections.echoes, self._fleet)
         failures = Failures(contexts, outbox, metrics)
         self._placement = Placement(self._partitions, contexts, outbox, hand_back_ms, failures)
@@ -108,6 +98,17 @@ class Manager:
         budget_bytes = int(settings.memory_mb * 1_000_000)
         self._spilling = Spilling(self._partitions, spilled, budget_bytes, metrics)
         self._next_housekeeping = 0.0
+
+    def _contexts(self, settings: ManagerSection) -> Contexts:
+        return Contexts(
+            self._fleet,
+            self._renderers.of,
+            int(settings.no_progress_s * 1000),
+            self._clock,
+            self._connections.largest_trajectory,
+            self._fates,
+            self._outages.ended_ms,
+        )
 
     def run(self, stopping: Callable[[], bool]) -> None:
         """Serve until `stopping()` is true, which is asked once a round.

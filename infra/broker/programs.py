@@ -3,12 +3,14 @@
 Called by `infra.broker.broker`.
 """
 
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from infra.broker.jars import class_path, start_archive
 from infra.broker.jvm import environment, java, writing_archive
+from infra.errors import SettingsRejected
 
 FORMAT_TIMEOUT_S = 60.0
 
@@ -27,8 +29,15 @@ class KafkaPrograms:
     def from_cache(
         cls, cache: Path, *, archive_to_write: Path | None, heap_mb: int, short_lived: bool
     ) -> "KafkaPrograms":
-        """Return the programs of the cached jars. Raises `JarRejected` or `JarsUnavailable`."""
+        """Return the programs of the cached jars.
+
+        Raises `JarRejected`, `JarsUnavailable`, and `SettingsRejected` for a cache that Java cannot
+        name.
+        """
         whole = cache.absolute()  # the programs run in the directory of their broker
+        if os.pathsep in str(whole):
+            told = f"{whole} has a colon, which Java takes for the border between two directories"
+            raise SettingsRejected("SEAMLESSFLOW_CACHE", told)
         jars, archive = class_path(whole), start_archive(whole)
         return cls(jars, archive, archive_to_write, heap_mb, short_lived)
 

@@ -40,6 +40,7 @@ from producers.agents.harness.session import AgentSession, SharedHttpClient
 from producers.agents.harness.threads import CallThreads
 from producers.agents.leftovers import END_GRACE_S, Leftovers
 from producers.agents.result import BadResult, Result, judged, result_of
+from producers.agents.serving import ServingTime
 from producers.agents.settings import AgentsSection
 from schemas.forks import PLAYBACK, history, of_session
 from schemas.identity import session_id
@@ -50,9 +51,12 @@ _log = logging.getLogger(__name__)
 _FORK_REFUSED = "fork_refused"
 _CLOSE_MARGIN_S = 600.0
 """Time in which Kafka or a manager may be away at the end of a session."""
+_LEAST_WAIT_S = 0.05
+"""Time between two looks at a clock that stands."""
 _ALL_OF_ITS_TIME = 0.9
 """Share of its time that an agent must have had for its time-out to be its own doing."""
 _LEFT_BEHIND = CloseCall("aborted", "the process that ran the agent is gone", "infrastructure")
+_GIVEN_UP = CloseCall("aborted", "the session was not opened in time", "infrastructure")
 _ENDED = "seamlessflow_agents_tasks_total"
 
 
@@ -70,8 +74,11 @@ class Episodes:
         metrics: Metrics,
         leftovers: Leftovers,
         ended: EndedGroups | None = None,
+        serving: ServingTime | None = None,
     ) -> None:
-        """`ended`: groups that need no further session; none are told without it."""
+        """`ended`: groups that need no further session; none are told without it.
+        `serving`: the clock of agents; without it, all time counts.
+        """
         self._settings = settings
         self._rules = EndingRules(
             settings.on_timeout,
@@ -88,6 +95,7 @@ class Episodes:
         self._metrics = metrics
         self._leftovers = leftovers
         self._ended = ended or EndedGroups()
+        self._serving = serving or ServingTime()
         self._http = SharedHttpClient(settings.concurrency)
         self._running: set[ContainedCall] = set()
 
@@ -133,11 +141,11 @@ class Episodes:
             failed = AgentCrashed(_description(error), infrastructure=True)
             await self._gateway.close(name, closing_calls(failed, self._rules).close)
 
-    async def _close_left(self, name: str) -> bool:
-        """Close the session of a process that is gone; return False if it was never opened."""
+    async def _close_left(self, name: str, close: CloseCall = _LEFT_BEHIND) -> bool:
+        """Close a session that no agent runs in; return False if it was never opened."""
         try:
-            if await self._gateway.close(name, _LEFT_BEHIND):
-                _log.warning("%s: closed, the process that ran its agent is gone", name)
+            if await self._gateway.close(name, close):
+                _log.warning("%s: closed, %s", name, close.reason)
         except GatewayRefused as error:
             if error.code == "unknown_session":
                 return False
@@ -150,6 +158,9 @@ class Episodes:
         try:
             opened = await self._open(name, task, gateway)
         except GatewayRefused as error:
+            if not error.answered:
+                # The manager may carry the call out when it is back: no one else would close that.
+                await self._close_left(name, _GIVEN_UP)
             if task.fork is None or not _refuses_fork(error):
                 raise
             return await self._without_fork(name, task, gateway, error)
@@ -213,10 +224,14 @@ class Episodes:
         """
         call = ContainedCall(self._agent.run(task.payload, session))
         ended = asyncio.create_task(self._ended.until_end(task.group_id))
-        goes_on = partial(self._agent.goes_on, session)
-        if not await self._ends(call, session.session_id, limit_s, goes_on, ended):
-            return AgentPruned() if ended.done() else AgentTimedOut(limit_s, late)
-        ended.cancel()
+        goes_on, clock = partial(self._agent.goes_on, session), self._serving.elapsed_s
+        try:
+            over = await self._ends(call, session.session_id, limit_s, goes_on, clock, ended)
+            pruned = ended.done()
+        finally:
+            ended.cancel()
+        if not over:
+            return AgentPruned() if pruned else AgentTimedOut(limit_s, late)
         if call.stopped:
             return AgentStopped()
         if (raised := call.error()) is not None:
@@ -230,14 +245,19 @@ class Episodes:
         session: str,
         limit_s: float,
         goes_on: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
         *others: asyncio.Future[None],
     ) -> bool:
-        """Return True once the call is over; stop it and return False at the limit, or if another
-        future is done before.
+        """Return True once the call is over; stop it and return False at the limit, by the clock,
+        or if another future is done before.
         """
         self._running.add(call)
+        begun_s = clock()
         try:
-            await call.wait(limit_s, *others)
+            while (left_s := limit_s - (clock() - begun_s)) > 0:
+                await call.wait(max(left_s, _LEAST_WAIT_S), *others)
+                if call.over or any(other.done() for other in others):
+                    break
         finally:
             self._running.discard(call)
         if call.over:

@@ -26,9 +26,11 @@ from producers.agents.harness.containment import contain_exits
 from producers.agents.harness.loading import load_callable
 from producers.agents.harness.threads import CallThreads
 from producers.agents.leftovers import Leftovers
+from producers.agents.serving import ServingTime, watch_engines
 from producers.agents.settings import AgentsSection, AgentsSettings
 from producers.agents.task_feed import AgentCapacity, StartedTask, TaskFeed
-from schemas.topics import CONTROL, TASKS
+from schemas.records import Record
+from schemas.topics import CONTROL, FLEET, TASKS
 
 _log = logging.getLogger(__name__)
 _CLOSING_S = 10.0
@@ -58,12 +60,12 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
         give_up=running.give_up,
         metrics=metrics,
     )
-    ended = EndedGroups()
-    episodes = _episodes(settings.agents, threads, traces, metrics, leftovers, ended)
-    topics = [TASKS, CONTROL] if settings.pacing.redundancy else [TASKS]
+    ended, serving = EndedGroups(), ServingTime()
+    episodes = _episodes(settings.agents, threads, traces, metrics, leftovers, ended, serving)
+    topics = [TASKS, FLEET, CONTROL] if settings.pacing.redundancy else [TASKS, FLEET]
     await asyncio.to_thread(find_cluster, settings.kafka, topics, stop.is_set)
     loop = asyncio.get_running_loop()
-    watch = _watch(settings, name, ended, running) if CONTROL in topics else None
+    watches = _watches(settings, name, ended, serving, running)
     drain_s = settings.agents.drain_s
     # The feed calls these in its own thread; episodes belong to this loop.
     feed = TaskFeed(
@@ -80,7 +82,7 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     ready(_log, "running agents, at most %d at once", settings.agents.concurrency)
     await stop.wait()
     await asyncio.to_thread(feed.end)  # joins the feed's thread: not in the event loop
-    if watch is not None:
+    for watch in watches:
         await asyncio.to_thread(watch.close)
     await episodes.close()
     await asyncio.to_thread(traces.close)
@@ -96,26 +98,42 @@ def _episodes(
     metrics: Metrics,
     leftovers: Leftovers,
     ended: EndedGroups,
+    serving: ServingTime,
 ) -> Episodes:
     judge = load_callable(settings.reward) if settings.reward else None
     key = settings.admin_key.get_secret_value()
     gateway = GatewayClient(settings.gateway_url, key, settings.call_limit_s)
     agent = _agent(settings, threads)
     contain_exits(asyncio.get_running_loop())
-    return Episodes(settings, agent, judge, gateway, threads, traces, metrics, leftovers, ended)
+    parts = settings, agent, judge, gateway, threads, traces, metrics, leftovers
+    return Episodes(*parts, ended, serving)
 
 
-def _watch(
-    settings: AgentsSettings, name: str, ended: EndedGroups, running: "_RunningEpisodes"
-) -> ReaderThread:
-    """Begin to learn which groups have ended; the thread calls back in the event loop."""
+def _watches(
+    settings: AgentsSettings,
+    name: str,
+    ended: EndedGroups,
+    serving: ServingTime,
+    running: "_RunningEpisodes",
+) -> list[ReaderThread]:
+    """Begin to learn when engines serve and, with redundancy, which groups have ended; the threads
+    call back in the event loop.
+    """
     call = asyncio.get_running_loop().call_soon_threadsafe
-    return watch_groups(
-        settings.kafka,
-        f"{name}-control",
-        end=lambda groups: call(ended.end, groups),
-        failed=lambda error: call(running.give_up, error),
-    )
+
+    def failed(error: BaseException) -> None:
+        call(running.give_up, error)
+
+    def note(records: list[Record]) -> None:
+        call(serving.note, records)
+
+    def end(groups: list[str]) -> None:
+        call(ended.end, groups)
+
+    watches = [watch_engines(settings.kafka, f"{name}-fleet", note, failed)]
+    if settings.pacing.redundancy:
+        watches.append(watch_groups(settings.kafka, f"{name}-control", end, failed))
+    return watches
 
 
 def _agent(settings: AgentsSection, threads: CallThreads) -> Agent:

@@ -56,7 +56,7 @@ class AgentsSection(Section):
         600,
         gt=0,
         description="An agent is stopped after this many seconds, or at its task's "
-        "deadline if that is earlier",
+        "deadline if that is earlier; time in which no engine is ready does not count",
     )
     reward_limit_s: float = Field(60, gt=0, description="Seconds the judge may take")
     on_timeout: Literal["zero", "retry", "drop"] = Field(

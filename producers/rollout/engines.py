@@ -29,6 +29,8 @@ ENGINE_DEADLINE_S = 120.0
 class WeightsUnsupported(SeamlessFlowError):
     """Published weights of a kind, or of a version, that this engine cannot load."""
 
+    lasting = True
+
     def __init__(self, weights: PublishedWeights, reason: str) -> None:
         self.weights = weights
         self.reason = reason
@@ -58,6 +60,7 @@ class TorchEngines:
         settings = TorchEngineSettings(
             device=torch.device,
             dtype=torch.dtype,
+            max_length=torch.max_length,
             max_running=self._settings.capacity,
             max_rows=self._settings.capacity + torch.kept_prefixes,
             kv_bytes=torch.kv_bytes,

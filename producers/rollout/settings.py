@@ -31,6 +31,12 @@ class TorchSection(Section):
     threads: int | None = Field(
         None, ge=1, description="Threads of one operation; none: torch's default"
     )
+    max_length: int | None = Field(
+        None,
+        ge=2,
+        description="Most tokens of prompt and completion; none: the model's limit. A run fills in "
+        "policy.max_context",
+    )
     kv_bytes: int = Field(
         4 * 1024**3, ge=1, description="Most memory for keys and values, in bytes"
     )

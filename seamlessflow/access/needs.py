@@ -77,7 +77,7 @@ def needs(manager_group: str, agents_group: str) -> Mapping[str, Access]:
             names=("rollout-",),
         ),
         AGENTS: Access(
-            reads=(TASKS, CONTROL),
+            reads=(TASKS, CONTROL, FLEET),
             writes=(CONTROL,),
             buries=(TASKS,),
             joins=(agents_group,),

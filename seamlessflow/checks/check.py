@@ -33,7 +33,11 @@ from seamlessflow.checks.truncation import truncation_faults
 from seamlessflow.checks.updates import update_faults
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
-from seamlessflow.inspection.model_directory import incomplete, unrenderable
+from seamlessflow.inspection.model_directory import (
+    foreign_tokenizer,
+    incomplete,
+    unrenderable,
+)
 from seamlessflow.memory.faults import memory_faults
 from seamlessflow.memory.machine import this_machine
 from seamlessflow.nodes.faults import elsewhere_faults, name_faults, spread_faults
@@ -271,6 +275,8 @@ def _model(setting: SettingPath, directory: Path, config: RunConfig) -> Iterator
     if reason := incomplete(directory, with_weights=packages.computes(config)):
         yield Fault(setting, reason)
         return
+    if reason := foreign_tokenizer(directory):
+        yield Fault(setting, reason)
     yield from torch_engine_faults(config, directory)
     yield from vllm_engine_faults(config, directory)
     if reason := unrenderable(directory, config.policy.renderer):

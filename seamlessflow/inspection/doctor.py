@@ -135,13 +135,15 @@ def _model(directory: Path, renderer: str) -> Finding:
     from infra.rendering.model_template.discovery import named_for
     from infra.rendering.renderer import Renderer
     from infra.rendering.settings import RendererError
-    from seamlessflow.inspection.model_directory import incomplete
+    from seamlessflow.inspection.model_directory import foreign_tokenizer, incomplete
     from seamlessflow.inspection.template_comparison import refused_prompt, template_difference
     from trainer.policy import PolicySection
 
     what = f"model {directory}"
     if lacking := incomplete(directory):
         return Finding(what, Grade.FAILED, lacking, "name a Hugging Face model directory")
+    if foreign := foreign_tokenizer(directory):
+        return Finding(what, Grade.FAILED, foreign, "copy the model's own tokenizer into it")
     try:
         policy = PolicySection.model_validate({"renderer": renderer})
         loaded = Renderer.load(directory, named_for(directory, policy.renderer))

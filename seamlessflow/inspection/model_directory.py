@@ -39,6 +39,38 @@ def incomplete(directory: Path, with_weights: bool = True) -> str:
     return next(filter(None, damages), "")
 
 
+def foreign_tokenizer(directory: Path) -> str:
+    """Return why a complete directory's tokenizer is not that of its model; empty if it may be.
+
+    Its ids must be rows of the model's embeddings: those of its vocabulary, and of added tokens
+    those that the chat template writes. Others are often left in a tokenizer without a use.
+    """
+    try:
+        config = json.loads((directory / "config.json").read_bytes())
+        rows = {**config, **config.get("text_config", {})}.get("vocab_size")
+        tokenizer = json.loads((directory / "tokenizer.json").read_bytes())
+        vocabulary = tokenizer["model"]["vocab"]
+        template = _template(directory)
+        ids = dict.fromkeys(vocabulary.values() if isinstance(vocabulary, dict) else ())
+        ids |= {} if isinstance(vocabulary, dict) else dict.fromkeys(range(len(vocabulary)))
+        added = [one for one in tokenizer.get("added_tokens", ()) if one["content"] in template]
+        largest = max((*ids, *(int(one["id"]) for one in added)), default=0)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return ""  # of another form: the libraries that load it decide
+    if not isinstance(rows, int) or largest < rows:
+        return ""
+    text = (
+        f"{directory / 'tokenizer.json'} has tokens up to {largest}, and the model of config.json"
+    )
+    return f"{text} embeds {rows} (vocab_size): it is not the tokenizer of this model"
+
+
+def _template(directory: Path) -> str:
+    """Return the text of the chat template, in whichever file it is; empty without one."""
+    files = (directory / "chat_template.jinja", directory / "tokenizer_config.json")
+    return "\n".join(one.read_text(encoding="utf-8") for one in files if one.is_file())
+
+
 def unrenderable(directory: Path, settings: RendererSettings) -> str:
     """Return why a renderer does not fit the model's tokenizer, empty if it does."""
     # They take a second to import.

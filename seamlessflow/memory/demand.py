@@ -172,9 +172,10 @@ def _engine(config: RunConfig, model: ModelShape, worker: WorkerSection, gpu: bo
     rollout = config.rollout
     if rollout.engine == "torch":
         size, kv, share = SIZES[rollout.torch.dtype], float(rollout.torch.kv_bytes), 1.0
-        return EngineShape(
-            model, 1, size, rollout.capacity, config.policy.max_context, kv, gpu, share
-        )
+        positions = model.layer.positions if model.layer is not None else 0
+        limits = (config.policy.max_context, rollout.torch.max_length, positions)
+        longest = min(limit for limit in limits if limit)
+        return EngineShape(model, 1, size, rollout.capacity, longest, kv, gpu, share)
     own = rollout.vllm
     published = config.trainer.weights_dtype or config.trainer.dtype
     size = SIZES[published if own.dtype == "auto" else own.dtype]

@@ -27,6 +27,7 @@ def memory_faults(
     except ShapeUnknown:
         return  # what is wrong with a directory is told by others
     workers = memory_of(config, shapes, machine, here)
+    yield from _kv_faults(config, workers)
     for worker in workers:
         there = machine.device_bytes if worker.on_gpu else None
         if there is not None and worker.least_bytes > there:
@@ -46,6 +47,25 @@ def memory_faults(
             f"needs at least {gibibytes(needed)} of this host, which has "
             f"{gibibytes(machine.host_bytes)} for it: use fewer workers here, more hosts, or "
             "trainer.master_dtype bfloat16; seamlessflow plan tells each part",
+        )
+
+
+def _kv_faults(config: RunConfig, workers: Sequence[WorkerMemory]) -> Iterator[Fault]:
+    """Yield a fault if the torch engine may not hold one turn of the full length.
+
+    vLLM needs less for models with sliding windows: it decides itself.
+    """
+    engines = [worker.engine for worker in workers if worker.engine is not None]
+    if config.rollout.engine != "torch" or not engines:
+        return
+    engine = engines[0]
+    if engine.token_bytes and engine.least_kv_bytes > engine.kv_bytes:
+        tokens = round(engine.least_kv_bytes / engine.token_bytes)
+        yield Fault(
+            ("rollout", "torch", "kv_bytes"),
+            f"must hold keys and values of one turn of {tokens} tokens, "
+            f"{round(engine.least_kv_bytes)} bytes: raise it, or lower policy.max_context "
+            f"(got {round(engine.kv_bytes)})",
         )
 
 

@@ -19,11 +19,10 @@ from seamlessflow.memory.parts import (
     Parts,
     total,
 )
+from trainer.parallelism import LOGITS_AT_ONCE
 from trainer.settings import TrainerSection
 
 _FLOAT = 4
-_LOGITS_PART = 64 * MEBIBYTE
-"""Logits that are in float32 at a time: `_MOST_FLOATS` of `trainer/backends/forward.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +180,24 @@ def _layer_bytes(rank: RankShape, layer: LayerShape, trainer: TrainerSection) ->
 
 
 def _logits(rank: RankShape, trainer: TrainerSection) -> Parts:
-    """Return the logits of all tokens of a micro-batch, and what is computed of them."""
-    logits = rank.tokens * rank.model.vocabulary
-    compute = SIZES[trainer.compute]
+    """Return the logits of a micro-batch that are there at once, and what is computed of them.
+
+    Of many there is a part after the other, and the gradient of the output layer is summed over
+    them in float32 (`trainer/backends/scores.py`).
+    """
+    every, compute = rank.tokens * rank.model.vocabulary, SIZES[trainer.compute]
+    logits = min(every, LOGITS_AT_ONCE)
     # Those in half precision are copied, and their log-softmax has three results of that size.
-    in_float = min(_FLOAT * logits, _LOGITS_PART) * (3 if compute == _FLOAT else 4)
-    return (
+    in_float = _FLOAT * logits * (3 if compute == _FLOAT else 4)
+    found = (
         MemoryPart(f"logits ({trainer.compute})", compute * logits),
         MemoryPart("gradients of logits", compute * logits + in_float),
     )
+    if logits == every or trainer.adapter.used:
+        return found
+    product = 0 if compute == _FLOAT else compute
+    weights = rank.model.output / _tensor_parallel(trainer)
+    return (*found, MemoryPart("gradient of the output layer", (_FLOAT + product) * weights))
 
 
 def _reduction(model: ModelShape, trainer: TrainerSection) -> Parts:

@@ -17,6 +17,7 @@ from typing import Self
 from infra.broker.broker import Broker
 from infra.errors import BrokerFailed, ExitStatus, SeamlessFlowError
 from seamlessflow.processes.child import Child, ChildEnded, ChildSpec
+from seamlessflow.processes.restarts import ended_by_client
 from seamlessflow.processes.silence import Act
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import EndedPart, Supervisor
@@ -27,6 +28,7 @@ _log = logging.getLogger(__name__)
 BROKER = "broker"
 _POLL_S = 0.1
 _MEASURE_EVERY_S = 1.0
+_STACKS_LINES = 1_000
 
 
 class NotReady(SeamlessFlowError):
@@ -187,7 +189,9 @@ class Launcher:
     def _part(self, child: Child) -> EndedPart:
         name, status = child.spec.name, child.exit_status or 0
         before = self._ended_by_force.pop(name, "")
-        return EndedPart(name, status, child.log_file, child.tail(), before)
+        # The stacks of all threads stand behind what the client said.
+        fault = ended_by_client(status, child.tail(_STACKS_LINES))
+        return EndedPart(name, status, child.log_file, child.tail(), before, fault)
 
     def _check_broker(self) -> None:
         broker = self._broker

@@ -170,7 +170,9 @@ class ProcessSpecs:
     def rollout(self, worker: WorkerSection, beside: Sequence[WorkerSection] = ()) -> ChildSpec:
         """Return the rollout process of a worker, and of those beside it."""
         template = self._config.rollout
-        torch = template.torch
+        # One engine may serve all policies, in turns.
+        longest = max(one.policy.max_context for one in each_policy(self._config))
+        torch = _updated(template.torch, max_length=template.torch.max_length or longest)
         if worker.device is not None:
             torch = _updated(torch, device=worker.device)
         section = _updated(

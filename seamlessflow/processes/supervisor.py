@@ -6,7 +6,7 @@ waits for room: it would fail, and count.
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +31,14 @@ class EndedPart:
     log_tail: str
     before: str = ""
     """Its fault before the launcher ended it; empty if it ended by itself."""
+    client_fault: str = ""
+    """Function of Kafka's client that ended it; empty if another cause did."""
 
     def __str__(self) -> str:
         """Return how it ended, as the beginning of a sentence."""
         done = f"{self.before} and " if self.before else ""
-        return f"{self.name} {done}{description(self.exit_status)}"
+        fault = f", a fault of Kafka's client in {self.client_fault}" if self.client_fault else ""
+        return f"{self.name} {done}{description(self.exit_status)}{fault}"
 
 
 @dataclass(slots=True)
@@ -61,6 +64,7 @@ class Supervisor:
         self._free = free
         self._notice = notice
         self._restarts_s: dict[str, list[float]] = defaultdict(list)
+        self._uncounted_s: dict[str, list[float]] = defaultdict(list)
         self._due: dict[str, _Restart] = {}
 
     @property
@@ -71,7 +75,10 @@ class Supervisor:
     @property
     def counts(self) -> Mapping[str, int]:
         """Number of restarts of each process that had any."""
-        return {name: len(times) for name, times in sorted(self._restarts_s.items())}
+        times = (self._restarts_s, self._uncounted_s)
+        names = sorted(name for one in times for name in one)
+        counted = {name: sum(len(one.get(name, ())) for one in times) for name in names}
+        return {name: count for name, count in counted.items() if count}
 
     def plans(self, name: str) -> bool:
         """Return whether a restart of the process is due later."""
@@ -80,15 +87,17 @@ class Supervisor:
     def ended(self, part: EndedPart, start: Callable[[], object]) -> None:
         """Plan that `start` is called after a pause. Raises `ChildEnded` if the run must end."""
         now_s, limits = time.monotonic(), self._limits
-        restarts_s = self._restarts_s.get(part.name, [])
-        decision = after_end(part.exit_status, restarts_s, now_s, limits)
+        uncounted_s = self._uncounted_s[part.name] if part.client_fault else None
+        decision = after_end(part.exit_status, self._of(part.name), now_s, limits, uncounted_s)
         if isinstance(decision, EndRun):
             reason = f"{part.before}, {decision.reason}" if part.before else decision.reason
             raise ChildEnded(part.name, part.exit_status, part.log_file, part.log_tail, reason)
-        self._restarts_s[part.name].append(now_s)
+        (self._restarts_s if uncounted_s is None else self._uncounted_s)[part.name].append(now_s)
         due_s = now_s + decision.pause_s
         self._due[part.name] = _Restart(due_s, start, part.log_file.parent)
         again = f"restart {decision.number} of at most {limits.most} in {limits.within_s:g} s"
+        if not decision.number:
+            again = "a restart that does not count"
         self._report(part, f"it starts again in {decision.pause_s:g} s ({again})")
 
     def start_due(self) -> None:
@@ -101,6 +110,10 @@ class Supervisor:
     def forget(self, name: str) -> None:
         """Plan no restart of the process any more."""
         self._due.pop(name, None)
+
+    def _of(self, name: str) -> Sequence[float]:
+        """Return the times of a process's restarts that count."""
+        return self._restarts_s.get(name, ())
 
     def _report(self, part: EndedPart, plan: str) -> None:
         line = f"{part}; {plan}"

@@ -237,8 +237,11 @@ class _StepFold:
         equal = [group for group in (*own, *dropped) if _equal(group, sessions)]
 
         def returns(groups: Iterable[Sequence[str]]) -> tuple[float | None, ...]:
-            names = (name for group in groups for name in group)
-            return tuple(sessions[name].reward if name in sessions else None for name in names)
+            return tuple(
+                sessions[name].reward if name in sessions else None
+                for group in groups
+                for name in group
+            )
 
         return StepFacts(
             step=commit.step,

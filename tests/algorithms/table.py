@@ -150,6 +150,7 @@ RUNS: Mapping[str, WholeRun] = {
             "advantage": "reinforce_pp_baseline",
             "returns": {"entropy_scale": 1.0},
             "loss": {"entropy": 0.01, "kl": 0.01, "kl_estimator": "k3", "kl_weighted": True},
+            "reference_every": 2,
             "gradient_checkpointing": True,
             "optimizer": {"lr": 1e-3, "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "clip_norm": 0.5},
         }

@@ -27,6 +27,8 @@ def unmeasured(computes: bool) -> None:
 class ModelUnusable(SeamlessFlowError):
     """A model or checkpoint that cannot be trained with these settings."""
 
+    lasting = True
+
     def __init__(self, directory: str, reason: str) -> None:
         self.directory = directory
         self.reason = reason
@@ -112,7 +114,10 @@ class Backend(Protocol):
         """
 
     def remember(self, version: int) -> None:
-        """Keep a copy of the present weights, which are `version`, to measure engines against."""
+        """Keep a copy of the present weights, which are `version`, to measure engines against.
+
+        Called once behind each step, so that the back end knows when to renew the reference.
+        """
 
     def remembered(self) -> Sequence[int]:
         """Return the versions of which there still is a copy."""

@@ -1,44 +1,51 @@
 """The forward pass: log-probs and entropies of trained tokens under a Hugging Face model.
 
 Logits are computed only where a trained token is predicted: the output layer gets only those hidden
-states, so memory and time grow with trained tokens times vocabulary, not with all tokens; and of
-these never all are in float32, unless the model computes in it. Called by the back ends.
-Dimensions: B rows, T columns, H hidden, N trained tokens, V vocabulary.
+states. Of many, it gets none: their scores are computed in its place, some logits after the others
+(`scores.py`). Called by the back ends. Dimensions: B rows, T columns, H hidden, N trained tokens, V
+vocabulary.
 """
 
 from collections.abc import Sequence
-from itertools import repeat
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from infra.worker.device import device_named
 from trainer.backends.backend import ModelUnusable
+from trainer.backends.scores import DividedVocabulary, linear_scores, scores
 from trainer.data.packing import Layout, MicroBatch
+from trainer.parallelism import LOGITS_AT_ONCE
 from trainer.settings import TrainerSection
 
 _RECURRENT = ("linear", "mamba", "conv", "recurrent")
 _MASKED = ("sdpa", "eager")
 """Implementations of attention that take a mask of pairs of tokens."""
 _FULL = "full_attention"
-_MOST_FLOATS = 1 << 24
-"""Most logits that are in float32 at a time: 64 MiB, and as much for each result of them."""
+_RESCALED = ("logit", "lm_head_multiplier")
+"""Parts of the names of settings by which models change logits behind their output layer."""
 
 
 class Forward:
     """The forward pass of one model."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
-        """Hook into the output layer of `model`; other callers of the model are not affected."""
-        self._model = model
-        self._places: tuple[Tensor, Tensor] | None = None
-        self._scored = True
-        self._hidden_NH: Tensor | None = None
+    def __init__(self, model: PreTrainedModel, most: int = LOGITS_AT_ONCE) -> None:
+        """Hook into the output layer of `model`; other callers of the model are not affected.
+
+        `most`: logits that are in float32 at a time.
+        """
+        self._model, self._most = model, most
+        self._asked: _Asked | None = None
         output: nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
         output.register_forward_pre_hook(self._select)
+        self._divided: DividedVocabulary | None = getattr(model, "divided_vocabulary", None)
+        plain = isinstance(output, nn.Linear) or self._divided is not None
+        self._in_parts = plain and not _rescales(model)
+        if self._in_parts:
+            output.register_forward_hook(self._score)
         weight = output.weight
         found = weight.shape[-1] if isinstance(weight, Tensor) else model.config.hidden_size
         self.width = int(found)
@@ -53,78 +60,104 @@ class Forward:
         self, batch: MicroBatch, entropy_gradient: bool = False
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the same, and the last hidden states (N, H) where the tokens are predicted."""
-        logits_NV, hidden_NH = self._pass(batch, scored=True)
-        targets_N = torch.from_numpy(batch.targets_N).to(logits_NV.device)
-        temperatures_N = _temperatures(batch, logits_NV.device)
-        return *scores(logits_NV, targets_N, temperatures_N, entropy_gradient), hidden_NH
+        asked = _asked(batch, self._model.device, entropy_gradient)
+        logits_NV, hidden_NH = self._pass(batch, asked)
+        if asked.scores_1N2 is None:
+            targets_N, temperatures_N = asked.targets_N, asked.temperatures_N
+            found = scores(logits_NV, targets_N, temperatures_N, entropy_gradient, self._most)
+            return *found, hidden_NH
+        logprobs_N, entropies_N = logits_NV.unbind(-1)
+        return logprobs_N, entropies_N, hidden_NH
 
     def hidden(self, batch: MicroBatch) -> Tensor:
         """Return the last hidden states (N, H) alone, without any logits."""
-        return self._pass(batch, scored=False)[1]
+        return self._pass(batch, replace(_asked(batch, self._model.device), scored=False))[1]
 
-    def _pass(self, batch: MicroBatch, scored: bool) -> tuple[Tensor, Tensor]:
-        """Return logits (of no token unless `scored`) and the states that they follow from."""
-        device = self._model.device
-        rows_N = torch.from_numpy(batch.rows_N).to(device)
-        columns_N = torch.from_numpy(batch.columns_N).to(device)
-        self._places, self._scored = (rows_N, columns_N), scored
+    def _pass(self, batch: MicroBatch, asked: "_Asked") -> tuple[Tensor, Tensor]:
+        """Return logits, or scores in their place, and the states that they follow from."""
+        self._asked = asked
         try:
             output = self._model(**model_inputs(self._model, batch))
-            if self._hidden_NH is None:
-                raise ModelUnusable(str(self._model.name_or_path), "has no call of its output")
-            return output.logits[0], self._hidden_NH
         finally:
             # States that stay here would keep the activations of the whole pass.
-            self._places = self._hidden_NH = None
+            self._asked = None
+        name = str(self._model.name_or_path)
+        if asked.hidden_NH is None:
+            raise ModelUnusable(name, "has no call of its output")
+        if asked.scores_1N2 is not None and output.logits is not asked.scores_1N2:
+            reason = "changes logits behind its output layer, so they cannot be computed in parts"
+            raise ModelUnusable(name, f"{reason}: lower trainer.micro_batch_tokens")
+        return output.logits[0], asked.hidden_NH
 
-    def _select(self, _: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
-        if self._places is None:
+    def _select(self, layer: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Any, ...] | None:
+        """Let the layer compute the logits of trained tokens, or none: see `_score`."""
+        if (asked := self._asked) is None:
             return None
         hidden_BTH, *others = arguments
-        rows_N, columns_N = self._places
-        hidden_NH = self._hidden_NH = hidden_BTH[rows_N, columns_N]
-        return (hidden_NH if self._scored else hidden_NH[:0]).unsqueeze(0), *others
+        hidden_NH = asked.hidden_NH = hidden_BTH[asked.rows_N, asked.columns_N]
+        alone = not asked.scored or self._too_many(layer, asked)
+        return (hidden_NH[:0] if alone else hidden_NH).unsqueeze(0), *others
 
+    def _score(self, layer: nn.Module, arguments: tuple[Any, ...], _: object) -> Tensor | None:
+        """Return scores (1, N, 2) in place of logits, if these are too many.
 
-def scores(
-    logits_NV: Tensor,
-    targets_N: Tensor,
-    temperatures_N: Tensor | None = None,
-    entropy_gradient: bool = False,
-    most: int = _MOST_FLOATS,
-) -> tuple[Tensor, Tensor]:
-    """Return the log-softmax at the targets (with gradient) and the entropy (if asked with one).
-
-    Over the whole vocabulary, as engines report log-probs, also where top-k or top-p sampled. Of
-    more than `most` logits a part after the other is in float32, and again in the backward pass.
-    """
-    rows = max(1, most // logits_NV.shape[-1])
-    if len(logits_NV) <= rows:
-        return _scores(logits_NV, targets_N, temperatures_N, entropy_gradient)
-    temperatures = repeat(None) if temperatures_N is None else torch.split(temperatures_N, rows)
-    parts = [
-        checkpoint(_scores, *part, entropy_gradient, use_reentrant=False, preserve_rng_state=False)
-        for part in zip(
-            torch.split(logits_NV, rows), torch.split(targets_N, rows), temperatures, strict=False
+        In the model's pass and not behind it: FSDP2 has the whole weights there, and expects the
+        gradient of what its root returns.
+        """
+        asked = self._asked
+        if asked is None or asked.hidden_NH is None or not self._too_many(layer, asked):
+            return None
+        # A layer that shares its weight with the embedding may be called with it.
+        weight_VH = cast(Tensor, next((of for of in arguments[1:] if of is not None), layer.weight))
+        found = linear_scores(
+            asked.hidden_NH,
+            weight_VH,
+            cast(Tensor | None, layer.bias),
+            asked.targets_N,
+            asked.temperatures_N,
+            asked.entropy_gradient,
+            self._most,
+            self._divided,
         )
-    ]
-    logprobs, entropies = zip(*parts, strict=True)
-    return torch.cat(logprobs), torch.cat(entropies)
+        # No view of another tensor, to which FSDP2 could not hook.
+        asked.scores_1N2 = torch.stack([of[None] for of in found], -1)
+        return asked.scores_1N2
+
+    def _too_many(self, layer: nn.Module, asked: "_Asked") -> bool:
+        """Return whether logits must be computed in parts."""
+        if not (self._in_parts and asked.scored):
+            return False
+        divided = self._divided
+        vocabulary = len(cast(Tensor, layer.weight)) if divided is None else divided.size
+        return len(asked.targets_N) * vocabulary > self._most
 
 
-def _scores(
-    logits_NV: Tensor, targets_N: Tensor, temperatures_N: Tensor | None, entropy_gradient: bool
-) -> tuple[Tensor, Tensor]:
-    logits_NV = logits_NV.float()
-    if temperatures_N is not None:
-        logits_NV = logits_NV / temperatures_N.unsqueeze(-1)
-    normalisers_N = logits_NV.logsumexp(-1)
-    logprobs_N = logits_NV.gather(-1, targets_N.unsqueeze(-1)).squeeze(-1) - normalisers_N
-    # Its gradient keeps two more tensors of this size, so it is computed only for a bonus.
-    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
-        means_N = (logits_NV.softmax(-1) * logits_NV).sum(-1)
-        entropies_N = normalisers_N - means_N
-    return logprobs_N, entropies_N
+@dataclass(slots=True)
+class _Asked:
+    """A pass: the places of the trained tokens, and what the hooks find there."""
+
+    rows_N: Tensor
+    columns_N: Tensor
+    targets_N: Tensor
+    temperatures_N: Tensor | None
+    entropy_gradient: bool
+    scored: bool = True
+    """False: hidden states alone are wanted."""
+    hidden_NH: Tensor | None = None
+    scores_1N2: Tensor | None = None
+
+
+def _asked(batch: MicroBatch, device: torch.device, entropy_gradient: bool = False) -> _Asked:
+    arrays = (batch.rows_N, batch.columns_N, batch.targets_N)
+    rows_N, columns_N, targets_N = (torch.from_numpy(of).to(device) for of in arrays)
+    return _Asked(rows_N, columns_N, targets_N, _temperatures(batch, device), entropy_gradient)
+
+
+def _rescales(model: PreTrainedModel) -> bool:
+    """Return whether a model changes logits behind its output layer, by its configuration."""
+    config = model.config.get_text_config()
+    found = (of for name, of in vars(config).items() if any(part in name for part in _RESCALED))
+    return any(isinstance(of, int | float) and of not in (False, 1) for of in found)
 
 
 def _temperatures(batch: MicroBatch, device: torch.device) -> Tensor | None:

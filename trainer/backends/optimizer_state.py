@@ -28,6 +28,8 @@ OPTIMIZER = "optimizer.safetensors"
 RANDOM = "random.safetensors"
 CRITIC = "critic-"
 """Prefix of the files of a critic."""
+REFERENCE = "reference-"
+"""Prefix of the files of a reference that is renewed."""
 
 
 def adamw(parameters: Iterable[Parameter], settings: OptimizerSection, lr: float) -> Optimizer:
@@ -106,11 +108,12 @@ class SavedState:
 
         Raise `ModelUnusable`.
         """
-        self._directory, self._what = directory, "its critic" if prefix else "it"
+        self._directory, self._what = directory, f"its {prefix[:-1]}" if prefix else "it"
         self._weights, self._moments = (directory / f"{prefix}{of}" for of in (WEIGHTS, OPTIMIZER))
         if wrong := sorted(self._keys(self._weights) ^ names):
-            remedy = "set trainer.critic.kind and .model as they were"
-            another = f"its critic is another one, {remedy}, or begin in another directory"
+            setting = {CRITIC: "critic.kind and .model", REFERENCE: "reference"}.get(prefix, "")
+            remedy = f"set trainer.{setting} as they were, or begin in another directory"
+            another = f"{self._what} is another one, {remedy}"
             whose = another if prefix else "is of another model"
             raise ModelUnusable(str(directory), f"{whose}: {', '.join(wrong[:3])}")
         self.moments = sorted(self._keys(self._moments))

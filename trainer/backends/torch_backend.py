@@ -74,7 +74,12 @@ class TorchBackend:
         self._optimizer = adamw(self._parameters.values(), own, own.lr)
         self._forward = Forward(self._model)
         self._side = SideModels(
-            model_directory, settings, self._placed, self._keeping, self._forward
+            model_directory,
+            settings,
+            self._placed,
+            self._keeping,
+            self._forward,
+            self._parameters,
         )
         self._snapshots = Queue[Files]()
         limit = settings.mismatch_memory_mb * 2**20
@@ -134,6 +139,7 @@ class TorchBackend:
 
     def remember(self, version: int) -> None:
         self._older.remember(version, self._parameters)
+        self._side.step_over(self._parameters)
 
     def remembered(self) -> Sequence[int]:
         return self._older.versions()

@@ -9,6 +9,8 @@ from infra.errors import SeamlessFlowError
 class SinkUnavailable(SeamlessFlowError):
     """A sink that is set, but whose library is not installed."""
 
+    lasting = True
+
     def __init__(self, setting: str, package: str) -> None:
         self.setting = setting
         self.package = package

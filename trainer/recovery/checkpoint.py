@@ -57,6 +57,8 @@ class Checkpoint:
 class CheckpointForeign(SeamlessFlowError):
     """A checkpoint of another log, whose offsets and groups mean nothing in this one."""
 
+    lasting = True
+
     def __init__(self, directory: str, log: str, asked: str) -> None:
         self.directory = directory
         self.log = log

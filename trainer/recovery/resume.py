@@ -19,6 +19,8 @@ from trainer.step_methods import differences
 class StepNotRecorded(SeamlessFlowError):
     """A step after the checkpoint that `control` lacks, so that later ones cannot be repeated."""
 
+    lasting = True
+
     def __init__(self, step: int, checkpoint_step: int) -> None:
         self.step = step
         self.checkpoint_step = checkpoint_step

@@ -18,6 +18,8 @@ from trainer.steps.publication import Publication
 class WeightsDirectoryInUse(SeamlessFlowError):
     """A new run whose weights directory, or storage, holds versions of another run."""
 
+    lasting = True
+
     def __init__(self, directory: str, setting: str = "trainer.weights_dir (or data_dir)") -> None:
         self.directory = directory
         super().__init__(

@@ -1,10 +1,9 @@
 """Members that a Kafka consumer group has now."""
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from infra.errors import KafkaRefused, KafkaUnavailable
-from infra.kafka.client import client, client_options
+from infra.kafka.admin import CoordinatorRequests
 from infra.kafka.outage import REFUSALS
 from infra.settings import KafkaSettings
 
@@ -17,10 +16,12 @@ def client_ids(settings: KafkaSettings, group: str) -> list[str]:
     Raises `KafkaUnavailable` and `KafkaRefused`.
     """
     name = settings.topic_prefix + group
-    admin: AdminClient = client(AdminClient, client_options(settings))
-    asked = admin.describe_consumer_groups([name], request_timeout=_TIMEOUT_S)
+    requests = CoordinatorRequests(settings)
     try:
-        return [str(member.client_id) for member in asked[name].result().members]
+        found = requests.answer(
+            lambda admin, s: admin.describe_consumer_groups([name], request_timeout=s), _TIMEOUT_S
+        )
+        return [str(member.client_id) for member in found.members]
     except KafkaException as error:
         reason = error.args[0]
         if reason.code() == reason.GROUP_ID_NOT_FOUND:

@@ -1,14 +1,14 @@
 """Kafka consumer groups as they are on the cluster: their members, and what each reads."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 
 from infra.deadline import never
-from infra.kafka.client import Partition, client, client_options
+from infra.kafka.admin import Asked, CoordinatorRequests
+from infra.kafka.client import Partition
 from infra.kafka.outage import Outage
 from infra.settings import KafkaSettings
 
@@ -37,7 +37,7 @@ class GroupLookup:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._admin: AdminClient = client(AdminClient, client_options(settings))
+        self._requests = CoordinatorRequests(settings)
 
     def find(self, group: str, limit_s: float) -> FoundGroup:
         """Return a group, by its name without prefix; wait for its coordinator up to `limit_s`.
@@ -45,8 +45,11 @@ class GroupLookup:
         Raises `KafkaRefused` if the user may not describe it, and `KafkaUnavailable`.
         """
         name = self._settings.topic_prefix + group
-        describe = self._admin.describe_consumer_groups
-        found = self._answer(name, lambda: describe([name], request_timeout=limit_s), limit_s)
+        found = self._answer(
+            name,
+            lambda admin, s: admin.describe_consumer_groups([name], request_timeout=s),
+            limit_s,
+        )
         if found is None:
             return FoundGroup("unknown", ())
         members = [self._member(member) for member in found.members]
@@ -59,9 +62,10 @@ class GroupLookup:
         """
         prefix = self._settings.topic_prefix
         asked = [ConsumerGroupTopicPartitions(prefix + group)]
-        offsets = self._admin.list_consumer_group_offsets
         found = self._answer(
-            prefix + group, lambda: offsets(asked, request_timeout=limit_s), limit_s
+            prefix + group,
+            lambda admin, s: admin.list_consumer_group_offsets(asked, request_timeout=s),
+            limit_s,
         )
         places = [] if found is None else found.topic_partitions
         return {
@@ -70,13 +74,12 @@ class GroupLookup:
             if place.error is None and place.offset >= 0
         }
 
-    def _answer(self, name: str, ask: Callable[[], Mapping[str, Any]], limit_s: float) -> Any:
+    def _answer(self, name: str, ask: Asked, limit_s: float) -> Any:
         """Return the answer about a group, or None if there is no such group."""
         outage = Outage(self._settings, never, limit_s)
         while True:
-            asked = ask()
             try:
-                return asked[name].result()
+                return self._requests.answer(ask, limit_s)
             except KafkaException as error:
                 reason = error.args[0]
                 if reason.code() == KafkaError.GROUP_ID_NOT_FOUND:

@@ -60,6 +60,8 @@ class GatewayRefused(SeamlessFlowError):
         self.code = code
         self.detail = detail
         self.lasting = status in UNAUTHORIZED
+        self.answered = status not in _RETRIED
+        """False if the call may still be carried out: no try got an answer that counts."""
         super().__init__(f"POST {path}: {status or 'no answer'} {code} {detail}".rstrip())
 
 

@@ -16,6 +16,8 @@ Callback = Callable[..., object]
 class CallableNotFound(SeamlessFlowError):
     """A `module:function` cannot be imported or is not callable."""
 
+    lasting = True
+
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
         self.reason = reason

@@ -75,7 +75,8 @@ class AgentSession:
     model: str
     """Name of the policy; what to pass as `model`."""
     deadline_ms: int
-    """Time at which the agent is stopped, in milliseconds since 1970."""
+    """Time at which the agent is stopped, in milliseconds since 1970; later by the time in which
+    no engine is ready."""
     metadata: Mapping[str, str]
     """Metadata of the task."""
     shared: SharedHttpClient = field(repr=False)

@@ -65,7 +65,9 @@ class WeightsRejected(EngineError):
 
 
 class ModelUnsupported(EngineError):
-    """A model that this engine cannot run with the right distribution."""
+    """A model that this engine cannot run with the right distribution, or within its memory."""
+
+    lasting = True
 
     def __init__(self, model_type: str, reason: str) -> None:
         self.model_type = model_type

@@ -253,6 +253,8 @@ def truncated(policy: PolicyWeights) -> bool:
 class TruncationUnsupported(SeamlessFlowError):
     """A policy trained under top-p or top-k, with an engine whose log-probs leave tokens out."""
 
+    lasting = True
+
     def __init__(self, policy: str) -> None:
         self.policy = policy
         super().__init__(

@@ -43,7 +43,10 @@ def plan_cache(
     with torch.inference_mode():
         row_bytes = length * probe_kv_bytes(model)
     if row_bytes > kv_bytes:
-        reason = f"KV of {length} tokens takes {row_bytes} bytes, more than the {kv_bytes} allowed"
+        reason = (
+            f"KV of one turn of {length} tokens takes {row_bytes} bytes, more than the {kv_bytes} "
+            "allowed: raise rollout.torch.kv_bytes, or lower policy.max_context"
+        )
         raise ModelUnsupported(config.model_type, reason)
     return KvCache(max_rows=min(max_rows, kv_bytes // row_bytes), max_length=length)
 

@@ -33,6 +33,8 @@ STRATEGIES: Mapping[str, Strategy] = {
 class UnknownStrategy(SeamlessFlowError):
     """No strategy has this name."""
 
+    lasting = True
+
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
         self.reason = reason

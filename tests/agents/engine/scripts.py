@@ -90,6 +90,13 @@ def _claude_code(**edit: object) -> list[str]:
 
 SCRIPTS: Mapping[str, Sequence[str]] = {
     "adding": _ADDING,
+    "at-once": [
+        thought("I can have it added.")
+        + "Let me see.\n"
+        + call("add", a=5, b=4)
+        + "\n"
+        + call("add", a=1, b=1)
+    ],
     # Behind the opening of a call that `tool_choice` forces; the third and fourth are free.
     "forced": ['{"a": 2, "b": 3}}\n</tool_call>', *['{"a": 5, "b": 4}}\n</tool_call>'] * 3],
     "mini-swe-agent": [

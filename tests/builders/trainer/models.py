@@ -47,6 +47,20 @@ def write_tiny(directory: Path, seed: int = 0, **sizes: int) -> Path:
     return directory
 
 
+def write_wide(directory: Path, tied: bool, family: str = "qwen3") -> Path:
+    """Write random weights of two narrow layers and a vocabulary of 151,936 tokens."""
+    torch.manual_seed(0)
+    sizes = {**SIZES, "vocab_size": 151_936, "num_key_value_heads": 2}
+    sizes["tie_word_embeddings"] = tied
+    made: dict[str, PreTrainedModel] = {
+        "qwen3": Qwen3ForCausalLM(Qwen3Config(**sizes)),
+        "gemma2": Gemma2ForCausalLM(Gemma2Config(**sizes, query_pre_attn_scalar=8)),
+    }
+    made[family].save_pretrained(directory)
+    make_tokenizer(directory)
+    return directory
+
+
 def write_family(directory: Path, family: str, seed: int = 0) -> Path:
     """Write random weights of two layers of `llama`, `qwen2` or `qwen3`, with two query groups.
 

@@ -7,7 +7,7 @@ import pytest
 
 from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
-from schemas.topics import TASKS
+from schemas.topics import FLEET, TASKS
 from tests.builders.own_topics import small
 from tests.integration.agents.agents_process import issue_samples
 
@@ -15,5 +15,5 @@ from tests.integration.agents.agents_process import issue_samples
 @pytest.fixture
 def tasks(kafka: KafkaSettings) -> Callable[[int], None]:
     """Issue so many tasks of one group, in one partition."""
-    create_topics(kafka, small(TASKS))
+    create_topics(kafka, small(TASKS, FLEET))
     return partial(issue_samples, kafka)

@@ -12,6 +12,7 @@ from producers.agents.harness.agent import Agent
 from producers.agents.harness.loading import Callback
 from producers.agents.harness.threads import CallThreads
 from producers.agents.leftovers import Leftovers
+from producers.agents.serving import ServingTime
 from producers.agents.settings import AgentsSection
 from schemas.records import Task
 from tests.builders.records.tasks import task
@@ -50,6 +51,7 @@ def run(
     answering: Answering = accepting,
     judge: Callback | None = None,
     ended: EndedGroups | None = None,
+    serving: ServingTime | None = None,
     **settings: object,
 ) -> ScriptedGateway:
     """Run the task; return the gateway with its calls."""
@@ -61,7 +63,7 @@ def run(
             metrics = Metrics()
             left = Leftovers("agents", 1, report=print, give_up=print, metrics=metrics)
             parts = section, agent, judge, client, THREADS, NO_TRACES, metrics, left
-            episodes = Episodes(*parts, ended)
+            episodes = Episodes(*parts, ended, serving)
             try:
                 await episodes.run(task or a_task())
             finally:

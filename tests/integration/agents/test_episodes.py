@@ -3,24 +3,34 @@
 import asyncio
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import orjson
 import pytest
 
+from infra.clock import now_ms
 from producers.agents.ended_groups import EndedGroups
 from producers.agents.gateway_client.client import GatewayRefused
 from producers.agents.harness.agent import CallableAgent
 from producers.agents.harness.session import AgentSession
+from producers.agents.serving import ServingTime
 from schemas.json_form import to_json
+from tests.builders.records.fleet import heartbeat
 from tests.builders.records.forks import forked
 from tests.integration.agents.one_episode import SESSION, THREADS, a_task, closed, run
 from tests.integration.agents.scripted_gateway import (
+    SILENCE,
     accepting,
     refusal,
 )
 
 Payload = Mapping[str, object]
+LIMIT_S = 0.1
+
+
+async def never(task: Payload, session: AgentSession) -> float:
+    raise AssertionError("must not run")
 
 
 def test_a_task_becomes_a_session_with_its_identity_a_reward_and_a_close() -> None:
@@ -171,6 +181,33 @@ def test_an_agent_is_stopped_at_its_tasks_deadline() -> None:
     assert closed(gateway) == ("timeout", "policy")
 
 
+def test_the_clock_of_an_agent_stands_while_no_engine_can_answer() -> None:
+    serving = ServingTime()
+
+    async def agent(task: Payload, session: AgentSession) -> float:
+        serving.note([heartbeat(state="starting", at_ms=now_ms())])
+        with suppress(TimeoutError):  # as long as nothing answers its call
+            await asyncio.wait_for(asyncio.Event().wait(), 20 * LIMIT_S)
+        serving.note([heartbeat(state="ready", at_ms=now_ms())])
+        return 1.0
+
+    gateway = run(CallableAgent(agent, THREADS), serving=serving, time_limit_s=LIMIT_S)
+    assert closed(gateway) == ("complete", "policy")
+
+
+def test_the_clock_of_an_agent_goes_on_once_an_engine_can_answer() -> None:
+    serving = ServingTime()
+
+    async def agent(task: Payload, session: AgentSession) -> float:
+        serving.note([heartbeat(state="asleep", at_ms=now_ms())])
+        serving.note([heartbeat(state="ready", at_ms=now_ms())])
+        await asyncio.Event().wait()
+        return 1.0
+
+    gateway = run(CallableAgent(agent, THREADS), serving=serving, time_limit_s=LIMIT_S)
+    assert closed(gateway) == ("timeout", "policy")
+
+
 def test_an_agent_that_waited_in_the_queue_is_not_punished_for_its_time() -> None:
     async def agent(task: Payload, session: AgentSession) -> float:
         await asyncio.Event().wait()
@@ -238,13 +275,26 @@ def test_a_busy_gateway_is_asked_again() -> None:
 
 
 def test_a_gateway_that_stays_away_until_the_deadline_costs_the_task_only() -> None:
-    async def agent(task: Payload, session: AgentSession) -> float:
-        raise AssertionError("must not run")
+    def answering(path: str, body: Payload) -> tuple[int, Payload]:
+        return refusal(503, "kafka") if path == "/sessions" else refusal(404, "unknown_session")
 
-    gateway = run(
-        CallableAgent(agent, THREADS), a_task(limit_s=0.5), lambda *_: refusal(503, "kafka")
-    )
-    assert set(gateway.paths()) == {"/sessions"}
+    gateway = run(CallableAgent(never, THREADS), a_task(limit_s=0.5), answering)
+    assert set(gateway.paths()[:-1]) == {"/sessions"}
+    assert closed(gateway) == ("aborted", "infrastructure")
+
+
+def test_a_session_that_may_be_opened_behind_its_deadline_is_closed() -> None:
+    """The manager carries the call out once it is back, and no agent would close the session."""
+    away = iter([refusal(503, "manager"), refusal(504, "timeout")])
+
+    def answering(path: str, body: Payload) -> tuple[int, Payload]:
+        if path == "/sessions":
+            return SILENCE
+        return next(away, None) or accepting(path, body)
+
+    gateway = run(CallableAgent(never, THREADS), a_task(limit_s=0.5), answering, call_limit_s=0.2)
+    assert gateway.paths()[-3:] == [f"/sessions/{SESSION}/close"] * 3
+    assert closed(gateway) == ("aborted", "infrastructure")
 
 
 def test_a_wrong_admin_key_ends_the_process() -> None:

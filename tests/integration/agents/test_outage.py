@@ -10,7 +10,7 @@ from infra.broker.broker import Broker
 from infra.kafka.client import STRANDED
 from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
-from schemas.topics import TASKS
+from schemas.topics import FLEET, TASKS
 from tests.builders.own_topics import small
 from tests.integration.agents.agents_process import (
     Payload,
@@ -80,7 +80,7 @@ def test_what_ended_in_an_outage_counts_though_the_partition_was_lost_and_came_b
         for attempt in range(ATTEMPTS):
             prefix = {"topic_prefix": f"attempt{attempt}."}
             kafka = broker.settings.model_copy(update={**classic, **prefix})
-            create_topics(kafka, small(TASKS))
+            create_topics(kafka, small(TASKS, FLEET))
             issue_samples(kafka, 1)
             outage = Outage(broker, kafka)
             monkeypatch.setattr(threading, "excepthook", outage.note)

@@ -15,7 +15,7 @@ import pytest
 from infra.broker.broker import Broker
 from infra.broker.jars import class_path, default_cache, locked_jars
 from infra.broker.properties import properties
-from infra.errors import BrokerFailed, JarRejected, JarsUnavailable
+from infra.errors import BrokerFailed, JarRejected, JarsUnavailable, SettingsRejected
 from infra.kafka.client import BEGINNING
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
@@ -117,6 +117,12 @@ def test_a_directory_that_java_cannot_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BrokerFailed, match="a byte of its name is no UTF-8, which Java needs"):
         Broker(directory).start()
     assert not directory.exists()
+
+
+def test_a_cache_that_java_cannot_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsRejected, match=r"SEAMLESSFLOW_CACHE: .* has a colon"):
+        Broker(tmp_path / "kafka", cache=tmp_path / "a:b").start()
+    assert not (tmp_path / "a:b").exists()
 
 
 def test_a_relative_cache_is_that_of_the_process(

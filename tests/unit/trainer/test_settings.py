@@ -55,11 +55,14 @@ def test_a_sum_of_advantages_without_a_weight_is_refused() -> None:
         ({"advantage": "gdpo", "overlong": {"length": 9, "cache": 2}}, "gdpo normalises each by"),
         ({"advantage": "maxrl", "overlong": {"length": 9, "cache": 2}}, "overlong.length lessens"),
         ({"advantage": "maxrl", "rewards": {"a": 1.0, "b": -0.1}}, "rewards.b lessens"),
+        ({"reference_every": 5}, "renews what no loss compares with: set loss.kl"),
+        (
+            {"reference_every": 5, "loss": {"kl": 0.1}, "adapter": {"rank": 4}},
+            "an adapter is only a part of it",
+        ),
     ],
 )
-def test_what_an_advantage_cannot_see_as_it_is_meant_is_refused(
-    given: dict[str, object], reason: str
-) -> None:
+def test_what_cannot_be_as_it_is_meant_is_refused(given: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         TrainerSection.model_validate(given)
 

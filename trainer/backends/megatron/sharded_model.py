@@ -7,6 +7,7 @@ Dimensions: B rows, T columns, H hidden, V vocabulary.
 
 import copy
 from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,15 @@ from transformers.modeling_outputs import CausalLMOutput
 
 from trainer.backends.megatron.architecture import dimensions, transformer_config
 from trainer.backends.megatron.attention import HeadAttention, seen_tokens
-from trainer.backends.megatron.leaves import VALUES, joined, leaves, shards, source_parts, whole
+from trainer.backends.megatron.leaves import (
+    VALUES,
+    Dimensions,
+    joined,
+    leaves,
+    shards,
+    source_parts,
+    whole,
+)
 from trainer.backends.megatron.library import (
     ColumnParallelLinear,
     TransformerBlock,
@@ -92,12 +101,15 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
             values_BT1 = self._computed(self.output, states_TBH.transpose(0, 1))
             return CausalLMOutput(logits=values_BT1)
         weight = self.embedding.weight.to(self._compute) if self._tied else None
-        own_BTV, _ = self._computed(self.output, states_TBH.transpose(0, 1), weight)
-        # Megatron-core's own gathering needs a CUDA device. Gradients flow to this rank's part.
-        of_ranks = self._groups.shards(own_BTV.detach())
-        of_ranks[self._groups.place] = own_BTV
-        logits_BTV = torch.cat(of_ranks, -1)[..., : self._dimensions.vocabulary]
-        return CausalLMOutput(logits=logits_BTV)
+        found = self._computed(self.output, states_TBH.transpose(0, 1), weight)
+        if isinstance(found, Tensor):  # scores in place of logits and bias, see `Forward`
+            return CausalLMOutput(logits=found)
+        return CausalLMOutput(logits=self.divided_vocabulary.gathered(found[0]))
+
+    @property
+    def divided_vocabulary(self) -> "_DividedVocabulary":
+        """Return the division of the output layer over the ranks of a model."""
+        return _DividedVocabulary(self._groups, self._dimensions)
 
     def _computed(self, module: nn.Module, *arguments: object, **named: object) -> Any:
         """Call a module with its parameters in the type of the computation.
@@ -205,3 +217,30 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         """Return the angles of the rotary embedding (T, B, 1, width of a head)."""
         half_TBD = positions_BT.transpose(0, 1)[..., None].float() * self.frequencies
         return torch.cat([half_TBD, half_TBD], -1)[:, :, None]
+
+
+@dataclass(frozen=True, slots=True)
+class _DividedVocabulary:
+    """The `DividedVocabulary` (see `scores.py`) of a model."""
+
+    _groups: RankGroups
+    _dimensions: Dimensions
+
+    @property
+    def size(self) -> int:
+        return self._dimensions.vocabulary
+
+    def gathered(self, own_RV: Tensor) -> Tensor:
+        # Megatron-core's own gathering needs a CUDA device. Gradients flow to this rank's part.
+        of_ranks = self._groups.shards(own_RV.detach())
+        of_ranks[self._groups.place] = own_RV
+        return torch.cat(of_ranks, -1)[..., : self.size]
+
+    def own(self, all_RV: Tensor) -> Tensor:
+        width = self._dimensions.padded // self._groups.size
+        own_RV = all_RV[..., self._groups.place * width :][..., :width]
+        return nn.functional.pad(own_RV, (0, width - own_RV.shape[-1]))
+
+    def summed(self, of_rank_NH: Tensor) -> Tensor:
+        self._groups.sum_model(of_rank_NH)
+        return of_rank_NH

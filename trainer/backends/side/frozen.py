@@ -1,19 +1,20 @@
-"""Models that are not trained: their log-probs of tokens, for a reference or a teacher.
+"""Models that no gradient trains: their log-probs of tokens, for a reference or a teacher.
 
 On the host but for the time in which they compute. Called by the back ends.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from trainer.backends.forward import Forward
+from trainer.backends.kept_copies import forget_copies
 from trainer.backends.model import load_model
 from trainer.data.packing import MicroBatch
 from trainer.parallelism import Dtype
@@ -23,15 +24,37 @@ Placed = Callable[[PreTrainedModel], PreTrainedModel]
 
 
 class FrozenModel:
-    """A model as it is in its directory."""
+    """A model as it is in its directory, until it becomes another one."""
 
-    def __init__(self, directory: Path, dtype: Dtype, placed: Placed, empty: bool) -> None:
-        """`empty` as for `load_model`. Raise `ModelUnusable`."""
+    def __init__(
+        self, directory: Path, dtype: Dtype, placed: Placed, empty: bool, renewed: bool = False
+    ) -> None:
+        """`empty` as for `load_model`; one to be `renewed` is kept as trained ones are.
+
+        Raise `ModelUnusable`.
+        """
+        self.directory = directory
         model = load_model(directory, dtype, empty)
         for parameter in model.parameters():
-            parameter.requires_grad_(False)
+            parameter.requires_grad_(renewed)
         self._model = placed(model)
         self._forward = Forward(self._model)
+
+    @property
+    def module(self) -> PreTrainedModel:
+        """The model itself."""
+        return self._model
+
+    def weights(self) -> Mapping[str, nn.Parameter]:
+        """Return its parameters by name."""
+        return dict(self._model.named_parameters())
+
+    @torch.no_grad()
+    def become(self, weights: Mapping[str, Tensor]) -> None:
+        """Take over the weights of another model of the same shape, in its own type."""
+        forget_copies(self._model)
+        for name, parameter in self.weights().items():
+            parameter.copy_(weights[name].detach().to(parameter.device))
 
     @torch.no_grad()
     def logprobs(

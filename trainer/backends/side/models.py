@@ -3,7 +3,7 @@
 Each rank has all of them, as it has the policy: whole, or its shards. Called by the back ends.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from trainer.backends.sharded.parts import Files
 from trainer.backends.side.critic import Critic
 from trainer.backends.side.frozen import FrozenModel, Placed
 from trainer.backends.side.head import ValueHead
+from trainer.backends.side.reference import RenewedReference
 from trainer.data.credit.columns import Annotated, Column
 from trainer.data.packing import MicroBatch
 from trainer.settings import TrainerSection
@@ -39,11 +40,12 @@ class SideModels:
         placed: Placed,
         keeping: Keeping,
         forward: Forward,
+        trained: Mapping[str, Tensor],
     ) -> None:
         """Load them on the host. Raise `ModelUnusable`.
 
-        `policy` is the directory of the policy's model, `forward` its pass; `placed` and `keeping`
-        those of the back end.
+        `policy` is the directory of the policy's model, `forward` its pass, `trained` its weights;
+        `placed` and `keeping` those of the back end.
         """
 
         def checked(model: PreTrainedModel) -> PreTrainedModel:
@@ -51,12 +53,15 @@ class SideModels:
             return placed(model)
 
         self._frozen: dict[Column, FrozenModel] = {}
-        empty = settings.by_parts
+        self._renewed: RenewedReference | None = None
+        empty, every = settings.by_parts, settings.reference_every
         if settings.reference_used:
             directory = settings.reference or policy
             _check_tokens(policy, directory)
-            reference = FrozenModel(directory, settings.compute, checked, empty)
+            reference = FrozenModel(directory, settings.compute, checked, empty, bool(every))
             self._frozen[Column.REFERENCE] = reference
+            if every:
+                self._renewed = RenewedReference(reference, every, keeping, trained)
         if settings.advantage == "distill" and settings.teacher is not None:
             _check_tokens(policy, settings.teacher)
             teacher = FrozenModel(settings.teacher, settings.compute, checked, empty)
@@ -95,15 +100,23 @@ class SideModels:
         if (trained := self.head or self.critic) is not None:
             trained.move(device)
 
+    def step_over(self, weights: Mapping[str, Tensor]) -> None:
+        """Note the end of a step, which made these weights of the policy."""
+        if self._renewed is not None:
+            self._renewed.step_over(weights)
+
     def state(self) -> Files:
-        """Return a copy of this rank's part of what moves with the weights, on the host."""
-        trained = self.head or self.critic
-        return {} if trained is None else trained.state()
+        """Return a copy of this rank's part of what changes with the weights, on the host."""
+        return {name: of for one in self._changing() for name, of in one.state().items()}
 
     def load(self, directory: Path) -> None:
         """Go on from a checkpoint. Raise `ModelUnusable`."""
-        if (trained := self.head or self.critic) is not None:
-            trained.load(directory)
+        for one in self._changing():
+            one.load(directory)
+
+    def _changing(self) -> Iterator[Critic | ValueHead | RenewedReference]:
+        """Yield what a checkpoint has besides the policy."""
+        yield from (one for one in (self.head or self.critic, self._renewed) if one is not None)
 
     @torch.no_grad()
     def _of_policy(

@@ -14,6 +14,7 @@ from typing import Any
 from producers.gateway.dialects.call_arguments import call_arguments
 from producers.gateway.dialects.canonical import canonical_json
 from producers.gateway.dialects.parameters import text
+from producers.gateway.dialects.split_turns import joined
 from producers.gateway.dialects.tool_results import Wording, places_by_call
 from producers.gateway.errors import ApiError, bad
 
@@ -74,7 +75,7 @@ class AnthropicHistory:
 
         Raises `ApiError` for a second result of a call, and for a call without any.
         """
-        read = [message.canonical() for message in self._messages]
+        read = joined([message.canonical() for message in self._messages])
         places = places_by_call(read, _RESULTS)
         return tuple(canonical_json(read[place], "messages") for place in places)
 

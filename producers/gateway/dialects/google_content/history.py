@@ -16,6 +16,7 @@ from producers.gateway.dialects.call_arguments import call_arguments
 from producers.gateway.dialects.canonical import canonical_json
 from producers.gateway.dialects.google_content.members import at, listed, members, signed_thought
 from producers.gateway.dialects.parameters import flag, text, unsupported
+from producers.gateway.dialects.split_turns import joined
 from producers.gateway.dialects.tool_results import Wording, places_by_call
 from producers.gateway.errors import ApiError, bad
 from schemas.json_text import write_json
@@ -79,7 +80,7 @@ class GoogleHistory:
 
         Raises `ApiError` for a second response of a call, and for a call without any.
         """
-        read = [message.canonical() for message in self._messages]
+        read = joined([message.canonical() for message in self._messages])
         places = places_by_call(read, _RESULTS)
         return tuple(canonical_json(read[place], "contents") for place in places)
 

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from producers.gateway.dialects.canonical import canonical_json, functions_json
+from producers.gateway.dialects.split_turns import is_split, joined
 from producers.gateway.dialects.tool_results import Wording, places_by_call
 from producers.gateway.errors import bad
 
@@ -34,6 +35,9 @@ def canonical_messages(messages: object) -> tuple[bytes, ...]:
         else canonical_json(_message(f"messages[{n}]", message), f"messages[{n}]")
         for n, message in enumerate(messages)
     ]
+    if is_split(messages):
+        messages = joined([orjson.loads(message) for message in read])
+        read = [canonical_json(message, "messages") for message in messages]
     _refuse_lone_answers(messages)
     return tuple(read[place] for place in places_by_call(messages, _RESULTS))
 

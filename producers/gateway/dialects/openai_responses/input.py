@@ -20,6 +20,7 @@ from producers.gateway.dialects.openai_responses.items import (
     turn_of_item,
 )
 from producers.gateway.dialects.openai_responses.tools import function_name
+from producers.gateway.dialects.split_turns import joined
 from producers.gateway.dialects.tool_results import Wording, places_by_call
 from producers.gateway.errors import ApiError, bad
 
@@ -46,7 +47,7 @@ def canonical_input(value: object, continues: bool = False) -> tuple[bytes, ...]
     history = ResponsesHistory(continues)
     for n, item in enumerate(value):
         _read(f"input[{n}]", item, history)
-    messages = history.messages()
+    messages = joined(history.messages())
     places = places_by_call(messages, _RESULTS)
     return tuple(canonical_json(messages[place], "input") for place in places)
 

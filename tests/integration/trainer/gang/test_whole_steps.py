@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, get_args
@@ -11,23 +11,24 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.builders.trainer.chains import forked_sessions
+from tests.builders.trainer.chains import forked_sessions, some_chains, with_advantages
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
-from tests.builders.trainer.models import write_family
+from tests.builders.trainer.models import write_family, write_wide
 from tests.integration.trainer.gang.whole_steps import CASES, GANGS, proven, section
-from trainer.backends.backend import Backend
+from trainer.backends.backend import Backend, StepInput
 from trainer.backends.losses.corrections import CORRECTIONS
 from trainer.backends.losses.surrogates import SURROGATES
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.batch import Batch, prepare
 from trainer.data.credit.columns import Column
 from trainer.data.grouping import Group
-from trainer.data.packing import Layout
+from trainer.data.packing import Layout, pack
 from trainer.data.sessions import ValidSession, read
 from trainer.data.staleness import StepClock
 from trainer.data.units.aggregations import AGGREGATIONS
 from trainer.loss import LossSection
+from trainer.parallelism import LOGITS_AT_ONCE
 from trainer.ranks.chosen_backend import chosen_backend
 from trainer.settings import TrainerSettings
 from trainer.steps.annotation import annotated, needed
@@ -36,9 +37,11 @@ from trainer.steps.inputs import batch_rules, of_step, step_updates
 TIMEOUT_S = 120
 Further = Sequence["subprocess.Popen[str]"]
 """Processes of the ranks from 1 on."""
+Execute = Callable[[Backend, TrainerSettings, Path], dict[str, float]]
 FILES = (
     *("model", "adapter_model", "weights", "optimizer"),
     *("critic-weights", "critic-optimizer"),
+    *("reference-weights", "reference-optimizer", "reference-steps"),
 )
 
 
@@ -95,6 +98,7 @@ def executed(backend: Backend, settings: TrainerSettings, out: Path) -> dict[str
     updates = step_updates(settings, ready, 0, 0, ())
     assert all(len(one.input.micro_batches) > 1 for one in updates)
     metrics = of_step([backend.train(one.input) for one in updates])
+    backend.remember(1)
     backend.snapshot()
     out.mkdir()
     backend.save(out)
@@ -109,7 +113,12 @@ def executed(backend: Backend, settings: TrainerSettings, out: Path) -> dict[str
 
 
 def on_ranks(
-    gang: Mapping[str, Any], case: Mapping[str, Any], model: Path, further: Further, out: Path
+    gang: Mapping[str, Any],
+    case: Mapping[str, Any],
+    model: Path,
+    further: Further,
+    out: Path,
+    execute: Execute = executed,
 ) -> dict[str, float]:
     """Execute the step of a case on several ranks, as `executed` does."""
     shared, way = {**case, **gang, "ranks": len(further) + 1}, meeting()
@@ -120,7 +129,7 @@ def on_ranks(
     first = section(shared, rank=0)
     try:
         leader = chosen_backend(first)(model, first, way)
-        found = executed(leader, TrainerSettings(trainer=first), out)
+        found = execute(leader, TrainerSettings(trainer=first), out)
         leader.close()
     finally:
         leave_gang()
@@ -139,7 +148,35 @@ def test_a_step_on_two_ranks_is_that_on_one(
     wanted = executed(TorchBackend(model, alone), TrainerSettings(trainer=alone), tmp_path / "one")
     found = on_ranks(GANGS[gang], case, model, further, tmp_path / "two")
     assert_equal(found, wanted, tmp_path / "two", tmp_path / "one")
-    assert len(files(tmp_path / "one")) == (5 if alone.critic_used else 3)
+    beside = 2 * alone.critic_used + 3 * bool(alone.reference_every)
+    assert len(files(tmp_path / "one")) == 3 + beside
+
+
+def many_tokens(backend: Backend, _: TrainerSettings, out: Path) -> dict[str, float]:
+    """Train micro-batches with more logits than are there at once; return the metrics."""
+    backend.load(None, 0)
+    chains = with_advantages(some_chains(count=60), [1.0, -1.0, 0.5] * 20)
+    batches = pack(chains, 350, "packed")
+    assert sum(len(one) * 151_936 > LOGITS_AT_ONCE for one in batches) > 1
+    metrics = dict(backend.train(StepInput(batches, [], 0, 0.05)))
+    backend.snapshot()
+    out.mkdir()
+    backend.save(out)
+    backend.rest()
+    return metrics
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gang", GANGS)
+def test_logits_in_parts_are_those_of_one_rank(gang: str, tmp_path: Path) -> None:
+    wide = write_wide(tmp_path / "wide", tied=gang != "megatron-data")
+    case = CASES["plain"]
+    alone = section(case)
+    settings = TrainerSettings(trainer=alone)
+    wanted = many_tokens(TorchBackend(wide, alone), settings, tmp_path / "one")
+    with ranks(wide, 1) as further:
+        found = on_ranks(GANGS[gang], case, wide, further, tmp_path / "two", many_tokens)
+    assert_equal(found, wanted, tmp_path / "two", tmp_path / "one")
 
 
 @pytest.mark.soak

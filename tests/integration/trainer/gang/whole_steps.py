@@ -23,7 +23,7 @@ BASE: Mapping[str, Any] = {
     "critic": {"lr": 0.05},
 }
 CASES: Mapping[str, Mapping[str, Any]] = {
-    "plain": {"loss": {"entropy": 0.05}},
+    "plain": {"loss": {"surrogate": "dppo", "divergence_bound": 0.05, "entropy": 0.05}},
     "sessions": {
         "layout": "packed",
         "loss": {"surrogate": "gspo", "aggregation": "sequence_mean", "kl": 0.2},
@@ -82,6 +82,12 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "layout": "packed",
         "adapter": {"rank": 2},
         "loss": {"kl": 0.2},
+        "mini_batches": 2,
+    },
+    "renewed reference": {
+        "layout": "packed",
+        "loss": {"surrogate": "sapo", "kl": 0.2, "masks": {"outlier": {"high": 5.0}}},
+        "reference_every": 1,
         "mini_batches": 2,
     },
     "imitation": {"loss": {"surrogate": "cloning"}},

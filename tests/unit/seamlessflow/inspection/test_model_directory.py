@@ -8,7 +8,11 @@ import pytest
 from safetensors.numpy import save_file
 
 from infra.rendering.settings import RendererSettings
-from seamlessflow.inspection.model_directory import incomplete, unrenderable
+from seamlessflow.inspection.model_directory import (
+    foreign_tokenizer,
+    incomplete,
+    unrenderable,
+)
 from tests.builders.run_files import NO_TENSORS, model_directory
 
 
@@ -67,3 +71,55 @@ def test_a_pointer_of_git_is_no_file(model: Path) -> None:
 
 def test_a_renderer_that_does_not_fit_is_named_with_the_reason(model: Path) -> None:
     assert "lacks" in unrenderable(model, RendererSettings("glm-4.5"))
+
+
+def with_tokens(model: Path, rows: int, tokenizer: object, template: str = "") -> Path:
+    (model / "chat_template.jinja").unlink(missing_ok=True)
+    (model / "config.json").write_text(json.dumps({"vocab_size": rows}))
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    return model
+
+
+WORDS = {"a": 0, "b": 9}
+ADDED = [{"id": 12, "content": "<|im_end|>"}]
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        {"model": {"vocab": WORDS}},
+        {"model": {"vocab": [["a", -1.0]] * 10}},
+        {"model": {"vocab": WORDS}, "added_tokens": ADDED},
+    ],
+)
+def test_a_tokenizer_whose_ids_the_model_embeds_fits(model: Path, tokenizer: object) -> None:
+    assert foreign_tokenizer(with_tokens(model, 13, tokenizer, "<|im_end|>")) == ""
+
+
+@pytest.mark.parametrize(
+    "tokenizer", [{"model": {"vocab": WORDS}}, {"model": {"vocab": [["a", -1.0]] * 10}}]
+)
+def test_a_vocabulary_larger_than_the_models_is_named(model: Path, tokenizer: object) -> None:
+    said = foreign_tokenizer(with_tokens(model, 9, tokenizer))
+    assert "tokenizer.json has tokens up to 9" in said
+    assert "embeds 9 (vocab_size)" in said
+
+
+def test_an_added_token_counts_if_the_template_writes_it(model: Path) -> None:
+    tokenizer = {"model": {"vocab": WORDS}, "added_tokens": ADDED}
+    assert foreign_tokenizer(with_tokens(model, 12, tokenizer)) == ""
+    assert "up to 12" in foreign_tokenizer(with_tokens(model, 12, tokenizer, "x<|im_end|>"))
+
+
+def test_the_vocabulary_of_a_models_text_counts(model: Path) -> None:
+    with_tokens(model, 1, {"model": {"vocab": WORDS}})
+    (model / "config.json").write_text(json.dumps({"text_config": {"vocab_size": 10}}))
+    assert foreign_tokenizer(model) == ""
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"model": {"vocab": null}}'])
+def test_a_tokenizer_of_another_form_is_left_to_its_library(model: Path, content: str) -> None:
+    with_tokens(model, 1, {})
+    (model / "tokenizer.json").write_text(content)
+    assert foreign_tokenizer(model) == ""

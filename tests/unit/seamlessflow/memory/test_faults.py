@@ -139,3 +139,30 @@ def test_a_vllm_engine_counts_its_devices_too() -> None:
     [fault] = device_faults(config, 2)
     assert fault.path == ("workers", 0, "devices")
     assert list(device_faults(config, 3)) == []
+
+
+def torch_engine(model: Path, max_context: int, **torch: Any) -> Sequence[str]:
+    own = {"policy": {"model": model, "max_context": max_context}}
+    rolling = [{"id": "a", "tags": ["rollout"]}]
+    machine = Capacity(device_bytes=None, host_bytes=2e12, gpus=0)
+    return found(
+        model, machine, workers=rolling, rollout={"engine": "torch", "torch": torch}, **own
+    )
+
+
+def test_the_torch_engine_must_hold_one_turn_of_the_policys_length(model: Path) -> None:
+    # Of Qwen3-8B in float32: 36 layers x 2 x 8 heads x 128 x 4 bytes.
+    turn = 8192 * 294_912
+    [line] = torch_engine(model, 8192, kv_bytes=turn - 1)
+    assert line == (
+        "rollout.torch.kv_bytes: must hold keys and values of one turn of 8192 tokens, "
+        f"{turn} bytes: raise it, or lower policy.max_context (got {turn - 1})"
+    )
+    assert torch_engine(model, 8192, kv_bytes=turn) == []
+
+
+def test_the_models_own_limit_and_the_engines_bound_the_turn(model: Path, tmp_path: Path) -> None:
+    turn = 1024 * 294_912
+    short = model_headers(tmp_path, max_position_embeddings=1024)
+    assert torch_engine(short, 8192, kv_bytes=turn) == []
+    assert torch_engine(model, 8192, kv_bytes=turn, max_length=1024) == []

@@ -104,6 +104,21 @@ def test_recomputed_activations_are_the_inputs_of_the_layers(shape: ModelShape) 
     assert passes[0]["activations"] / 36 < again.phases["layers"][-1].bytes * 1.01
 
 
+@pytest.mark.parametrize("backend", ["torch", "fsdp2", "megatron"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_logits_take_no_more_the_more_tokens_there_are(
+    shape: ModelShape, backend: str, dtype: str
+) -> None:
+    def logits(tokens: int) -> float:
+        memory = rank(shape, tokens, backend=backend, dtype=dtype)
+        return sum(part.bytes for part in memory.phases["logits"] if "logits" in part.name)
+
+    few, many, most = (logits(tokens) for tokens in (64, 1024, 32_768))
+    assert few < many == most < GIBIBYTE / 2
+    memory = rank(shape, 32_768, backend=backend, dtype=dtype)
+    assert sized(memory)["gradient of the output layer"] >= 4 * shape.output
+
+
 def test_eager_attention_has_scores_of_all_pairs(shape: ModelShape) -> None:
     half: dict[str, Any] = {"dtype": "bfloat16", "backend": "fsdp2"}
     plain, eager = (

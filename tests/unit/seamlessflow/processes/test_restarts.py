@@ -6,7 +6,13 @@ import pytest
 
 from infra.errors import ExitStatus
 from seamlessflow.config import RestartsSection
-from seamlessflow.processes.restarts import EndRun, StartAgain, after_end, description
+from seamlessflow.processes.restarts import (
+    EndRun,
+    StartAgain,
+    after_end,
+    description,
+    ended_by_client,
+)
 
 LIMITS = RestartsSection(most=3, within_s=600, pause_s=1, longest_pause_s=3)
 
@@ -49,3 +55,52 @@ def test_without_any_restarts_every_end_ends_the_run() -> None:
 def test_the_signal_that_ended_a_process_is_named() -> None:
     assert description(-9) == "was ended by signal 9 (Killed)"
     assert description(75) == "ended with exit status 75"
+
+
+STACKS = "Fatal Python error: Aborted\n\nThread 0x00007f (most recent call first):\n"
+ASSERTED = (
+    "python: rdkafka_queue.h:1086: rd_kafka_enq_once_del_source_return: "
+    f"Assertion `eonce->refcnt > 0' failed.\n{STACKS}"
+)
+CRASHED = (
+    f"*** rdkafka_buf.c:441:rd_kafka_buf_callback: assert: !request->rkbuf_response ***\n{STACKS}"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "function"),
+    [(ASSERTED, "rd_kafka_enq_once_del_source_return"), (CRASHED, "rd_kafka_buf_callback")],
+)
+def test_an_end_by_an_assertion_of_kafkas_client_is_known_by_its_last_words(
+    log: str, function: str
+) -> None:
+    assert ended_by_client(-signal.SIGABRT, log) == function
+
+
+@pytest.mark.parametrize(
+    ("status", "log"),
+    [
+        (-signal.SIGKILL, ASSERTED),
+        (ExitStatus.UNEXPECTED, ASSERTED),
+        (-signal.SIGABRT, "Fatal Python error: Aborted\n"),
+        (-signal.SIGABRT, "python: other.c:1: f: Assertion `x' failed.\n"),
+    ],
+)
+def test_other_ends_are_not_the_clients(status: int, log: str) -> None:
+    assert ended_by_client(status, log) == ""
+
+
+def test_an_end_that_does_not_count_ends_no_run_but_waits_longer_each_time() -> None:
+    limits = LIMITS.model_copy(update={"most": 1})
+    pauses_s = []
+    for restarts, uncounted in (([], []), ([990.0], []), ([980.0], [990.0]), ([], [100.0])):
+        decision = after_end(-signal.SIGABRT, restarts, 1000, limits, uncounted)
+        assert isinstance(decision, StartAgain)
+        assert decision.number == 0
+        pauses_s.append(decision.pause_s)
+    assert pauses_s == [1, 2, 3, 1]
+
+
+def test_without_any_restarts_such_an_end_ends_the_run_also() -> None:
+    limits = LIMITS.model_copy(update={"most": 0})
+    assert isinstance(after_end(-signal.SIGABRT, [], 1000, limits, []), EndRun)

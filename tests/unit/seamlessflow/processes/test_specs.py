@@ -141,6 +141,16 @@ def test_a_workers_device_is_the_device_of_both_its_processes(
     assert (rollout.rollout.torch.device, trainer.trainer.device) == ("cuda:1", "cuda:1")
 
 
+def test_the_torch_engine_is_as_long_as_the_policys_context_if_no_length_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy = {"max_context": 768}
+    spec, *_ = children(policy=policy).rollouts()
+    assert settings_of(spec, RolloutSettings, monkeypatch).rollout.torch.max_length == 768
+    spec, *_ = children(policy=policy, rollout={"torch": {"max_length": 512}}).rollouts()
+    assert settings_of(spec, RolloutSettings, monkeypatch).rollout.torch.max_length == 512
+
+
 def test_vllm_sees_the_device_of_its_worker_alone() -> None:
     worker = {"id": "w", "tags": ["rollout", "train"], "device": "cuda:1"}
     made = children(workers=[worker], rollout={"engine": "vllm"})

@@ -1,4 +1,4 @@
-"""Restarts on a full disk: they wait for room, and nothing fails for want of it."""
+"""Restarts: on a full disk they wait for room; those for a fault of Kafka's client do not count."""
 
 from pathlib import Path
 
@@ -31,3 +31,19 @@ def test_a_restart_waits_until_the_disk_has_room_and_then_happens_once() -> None
         supervisor.start_due()
     assert (started, supervisor.plans("broker")) == ([1], False)
     assert supervisor.counts == {"broker": 1}
+
+
+def test_ends_by_a_fault_of_kafkas_client_do_not_use_up_the_restarts(tmp_path: Path) -> None:
+    notices = list[str]()
+    limits = RestartsSection(most=1, pause_s=0, free_mb=0)
+    supervisor = Supervisor(limits, notices.append)
+    aborted = EndedPart("scheduler", -6, tmp_path / "log", "", client_fault="rd_kafka_f")
+    for _ in range(3):
+        supervisor.ended(aborted, lambda: None)
+    supervisor.ended(EndedPart("scheduler", 1, tmp_path / "log", ""), lambda: None)
+    assert notices[0] == (
+        "scheduler was ended by signal 6 (Aborted), a fault of Kafka's client in rd_kafka_f; it "
+        "starts again in 0 s (a restart that does not count)"
+    )
+    assert "(restart 1 of at most 1 in 600 s)" in notices[-1]
+    assert supervisor.counts == {"scheduler": 4}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer.backends.forward import scores
+from trainer.backends.scores import linear_scores, scores
 
 N, V = 7, 11
 
@@ -57,3 +57,97 @@ def test_in_parts_no_float32_copy_of_all_logits_is_kept_for_the_backward_pass() 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             scores(*inputs(torch.bfloat16)[:2], most=most)
         assert (max(kept, default=0) >= N * V) == (most == N * V)
+
+
+H = 5
+Result = tuple[Tensor, ...]
+
+
+def from_hidden(
+    dtype: torch.dtype, biased: bool, tempered: bool, entropy_gradient: bool, most: int | None
+) -> Result:
+    """Return log-probs and entropies, and the gradients of states, weight and bias.
+
+    `most`: logits at a time; None: all, by a layer of torch.
+    """
+    random = torch.Generator().manual_seed(5)
+    shapes = [(N, H), (V, H), (V,)]
+    hidden_NH, weight_VH, bias_V = (
+        torch.randn(shape, generator=random).to(dtype).requires_grad_() for shape in shapes
+    )
+    bias = bias_V if biased else None
+    _, targets_N, given_N = inputs(dtype)
+    temperatures_N = given_N if tempered else None
+    if most is None:
+        logits_NV = torch.nn.functional.linear(hidden_NH, weight_VH, bias)
+        found = scores(logits_NV, targets_N, temperatures_N, entropy_gradient)
+    else:
+        layer = hidden_NH, weight_VH, bias
+        found = linear_scores(*layer, targets_N, temperatures_N, entropy_gradient, most)
+    assert found[1].requires_grad == entropy_gradient
+    torch.autograd.backward((found[0] * torch.arange(1.0, N + 1)).sum() + found[1].square().sum())
+    inner = [hidden_NH, weight_VH, *([bias_V] if biased else [])]
+    gradients = [of.grad for of in inner if of.grad is not None]
+    assert len(gradients) == len(inner)
+    return (*(of.detach() for of in found), *gradients)
+
+
+@pytest.mark.parametrize("most", [1, 3 * V, N * V])
+@pytest.mark.parametrize("tempered", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("entropy_gradient", [False, True])
+def test_scores_by_parts_of_the_output_layer_are_those_of_all_its_logits(
+    biased: bool, tempered: bool, entropy_gradient: bool, most: int
+) -> None:
+    how = torch.float32, biased, tempered, entropy_gradient
+    for part, whole in zip(from_hidden(*how, most), from_hidden(*how, None), strict=True):
+        assert part.dtype == whole.dtype
+        torch.testing.assert_close(part, whole, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_parts_in_half_precision_are_no_farther_from_float32_than_all_logits_at_once(
+    dtype: torch.dtype,
+) -> None:
+    exact = from_hidden(torch.float32, True, True, True, None)
+    parts, whole = (from_hidden(dtype, True, True, True, most) for most in (2 * V, None))
+    for one, other, wanted in zip(parts, whole, exact, strict=True):
+        far, near = (float((of.float() - wanted).norm()) for of in (one, other))
+        assert far <= 1.5 * near + 1e-6
+
+
+def test_autocast_computes_parts_in_its_type_and_leaves_the_gradient_in_that_of_the_weight() -> (
+    None
+):
+    hidden_NH, weight_VH = torch.randn(N, H), torch.randn(V, H).requires_grad_()
+    targets_N = inputs(torch.float32)[1]
+    found = []
+    for typed in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=typed):
+            found.append(linear_scores(hidden_NH, weight_VH, None, targets_N, most=2 * V)[0])
+    exact, rounded = found
+    assert not torch.equal(exact, rounded)
+    torch.testing.assert_close(exact, rounded, rtol=0.05, atol=0.05)
+    torch.autograd.backward(rounded.sum())
+    assert weight_VH.grad is not None and weight_VH.grad.dtype == torch.float32
+
+
+def test_a_layer_that_is_not_trained_gets_no_gradient() -> None:
+    hidden_NH, weight_VH = torch.randn(N, H, requires_grad=True), torch.randn(V, H)
+    targets_N = inputs(torch.float32)[1]
+    torch.autograd.backward(linear_scores(hidden_NH, weight_VH, None, targets_N, most=V)[0].sum())
+    assert weight_VH.grad is None
+    assert hidden_NH.grad is not None and bool(hidden_NH.grad.any())
+
+
+def test_of_an_output_layer_no_logits_are_kept_for_the_backward_pass() -> None:
+    kept: list[int] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor.numel())
+        return tensor
+
+    hidden_NH, weight_VH = torch.randn(50, H), torch.randn(V, H).requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        linear_scores(hidden_NH, weight_VH, None, torch.zeros(50, dtype=torch.int64), most=2 * V)
+    assert max(kept) == 50 * H

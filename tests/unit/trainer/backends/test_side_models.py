@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, ignore_patterns
 from typing import get_args
 
 import numpy as np
 import pytest
 import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.builders.trainer.chains import forked_chains, some_chains
-from tests.builders.trainer.models import open_tiny, write_tiny
+from tests.builders.trainer.models import SIZES, open_tiny, write_tiny
 from trainer.backends.backend import ModelUnusable, StepInput
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.chains import Chain, credited
@@ -183,3 +184,89 @@ def test_the_divergence_from_the_reference_is_told_from_the_first_step_on(policy
     first, second = backend.train(step), backend.train(step)
     assert first["reference_kl"] == pytest.approx(0.0, abs=1e-9)
     assert second["reference_kl"] > 0
+
+
+def stepped(backend: TorchBackend, chains: list[Chain], version: int) -> None:
+    """Train a step, which ends as each step of a run does."""
+    packed = pack(chains, 32, "padded")
+    columns = by_chain(chains, packed, backend.annotate(packed, [Column.REFERENCE]))
+    pairs = zip(chains, columns, strict=True)
+    made = [replace(credited(chain, 1.0), columns=of) for chain, of in pairs]
+    backend.train(StepInput(pack(made, 32, "padded"), [], 0, 0.1))
+    backend.remember(version)
+
+
+def compared(backend: TorchBackend, chains: list[Chain]) -> tuple[list[float], list[float]]:
+    """Return the log-probs of the tokens under the reference and under the policy."""
+    columns = (Column.REFERENCE, Column.PROXIMAL)
+    first, second = (annotated(backend, chains, name, "padded") for name in columns)
+    return [value for of in first for value in of], [value for of in second for value in of]
+
+
+RENEWED = {"loss": {"kl": 0.1}, "reference_every": 2, "optimizer": {"lr": 0.1}}
+
+
+def test_the_reference_becomes_the_policy_every_so_many_steps(policy: Path) -> None:
+    backend, chains = opened(policy, **RENEWED), some_chains(3)
+    initial, _ = compared(backend, chains)
+    stepped(backend, chains, 1)
+    assert compared(backend, chains)[0] == initial
+    stepped(backend, chains, 2)
+    renewed, own = compared(backend, chains)
+    assert renewed == own != initial
+    stepped(backend, chains, 3)
+    kept, own = compared(backend, chains)
+    assert kept == renewed != own
+    stepped(backend, chains, 4)
+    again, own = compared(backend, chains)
+    assert again == own != renewed
+
+
+def test_without_that_setting_the_reference_stays(policy: Path) -> None:
+    backend, chains = opened(policy, **{**RENEWED, "reference_every": None}), some_chains(2)
+    initial, _ = compared(backend, chains)
+    for version in range(1, 4):
+        stepped(backend, chains, version)
+    assert compared(backend, chains)[0] == initial
+
+
+def test_a_renewed_reference_goes_on_from_a_checkpoint_to_the_digit(
+    policy: Path, tmp_path: Path
+) -> None:
+    first, chains = opened(policy, **RENEWED), some_chains(3)
+    for version in (1, 2, 3):
+        stepped(first, chains, version)
+    first.snapshot()
+    first.save(tmp_path)
+    second = opened(policy, **RENEWED)
+    second.load(tmp_path, 3)
+    assert compared(second, chains) == compared(first, chains)
+    for version in (4, 5):
+        stepped(first, chains, version)
+        stepped(second, chains, version)
+        assert compared(second, chains) == compared(first, chains)
+
+
+def test_a_checkpoint_of_a_run_that_renewed_none_begins_with_the_reference_that_is_named(
+    policy: Path, other: Path, tmp_path: Path
+) -> None:
+    before = opened(policy, loss={"kl": 0.1}, reference=other)
+    before.snapshot()
+    before.save(tmp_path)
+    after = opened(policy, **RENEWED, reference=other)
+    after.load(tmp_path, 7)
+    chains = some_chains(1)
+    expected = [value for chain in chains for value in directly(other, chain)]
+    assert compared(after, chains)[0] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_reference_of_another_shape_cannot_become_the_policy(
+    policy: Path, tmp_path: Path
+) -> None:
+    config = Qwen3Config(**{**SIZES, "intermediate_size": 8})
+    Qwen3ForCausalLM(config).save_pretrained(tmp_path)
+    copytree(
+        policy, tmp_path, dirs_exist_ok=True, ignore=ignore_patterns("*.safetensors", "config*")
+    )
+    with pytest.raises(ModelUnusable, match="reference_every makes the policy of it"):
+        opened(policy, **RENEWED, reference=tmp_path)

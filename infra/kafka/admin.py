@@ -1,0 +1,71 @@
+"""Requests of an admin client to the coordinator of a group, without librdkafka's time-out.
+
+A request that times out while its coordinator is away stays on librdkafka's list. When the
+coordinator is back, librdkafka (2.16) answers it a second time out of freed memory, and ends the
+process: `rd_kafka_enq_once_del_source_return: assert: eonce->refcnt > 0`, or a segmentation fault.
+So requests get the longest time-out that it knows, and one that has no answer in time is waited for
+before the next one is sent. Some are never answered: after 20 s a client is given up with its
+request. To close it so was seen to end a process too, once in two thousand times.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from infra.kafka.client import client, client_options
+from infra.settings import KafkaSettings
+
+_LONGEST_S = 3600.0
+"""Largest `request_timeout` of librdkafka."""
+_GIVE_UP_S = 20.0
+Asked = Callable[[AdminClient, float], Mapping[str, Future[Any]]]
+"""Sends a request for one group, with this `request_timeout`; the answer is by the group's name."""
+
+
+class CoordinatorRequests:
+    """An admin client with one request at a time, for one thread."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._options = client_options(settings)
+        self._admin: AdminClient = client(AdminClient, self._options)
+        self._waiting: Future[Any] | None = None
+        """A request without an answer so far: no other one is sent before that comes."""
+        self._asked_s = 0.0
+
+    def answer(self, ask: Asked, timeout_s: float) -> Any:
+        """Return the answer. Raises `KafkaException`, with `_TIMED_OUT` after `timeout_s`."""
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            if self._waiting is not None:
+                self._await_earlier(self._waiting, deadline_s)
+            (asked,) = ask(self._admin, _LONGEST_S).values()
+            self._asked_s = time.monotonic()
+            return self._await(asked, deadline_s)
+        except TimeoutError as error:
+            reason = KafkaError(KafkaError._TIMED_OUT, "no answer of the group's coordinator")
+            raise KafkaException(reason) from error
+
+    def _await_earlier(self, asked: "Future[Any]", deadline_s: float) -> None:
+        """Wait for the answer to an earlier question, or give it up. Raises `TimeoutError`."""
+        give_up_s = self._asked_s + _GIVE_UP_S
+        try:
+            with suppress(KafkaException):
+                self._await(asked, min(deadline_s, give_up_s))
+        except TimeoutError:
+            if time.monotonic() < give_up_s:
+                raise
+            self._admin, self._waiting = client(AdminClient, self._options), None
+
+    def _await(self, asked: "Future[Any]", deadline_s: float) -> Any:
+        """Return an answer, or raise its error. Raises `TimeoutError`, and then keeps waiting."""
+        self._waiting = asked
+        try:
+            return asked.result(max(0.0, deadline_s - time.monotonic()))
+        finally:
+            if asked.done():
+                self._waiting = None

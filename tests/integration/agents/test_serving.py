@@ -1,0 +1,45 @@
+"""Heartbeats that the agents process reads from `fleet`."""
+
+import queue
+
+from infra.kafka.producer import Producer
+from infra.kafka.topics.creation import create_topics
+from infra.settings import KafkaSettings
+from producers.agents.serving import watch_engines
+from schemas.records import Record, WorkerHeartbeat
+from schemas.topics import FLEET, fleet_key
+from tests.builders.records.fleet import gateway, heartbeat
+
+LIMIT_S = 30
+
+
+def test_heartbeats_of_rollout_processes_are_read_and_nothing_else(kafka: KafkaSettings) -> None:
+    create_topics(kafka, [FLEET])
+    producer = Producer(kafka, "workers")
+
+    def send(record: Record) -> None:
+        producer.send(FLEET.name, record, key=fleet_key(record))
+
+    told = queue.SimpleQueue[Record]()
+    failures: list[BaseException] = []
+
+    def note(records: list[Record]) -> None:
+        for record in records:
+            told.put(record)
+
+    send(heartbeat(worker="w0", state="starting"))
+    producer.flush(LIMIT_S)
+    watch = watch_engines(kafka, "agents", note, failures.append)
+    try:
+        assert told.get(timeout=LIMIT_S) == heartbeat(worker="w0", state="starting")
+        send(heartbeat(worker="w0", process="train", state="training"))
+        send(gateway())
+        send(heartbeat(worker="w1", state="ready"))
+        producer.flush(LIMIT_S)
+        last = told.get(timeout=LIMIT_S)
+        assert isinstance(last, WorkerHeartbeat)
+        assert (last.worker, last.state) == ("w1", "ready")
+    finally:
+        watch.close()
+        producer.close()
+    assert failures == []

@@ -1,0 +1,199 @@
+"""Log-probs and entropies of trained tokens, of which never all logits are in memory.
+
+`linear_scores` begins with hidden states: it computes the logits of some tokens after those of
+others, and again in the backward pass. `scores` begins with logits that a model has computed.
+Called by `forward.py`. Dimensions: N trained tokens, R of them a part, H hidden, V vocabulary.
+"""
+
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import linear
+from torch.utils.checkpoint import checkpoint
+
+from trainer.parallelism import LOGITS_AT_ONCE
+
+
+class DividedVocabulary(Protocol):
+    """An output layer of which each rank has some of the vocabulary."""
+
+    @property
+    def size(self) -> int:
+        """V, of all ranks."""
+        ...
+
+    def gathered(self, own_RV: Tensor) -> Tensor:
+        """Return the logits of all ranks (R, V) from those of this one."""
+        ...
+
+    def own(self, all_RV: Tensor) -> Tensor:
+        """Return this rank's part of a tensor of all."""
+        ...
+
+    def summed(self, of_rank_NH: Tensor) -> Tensor:
+        """Return the sum over the ranks."""
+        ...
+
+
+def scores(
+    logits_NV: Tensor,
+    targets_N: Tensor,
+    temperatures_N: Tensor | None = None,
+    entropy_gradient: bool = False,
+    most: int = LOGITS_AT_ONCE,
+) -> tuple[Tensor, Tensor]:
+    """Return the log-softmax at the targets (with gradient) and the entropy (if asked with one).
+
+    Over the whole vocabulary, as engines report log-probs, also where top-k or top-p sampled. Of
+    more than `most` logits a part after the other is in float32, and again in the backward pass.
+    """
+    rows = max(1, most // logits_NV.shape[-1])
+    if len(logits_NV) <= rows:
+        return _scores(logits_NV, targets_N, temperatures_N, entropy_gradient)
+    temperatures = repeat(None) if temperatures_N is None else torch.split(temperatures_N, rows)
+    parts = [
+        checkpoint(_scores, *part, entropy_gradient, use_reentrant=False, preserve_rng_state=False)
+        for part in zip(
+            torch.split(logits_NV, rows), torch.split(targets_N, rows), temperatures, strict=False
+        )
+    ]
+    logprobs, entropies = zip(*parts, strict=True)
+    return torch.cat(logprobs), torch.cat(entropies)
+
+
+def linear_scores(
+    hidden_NH: Tensor,
+    weight_VH: Tensor,
+    bias_V: Tensor | None,
+    targets_N: Tensor,
+    temperatures_N: Tensor | None = None,
+    entropy_gradient: bool = False,
+    most: int = LOGITS_AT_ONCE,
+    divided: DividedVocabulary | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return what `scores` does of hidden W^T + bias, with at most `most` of these logits there.
+
+    Products are in the type of autocast, or of the weight; the gradient of the weight is summed in
+    float32 over the parts. `divided`: the weight is this rank's part of it; all must call it.
+    """
+    kind = hidden_NH.device.type
+    mixed = torch.is_autocast_enabled(kind)
+    compute = torch.get_autocast_dtype(kind) if mixed else weight_VH.dtype
+    rows = max(1, most // (len(weight_VH) if divided is None else divided.size))
+    how = entropy_gradient, compute, rows, divided
+    logprobs_N, entropies_N = _LinearScores.apply(  # type: ignore[no-untyped-call]
+        hidden_NH, weight_VH, bias_V, targets_N, temperatures_N, how
+    )
+    return logprobs_N, entropies_N
+
+
+class _LinearScores(torch.autograd.Function):
+    """Scores by an output layer, whose logits are computed again for their gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
+        hidden_NH, weight_VH, bias_V, targets_N, temperatures_N, ctx.how = arguments
+        ctx.save_for_backward(hidden_NH, weight_VH, bias_V, targets_N, temperatures_N)
+        entropy_gradient, compute, rows, divided = ctx.how
+        found = []
+        with torch.autocast(hidden_NH.device.type, enabled=False):
+            typed_VH = weight_VH.to(compute)
+            typed_V = None if bias_V is None else bias_V.to(compute)
+            for part in _parts(len(hidden_NH), rows):
+                logits_RV = linear(hidden_NH[part].to(compute), typed_VH, typed_V)
+                logits_RV = logits_RV if divided is None else divided.gathered(logits_RV)
+                of_part = None if temperatures_N is None else temperatures_N[part]
+                found.append(_scores(logits_RV, targets_N[part], of_part, False))
+        logprobs, entropies = zip(*found, strict=True)
+        logprobs_N, entropies_N = torch.cat(logprobs), torch.cat(entropies)
+        if not entropy_gradient:
+            ctx.mark_non_differentiable(entropies_N)
+        return logprobs_N, entropies_N
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_logprob_N: Tensor, by_entropy_N: Tensor) -> tuple[Any, ...]:
+        hidden_NH, weight_VH, bias_V, targets_N, temperatures_N = ctx.saved_tensors
+        entropy_gradient, compute, rows, divided = ctx.how
+        typed_VH = weight_VH.to(compute)
+        typed_V = None if bias_V is None else bias_V.to(compute)
+        of_hidden_NH = torch.empty_like(hidden_NH)
+        of_weight_VH = _sum_like(weight_VH) if ctx.needs_input_grad[1] else None
+        of_bias_V = _sum_like(bias_V) if ctx.needs_input_grad[2] else None
+        for part in _parts(len(hidden_NH), rows):
+            hidden_RH = hidden_NH[part].to(compute)
+            logits_RV = linear(hidden_RH, typed_VH, typed_V)
+            logits_RV = logits_RV if divided is None else divided.gathered(logits_RV)
+            slopes_RV = _slopes(
+                logits_RV,
+                targets_N[part],
+                None if temperatures_N is None else temperatures_N[part],
+                by_logprob_N[part],
+                by_entropy_N[part] if entropy_gradient else None,
+            ).to(compute)
+            slopes_RV = slopes_RV if divided is None else divided.own(slopes_RV)
+            of_hidden_NH[part] = slopes_RV @ typed_VH
+            if of_weight_VH is not None and compute == torch.float32:
+                of_weight_VH.addmm_(slopes_RV.T, hidden_RH)
+            elif of_weight_VH is not None:
+                of_weight_VH += slopes_RV.T @ hidden_RH
+            if of_bias_V is not None:
+                of_bias_V += slopes_RV.sum(0)
+        if divided is not None:
+            of_hidden_NH = divided.summed(of_hidden_NH)
+        sums = (of_weight_VH, weight_VH), (of_bias_V, bias_V)
+        of_layer = (None if of is None else of.to(like.dtype) for of, like in sums)
+        return of_hidden_NH, *of_layer, None, None, None
+
+
+def _slopes(
+    logits_RV: Tensor,
+    targets_R: Tensor,
+    temperatures_R: Tensor | None,
+    by_logprob_R: Tensor,
+    by_entropy_R: Tensor | None,
+) -> Tensor:
+    """Return the gradient of a loss by the logits, float32, from those by log-prob and entropy.
+
+    With y = logits / temperature and p its softmax, that of log p at the target t is (1 at t) - p,
+    and that of the entropy -p (y - the mean of y under p).
+    """
+    tempered_RV = logits_RV.float()
+    if temperatures_R is not None:
+        tempered_RV = tempered_RV / temperatures_R.unsqueeze(-1)
+    shares_RV = tempered_RV.softmax(-1)
+    found_RV = shares_RV * -by_logprob_R.unsqueeze(-1)
+    found_RV.scatter_add_(-1, targets_R.unsqueeze(-1), by_logprob_R.unsqueeze(-1))
+    if by_entropy_R is not None:
+        means_R1 = (shares_RV * tempered_RV).sum(-1, keepdim=True)
+        found_RV -= shares_RV * (tempered_RV - means_R1) * by_entropy_R.unsqueeze(-1)
+    return found_RV if temperatures_R is None else found_RV / temperatures_R.unsqueeze(-1)
+
+
+def _scores(
+    logits_NV: Tensor, targets_N: Tensor, temperatures_N: Tensor | None, entropy_gradient: bool
+) -> tuple[Tensor, Tensor]:
+    logits_NV = logits_NV.float()
+    if temperatures_N is not None:
+        logits_NV = logits_NV / temperatures_N.unsqueeze(-1)
+    normalisers_N = logits_NV.logsumexp(-1)
+    logprobs_N = logits_NV.gather(-1, targets_N.unsqueeze(-1)).squeeze(-1) - normalisers_N
+    # Its gradient keeps two more tensors of this size, so it is computed only for a bonus.
+    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
+        means_N = (logits_NV.softmax(-1) * logits_NV).sum(-1)
+        entropies_N = normalisers_N - means_N
+    return logprobs_N, entropies_N
+
+
+def _parts(count: int, rows: int) -> Iterator[slice]:
+    """Yield the tokens of each part."""
+    for start in range(0, count, rows):
+        yield slice(start, start + rows)
+
+
+def _sum_like(tensor: Tensor) -> Tensor:
+    return torch.zeros_like(tensor, dtype=torch.float32)
