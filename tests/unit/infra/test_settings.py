@@ -139,7 +139,8 @@ def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch, nam
         (
             "TRAINER__ADVANTAGE",
             "zzz",
-            "must be one of grpo, grpo_unscaled, rloo, turn, session_and_turn, "
+            "must be one of grpo, grpo_unscaled, rloo, maxrl, grpo_batch, gdpo, turn, "
+            "session_and_turn, "
             "reinforce_pp, reinforce_pp_baseline, gae, turn_gae, distill (got 'zzz')",
         ),
     ],
