@@ -8,8 +8,10 @@ next owner of their tasks.
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from functools import partial
 
+from infra.clock import now_ms
 from infra.kafka.reader_thread import ReaderThread
 from infra.kafka.start.cluster import find_cluster
 from infra.process import ready
@@ -26,10 +28,11 @@ from producers.agents.harness.containment import contain_exits
 from producers.agents.harness.loading import load_callable
 from producers.agents.harness.threads import CallThreads
 from producers.agents.leftovers import Leftovers
+from producers.agents.loop_watch import LoopWatch
 from producers.agents.serving import ServingTime, watch_engines
 from producers.agents.settings import AgentsSection, AgentsSettings
 from producers.agents.task_feed import AgentCapacity, StartedTask, TaskFeed
-from schemas.records import Record
+from schemas.records import ProgressStalled, Record
 from schemas.topics import CONTROL, FLEET, TASKS
 
 _log = logging.getLogger(__name__)
@@ -65,7 +68,7 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     topics = [TASKS, FLEET, CONTROL] if settings.pacing.redundancy else [TASKS, FLEET]
     await asyncio.to_thread(find_cluster, settings.kafka, topics, stop.is_set)
     loop = asyncio.get_running_loop()
-    watches = _watches(settings, name, ended, serving, running)
+    watches = _watches(settings, name, ended, serving, running, lambda one: feed.report(one))
     drain_s = settings.agents.drain_s
     # The feed calls these in its own thread; episodes belong to this loop.
     feed = TaskFeed(
@@ -115,9 +118,10 @@ def _watches(
     ended: EndedGroups,
     serving: ServingTime,
     running: "_RunningEpisodes",
-) -> list[ReaderThread]:
-    """Begin to learn when engines serve and, with redundancy, which groups have ended; the threads
-    call back in the event loop.
+    report: Callable[[ProgressStalled], object],
+) -> list[ReaderThread | LoopWatch]:
+    """Begin to learn when engines serve, what blocks the event loop and, with redundancy, which
+    groups have ended. The readers call back in the event loop.
     """
     call = asyncio.get_running_loop().call_soon_threadsafe
 
@@ -130,10 +134,18 @@ def _watches(
     def end(groups: list[str]) -> None:
         call(ended.end, groups)
 
-    watches = [watch_engines(settings.kafka, f"{name}-fleet", note, failed)]
+    watches: list[ReaderThread | LoopWatch] = [LoopWatch(lambda notice: _tell(notice, report))]
+    watches.append(watch_engines(settings.kafka, f"{name}-fleet", note, failed))
     if settings.pacing.redundancy:
         watches.append(watch_groups(settings.kafka, f"{name}-control", end, failed))
     return watches
+
+
+def _tell(notice: str, report: Callable[[ProgressStalled], object]) -> None:
+    """Log what blocks the event loop, and report it for the display."""
+    _log.warning("%s", notice)
+    at_ms = now_ms()
+    report(ProgressStalled(at_ms=at_ms, what="agent", detail=notice, since_ms=at_ms))
 
 
 def _agent(settings: AgentsSection, threads: CallThreads) -> Agent:

@@ -1,0 +1,85 @@
+"""Watch of the event loop: an agent that blocks it holds up all sessions of its process.
+
+A function that is `async` and computes or waits without `await` does so. The launcher ends a
+process that stands still for `restarts.frozen_s`; this names the place in the code long before.
+"""
+
+import asyncio
+import sys
+import sysconfig
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from itertools import takewhile
+from pathlib import Path
+from traceback import FrameSummary
+
+LIMIT_S = 5.0
+"""Time for which the loop may stand still without a notice."""
+_LOOKS = 5
+"""Looks within that time."""
+_LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+
+
+class LoopWatch:
+    """Thread that looks if the running event loop goes on. It tells each place once."""
+
+    def __init__(self, notice: Callable[[str], object], limit_s: float = LIMIT_S) -> None:
+        """Call `notice`, in the thread, with what the loop does when it stands for `limit_s`."""
+        self._notice = notice
+        self._limit_s = limit_s
+        self._went_on_s = time.monotonic()
+        self._told: set[str] = set()
+        self._loop_thread = threading.get_ident()
+        self._closing = threading.Event()
+        self._going_on = asyncio.get_running_loop().create_task(self._go_on())
+        self._thread = threading.Thread(target=self._look, name="loop watch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing.set()
+        self._thread.join()
+        self._going_on.get_loop().call_soon_threadsafe(self._going_on.cancel)
+
+    async def _go_on(self) -> None:
+        while True:
+            self._went_on_s = time.monotonic()
+            await asyncio.sleep(self._limit_s / _LOOKS)
+
+    def _look(self) -> None:
+        while not self._closing.wait(self._limit_s / _LOOKS):
+            stands_s = time.monotonic() - self._went_on_s
+            if stands_s < self._limit_s:
+                continue
+            place = self._place()
+            if place and place not in self._told:
+                self._told.add(place)
+                self._notice(
+                    f"{place} blocks the event loop for {stands_s:.0f} s, and with it all agents "
+                    "of this process: await there, or make the agent a plain function, which has "
+                    "a thread of its own"
+                )
+
+    def _place(self) -> str:
+        """Return where the loop's thread is, or nothing if the loop only waits for events.
+
+        Of code that a library runs, that is where it was called, as a rule in the agent's own file.
+        """
+        stack = traceback.extract_stack(sys._current_frames().get(self._loop_thread))
+        running = list(takewhile(lambda frame: not _of_loop(frame), reversed(stack)))
+        if not running:
+            return ""
+        frame = next((one for one in running if not _of_library(one)), running[0])
+        return f"{frame.filename}:{frame.lineno} ({frame.name})"
+
+
+def _of_loop(frame: FrameSummary) -> bool:
+    if frame.filename == __file__:  # it goes on, if late: the machine is busy
+        return True
+    return Path(frame.filename).parent.name == "asyncio" or frame.filename.endswith("selectors.py")
+
+
+def _of_library(frame: FrameSummary) -> bool:
+    return frame.filename.startswith(_LIBRARIES)

@@ -1,0 +1,71 @@
+"""The watch of the event loop: what blocks it is named, once, and waiting is no blocking."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+
+import pytest
+import uvloop
+
+from producers.agents.loop_watch import LoopWatch
+
+LIMIT_S = 0.05
+WAIT_S = 20.0
+LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
+
+
+class Notices:
+    """Takes notices, and lets what blocks the loop go on after the first."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._came = threading.Event()
+
+    def add(self, text: str) -> None:
+        self.texts.append(text)
+        self._came.set()
+
+    def block_until_one_comes(self) -> None:
+        """Block the calling thread, as an agent does that waits without `await`."""
+        assert self._came.wait(WAIT_S)
+        self._came.clear()
+
+
+def run(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+    agent: Callable[[Notices], Awaitable[None] | None],
+) -> list[str]:
+    """Run an agent under a watch; return the notices."""
+    notices = Notices()
+
+    async def main() -> None:
+        watch = LoopWatch(notices.add, LIMIT_S)
+        try:
+            await asyncio.sleep(0)
+            if (waiting := agent(notices)) is not None:
+                await waiting
+        finally:
+            watch.close()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())
+    return notices.texts
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_an_agent_that_blocks_the_loop_is_named_with_its_place(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    def blocking_agent(notices: Notices) -> None:
+        notices.block_until_one_comes()
+
+    (notice,) = run(loop, blocking_agent)
+    assert "test_loop_watch.py:" in notice
+    assert "(block_until_one_comes) blocks the event loop" in notice
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_loop_that_waits_for_events_is_not_blocked(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    assert run(loop, lambda notices: asyncio.sleep(10 * LIMIT_S)) == []
