@@ -278,7 +278,9 @@ class Episodes:
         call = ContainedCall(self._judge_call(self._judge, payload, result))
         limit_s = self._settings.reward_limit_s
         if not await self._ends(call, session, limit_s, lambda: self._threads.runs_with(result)):
-            return _unjudged(f"it took longer than agents.reward_limit_s, {limit_s:g} s")
+            late = f"it took longer than agents.reward_limit_s, {limit_s:g} s"
+            _log.warning("%s: the judge gave no reward: %s", session, late)
+            return _unjudged(late)
         if call.stopped:
             return AgentStopped()
         raised = call.error()

@@ -89,7 +89,6 @@ def train_recorded(
     """
     supervisor = Supervisor(config.restarts, display.notice)
     with (
-        only_run(config.out),
         Launcher(config.logs_dir, stop, supervisor) as launcher,
         _kafka(config, launcher, display) as kafka,
     ):
@@ -98,11 +97,12 @@ def train_recorded(
         source = kafka.model_copy(update={"topic_prefix": recording.source})
         _check(kafka, recording)
         _check_policy(source, config.run.policy, launcher.stopping)
-        create_topics(own, _WRITTEN, stopping=launcher.stopping)
-        if not is_finished(config, own, launcher.stopping):
-            _run(config, display, launcher, own)
-        facts = LauncherFacts(restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
-        return write_report(config, own, facts, launcher.stopping, source)
+        with only_run(config.out):  # what is refused leaves no directory
+            create_topics(own, _WRITTEN, stopping=launcher.stopping)
+            if not is_finished(config, own, launcher.stopping):
+                _run(config, display, launcher, own)
+            facts = LauncherFacts(restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
+            return write_report(config, own, facts, launcher.stopping, source)
 
 
 def _run(config: RunConfig, display: Display, launcher: Launcher, kafka: KafkaSettings) -> None:

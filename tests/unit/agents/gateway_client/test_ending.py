@@ -125,9 +125,10 @@ def test_a_judge_that_gives_no_reward_is_an_error(verdict: object) -> None:
 
 
 def test_a_failing_judge_leaves_its_session_unrewarded() -> None:
-    told = ended(AgentCrashed("the judge gave no reward", unjudged=True))
+    told = ended(AgentCrashed("the judge gave no reward", unjudged=True), on_limit="zero")
     assert told.rewards == ()
     assert (told.close.status, told.close.cause) == ("unrewarded", "environment")
+    assert told.close.on_limit == "retry", "also where the last answer was cut"
 
 
 def test_a_timeout_has_no_reward_where_that_of_this_name_does_not_count() -> None:
