@@ -287,7 +287,7 @@ class Episodes:
         if raised is None:
             return AgentReturned(cast(Result, call.result()))
         _log.warning("%s: the judge gave no reward", session, exc_info=raised)
-        return _unjudged(_description(raised), bad_result=isinstance(raised, BadResult))
+        return _unjudged(_description(raised))
 
     async def _judge_call(self, judge: Callback, payload: bytes, result: Result) -> Result:
         task: Mapping[str, object] = read_json(payload)
@@ -315,9 +315,8 @@ def _label(ending: Ending | None) -> str:
     return type(ending).__name__.removeprefix("Agent")
 
 
-def _unjudged(detail: str, bad_result: bool = False) -> Ending:
-    detail = f"the judge gave no reward\n{detail}"
-    return AgentCrashed(detail, unjudged=True, bad_result=bad_result)
+def _unjudged(detail: str) -> Ending:
+    return AgentCrashed(f"the judge gave no reward\n{detail}", unjudged=True)
 
 
 def _description(error: BaseException) -> str:
