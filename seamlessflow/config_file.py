@@ -21,10 +21,14 @@ from infra.plain_yaml import read_yaml
 from infra.settings import from_environment, unread
 from infra.variables import place_in
 from seamlessflow.config import RunConfig
+from seamlessflow.device_defaults import by_this_machine
 from seamlessflow.read_paths import found_beside, searched
 
 Check = Callable[[RunConfig], Iterable[Fault]]
 """Finds what is wrong with a configuration whose values are right in themselves."""
+
+Fill = Callable[[RunConfig], RunConfig]
+"""Adds the defaults that follow from devices."""
 
 _ROUNDS = 3
 
@@ -74,21 +78,29 @@ class Reading:
         return any(path[: len(fault.path)] == fault.path[: len(path)] for path in self.left_out)
 
 
-def load(path: Path, check: Check | None = None) -> RunConfig:
-    """Return the configuration of a YAML or TOML file, checked with `check`.
+def load(path: Path, check: Check | None = None, fill: Fill = by_this_machine) -> RunConfig:
+    """Return the configuration of a YAML or TOML file, filled with `fill`, checked with `check`.
 
     Relative paths of what it reads are looked for beside the file, then in the working directory;
     those of what it writes are relative to the working directory. Raises `FileRejected`, or
     `ConfigRejected` with all that is wrong.
     """
-    return parse(sections_of(path), path, check)
+    return parse(sections_of(path), path, check, fill)
 
 
 def parse(
-    values: Mapping[str, Any], path: Path | None = None, check: Check | None = None
+    values: Mapping[str, Any],
+    path: Path | None = None,
+    check: Check | None = None,
+    fill: Fill = by_this_machine,
 ) -> RunConfig:
-    """Make the configuration from values and the environment. Raises `ConfigRejected`."""
+    """Make the configuration from values, the environment and the defaults that `fill` adds.
+
+    Raises `ConfigRejected`.
+    """
     reading = read(values)
+    if reading.config is not None:
+        reading.config = fill(reading.config)
     if path is not None:
         reading.searched = searched(values, path.parent)
     if check is not None and reading.config is not None:

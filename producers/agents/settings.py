@@ -50,7 +50,10 @@ class AgentsSection(Section):
         "agents", description="Kafka consumer group; processes of one group share the tasks"
     )
     concurrency: int = Field(
-        64, ge=1, description="Most agents that this process runs at the same time"
+        64,
+        ge=1,
+        description="Most agents that this process runs at the same time; a run with a callable "
+        "has more by default if its engines have turns for them (docs/laptop-to-gpu.md)",
     )
     time_limit_s: float = Field(
         600,

@@ -23,7 +23,7 @@ class TorchSection(Section):
     """The torch engine."""
 
     device: str = Field(
-        "cpu", description="Device of the model: cpu, cuda, cuda:1; auto: cuda if there is one"
+        "auto", description="Device of the model: cpu, cuda, cuda:1; auto: cuda if there is one"
     )
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
         "float32", description="Element type of weights and KV"
@@ -85,7 +85,8 @@ class VllmSection(Section):
     kv_bytes: int | None = Field(
         4 * 1024**3,
         ge=1,
-        description="Memory of each device for keys and values, in bytes; none: most of it",
+        description="Memory of each device for keys and values, in bytes; none: most of it, the "
+        "default of a run on GPUs",
     )
     threads: int | None = Field(
         None,
@@ -96,7 +97,8 @@ class VllmSection(Section):
     gpu: bool = Field(
         False,
         description="True if the server runs on a GPU: its memory can be freed for a trainer, and "
-        "requests may have a seed (on a CPU vLLM 0.32 crashes if it splits such a prompt)",
+        "requests may have a seed (on a CPU vLLM 0.32 crashes if it splits such a prompt); the "
+        "default of a run on a machine with NVIDIA GPUs, unless that vLLM is built for a CPU",
     )
     start_timeout_s: float = Field(600, gt=0, description="Seconds for the server to get ready")
     call_timeout_s: float = Field(
@@ -207,7 +209,9 @@ class RolloutSection(Section):
         description="torch samples from the policy in this process, vllm in a server; without a "
         "model, scripted gives the same answer each time, and clock takes the time of device_model",
     )
-    capacity: int = Field(32, ge=1, description="Most turns sampled at once")
+    capacity: int = Field(
+        32, ge=1, description="Most turns sampled at once; a run on GPUs has 256 by default"
+    )
     hardware: dict[str, float] = Field(
         default_factory=dict,
         description="Facts for the scheduler, of each device: peak_flops, bandwidth (bytes a "

@@ -38,8 +38,8 @@ from seamlessflow.inspection.model_directory import (
     incomplete,
     unrenderable,
 )
+from seamlessflow.machine import this_machine
 from seamlessflow.memory.faults import memory_faults
-from seamlessflow.memory.machine import this_machine
 from seamlessflow.nodes.faults import elsewhere_faults, name_faults, spread_faults
 from seamlessflow.worker_section import WorkerSection
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from infra.device_model.model_shape import ModelShape, read_shape
 from seamlessflow.config import RunConfig
+from seamlessflow.device_defaults import runs_on_gpu
 from seamlessflow.each_policy import each_policy
+from seamlessflow.machine import Capacity
 from seamlessflow.memory.engine import ENGINE_SHARE, EngineMemory, EngineShape, engine_memory
-from seamlessflow.memory.machine import Capacity
 from seamlessflow.memory.parts import CONTEXT, SIZES, MemoryPart, Parts, total
 from seamlessflow.memory.training import (
     RankMemory,
@@ -156,16 +157,6 @@ def rank_shape(
     tokens = max(config.trainer.micro_batch_tokens, longest)
     others = {name: shapes[directory] for name, directory in side.items()}
     return RankShape(model, tokens, longest, gpu, leaves, **others)
-
-
-def runs_on_gpu(config: RunConfig, worker: WorkerSection, gpus: int | None) -> bool:
-    """Return whether a worker's devices are GPUs."""
-    named = worker.device or config.trainer.device
-    if "train" not in worker.tags:
-        if config.rollout.engine == "vllm":
-            return config.rollout.vllm.gpu
-        named = worker.device or config.rollout.torch.device
-    return gpus != 0 if named == "auto" else not named.startswith("cpu")
 
 
 def _engine(config: RunConfig, model: ModelShape, worker: WorkerSection, gpu: bool) -> EngineShape:

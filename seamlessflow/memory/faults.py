@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from infra.device_model.model_shape import ShapeUnknown
 from infra.faults import Fault
 from seamlessflow.config import RunConfig
+from seamlessflow.machine import Capacity
 from seamlessflow.memory.demand import WorkerMemory, memory_of, shapes_of
-from seamlessflow.memory.machine import Capacity
 from seamlessflow.memory.parts import MEBIBYTE, total
 from seamlessflow.memory.verdict import gibibytes, levers
 from seamlessflow.worker_section import WorkerSection

@@ -8,9 +8,9 @@ from typing import Any
 
 from infra.device_model.model_shape import ModelShape
 from seamlessflow.config import RunConfig
+from seamlessflow.machine import Capacity
 from seamlessflow.memory.demand import WorkerMemory, memory_of, rank_shape
 from seamlessflow.memory.engine import EngineMemory
-from seamlessflow.memory.machine import Capacity
 from seamlessflow.memory.parts import MEBIBYTE, MemoryPart, Parts, total
 from seamlessflow.memory.training import RankMemory, rank_memory, trained_parameters
 from trainer.settings import TrainerSection

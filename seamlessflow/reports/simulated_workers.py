@@ -74,13 +74,11 @@ def with_own_work(config: RunConfig) -> RunConfig:
     """Return the configuration with what its section `simulation` leaves to the run itself.
 
     The model is `policy.model`, if it can be read. The lengths of turns are those of
-    `rollout.clock`, if that is the engine. The rows of an engine are `rollout.capacity`, if that is
-    set or the configuration names an agent, as that of a run does.
+    `rollout.clock`, if that is the engine. The rows of an engine are `rollout.capacity`.
     """
     section, rollout = config.simulation, config.rollout
     changes: dict[str, object] = {}
-    capacity_counts = "capacity" in rollout.model_fields_set or _names_agent(config)
-    if "rows" not in section.model_fields_set and capacity_counts:
+    if "rows" not in section.model_fields_set:
         changes["rows"] = rollout.capacity
     if rollout.engine == "clock":
         given = section.workload.model_fields_set
@@ -147,9 +145,11 @@ def _work(config: RunConfig) -> str:
 
 
 def _source_of_rows(config: RunConfig) -> str:
-    if config.simulation.rows == config.rollout.capacity and _names_agent(config):
-        return "rollout.capacity"
-    return "simulation.rows" if "rows" in config.simulation.model_fields_set else "default"
+    return (
+        "rollout.capacity"
+        if config.simulation.rows == config.rollout.capacity
+        else "simulation.rows"
+    )
 
 
 def _sessions(config: RunConfig) -> str:

@@ -45,6 +45,7 @@ def kubernetes(
     from infra.settings import from_environment
     from seamlessflow.config import RunConfig
     from seamlessflow.config_file import load
+    from seamlessflow.device_defaults import by_named_devices
     from seamlessflow.kubernetes.kafka import bootstrap_address, cluster
     from seamlessflow.kubernetes.manifests import as_yaml, manifests
     from seamlessflow.kubernetes.objects import ClusterNames
@@ -56,7 +57,7 @@ def kubernetes(
         raise typer.BadParameter(text, param_hint="--config")
     if config.suffix not in (".yaml", ".yml"):
         raise typer.BadParameter(f"{config} is no YAML file", param_hint="--config")
-    loaded = load(config, _faults)
+    loaded = load(config, _faults, by_named_devices)
     if (kafka := loaded.kafka) is None:  # refused above
         return
     if strimzi and kafka.bootstrap_servers != (address := bootstrap_address(strimzi)):

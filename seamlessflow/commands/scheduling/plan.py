@@ -225,6 +225,7 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
 
     from seamlessflow.checks.strategies import strategy_faults
     from seamlessflow.config_file import load
+    from seamlessflow.device_defaults import by_modelled_devices
     from seamlessflow.each_policy import left_out
     from seamlessflow.reports import simulated_split as simulated
     from seamlessflow.reports.simulated_workers import (
@@ -234,7 +235,7 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     )
     from seamlessflow.reports.split_plan import choices, planned
 
-    config = with_own_work(load(path, strategy_faults))
+    config = with_own_work(load(path, strategy_faults, by_modelled_devices))
     if notice := left_out(config):
         typer.echo(f"! {notice}", err=True)
     section, line = with_own_workers(config, path)

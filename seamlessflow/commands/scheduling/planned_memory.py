@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from seamlessflow.config import RunConfig
-    from seamlessflow.memory.machine import Capacity
+    from seamlessflow.machine import Capacity
     from seamlessflow.memory.verdict import MemoryVerdict
 
 _DEVICES = re.compile(
@@ -84,7 +84,7 @@ def _devices(text: str) -> tuple[int, float | None]:
 def _machine(
     devices: str | None, sizes: tuple[str | None, str | None], run: "RunConfig", given: bool
 ) -> "Capacity":
-    from seamlessflow.memory.machine import Capacity, this_machine
+    from seamlessflow.machine import Capacity, this_machine
 
     named = zip(("--memory ", "--host-memory "), sizes, strict=True)
     of_device, of_host = (None if text is None else bytes_of(text, name) for name, text in named)
@@ -111,6 +111,7 @@ def _configured(
     """Return the run of a file, or one on so many devices, with further settings."""
     from seamlessflow.checks.models import trained_model_faults
     from seamlessflow.config_file import parse, sections_of
+    from seamlessflow.device_defaults import by_modelled_devices, by_this_machine
 
     if config is not None and any(split):
         raise typer.BadParameter("--config says which workers train, and the devices of each")
@@ -120,7 +121,8 @@ def _configured(
     changes = [(("policy", "model"), str(model))] if model is not None else []
     for path, value in [*changes, *map(_setting, settings)]:
         values = _with(values, path, value)
-    return parse(values, config, trained_model_faults)
+    fill = by_this_machine if devices is None else by_modelled_devices
+    return parse(values, config, trained_model_faults, fill)
 
 
 def _values(count: int, alone: int | None, engine: int | None) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def rehearse(
     from seamlessflow.calibration.sections import under
     from seamlessflow.checks.check import before_training
     from seamlessflow.config_file import parse, sections_of
+    from seamlessflow.device_defaults import by_modelled_devices
     from seamlessflow.rehearsal.configuration import rehearsed
 
     if scale is not None and scale <= 0:
@@ -46,7 +47,12 @@ def rehearse(
     # The check is of what runs: the run's own devices need not be there.
     found = measured_sections(recorded, kafka, measured)
     given = under(sections_of(config), {name: found[name] for name in _MEASURED if name in found})
-    loaded = parse(given, config, lambda one: before_training(rehearsed(one, out, steps, scale)))
+    loaded = parse(
+        given,
+        config,
+        lambda run: before_training(rehearsed(run, out, steps, scale)),
+        by_modelled_devices,
+    )
     from infra.errors import ExitStatus
     from seamlessflow.console import clean_console
     from seamlessflow.rehearsal.rehearsal import rehearse as run

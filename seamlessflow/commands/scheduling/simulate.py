@@ -156,6 +156,7 @@ def _loaded(
     from seamlessflow.calibration.sections import under
     from seamlessflow.checks.strategies import strategy_faults
     from seamlessflow.config_file import parse, sections_of
+    from seamlessflow.device_defaults import by_modelled_devices
     from seamlessflow.reports.simulated_workers import with_own_work
 
     given = dict(sections_of(config)) if config is not None else {}
@@ -167,7 +168,8 @@ def _loaded(
     shown = {name: dict(of) for name, of in measured.items() if config is None or name != "run"}
     if "workers" in given and "simulation" in shown:
         del shown["simulation"]["workers"]
-    return with_own_work(parse(under(given, shown), config, strategy_faults))
+    values = under(given, shown)
+    return with_own_work(parse(values, config, strategy_faults, by_modelled_devices))
 
 
 def _checked(

@@ -75,8 +75,10 @@ def test_limits_of_a_run_that_names_an_agent_count(config: Path) -> None:
         return model, float(line.split()[1]), done.stderr
 
     free, few = figures(""), figures('agents: {callable: "my:run", concurrency: 2}\n')
-    assert free[0].endswith("at most 256 turns an engine (default), any number of sessions")
-    assert few[0].endswith("32 turns an engine (rollout.capacity), 2 sessions (agents.concurrency)")
+    # The modelled devices are GPUs, with their defaults.
+    engine = "at most 256 turns an engine (rollout.capacity)"
+    assert free[0].endswith(f"{engine}, any number of sessions")
+    assert few[0].endswith(f"{engine}, 2 sessions (agents.concurrency)")
     assert few[1] > free[1]
     assert (free[2], "agents.concurrency 2 made sessions wait" in few[2]) == ("", True)
 

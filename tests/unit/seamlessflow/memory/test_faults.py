@@ -9,8 +9,8 @@ import pytest
 from seamlessflow.checks.check import before_training
 from seamlessflow.checks.devices import device_faults
 from seamlessflow.config_file import parse
+from seamlessflow.machine import Capacity
 from seamlessflow.memory.faults import memory_faults
-from seamlessflow.memory.machine import Capacity
 from tests.builders.run_files import changed, faults, model_headers, run_values
 
 H100S = Capacity(device_bytes=80e9, host_bytes=2e12, gpus=8)

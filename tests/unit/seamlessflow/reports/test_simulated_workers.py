@@ -47,6 +47,8 @@ def test_lengths_and_rows_of_a_rehearsal_are_simulated_too() -> None:
 
 
 def test_without_the_clock_the_workload_is_that_of_the_simulation() -> None:
-    config = with_own_work(RunConfig.model_validate({"rollout": {"clock": {"turn_tokens": 60}}}))
-    assert config.simulation == RunConfig().simulation
+    values = {"rollout": {"clock": {"turn_tokens": 60}, "capacity": 12}}
+    config = with_own_work(RunConfig.model_validate(values))
+    assert config.simulation.workload == RunConfig().simulation.workload
+    assert config.simulation.rows == 12
     assert "(defaults of simulation.workload)" in modelled_as(config, config.simulation)

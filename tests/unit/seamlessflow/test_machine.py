@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from seamlessflow.memory.machine import host_bytes, this_machine
+from seamlessflow.machine import host_bytes, this_machine
 
 
 def test_the_limit_of_a_container_counts_where_it_is_less(tmp_path: Path) -> None:

