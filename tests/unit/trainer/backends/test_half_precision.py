@@ -1,6 +1,6 @@
 """Half precision: float32 master weights, float16 with loss scaling, published weights in half."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +12,20 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tests.builders.trainer.chains import sampled, some_chains, with_advantages
-from tests.builders.trainer.gangs.meetings import meeting
+from tests.builders.trainer.gangs.alone import BACKENDS, Make
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import open_tiny, write_tiny
 from trainer.backends.backend import StepInput
-from trainer.backends.fsdp_backend import FsdpBackend
-from trainer.backends.megatron.megatron_backend import MegatronBackend
 from trainer.backends.optimizer_state import WEIGHTS
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.chains import NOWHERE
 from trainer.data.packing import MicroBatch, pack
 from trainer.settings import TrainerSection
 
-Make = Callable[[Path, TrainerSection], TorchBackend]
-"""Returns the back end of a model's directory, in place of any before it."""
 
-
-def divided(model: Path, settings: TrainerSection) -> TorchBackend:
-    leave_gang()
-    return MegatronBackend(model, settings.model_copy(update={"backend": "megatron"}), meeting())
-
-
-def sharded(model: Path, settings: TrainerSection) -> TorchBackend:
-    leave_gang()
-    return FsdpBackend(model, settings.model_copy(update={"backend": "fsdp2"}), meeting())
-
-
-@pytest.fixture(params=[TorchBackend, divided, sharded], ids=["torch", "megatron", "fsdp2"])
+@pytest.fixture(params=BACKENDS)
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    made: Make = request.param
-    yield made
+    yield BACKENDS[request.param]
     leave_gang()
 
 

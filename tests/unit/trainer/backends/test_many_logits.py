@@ -1,6 +1,6 @@
 """Tokens and a vocabulary whose logits are too many to be there at once, on every back end."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,37 +10,23 @@ import torch
 from torch import Tensor
 
 from tests.builders.trainer.chains import some_chains
-from tests.builders.trainer.gangs.meetings import meeting
+from tests.builders.trainer.gangs.alone import BACKENDS, Make
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import open_tiny, write_wide
 from trainer.backends.backend import StepInput
 from trainer.backends.forward import Forward
-from trainer.backends.fsdp_backend import FsdpBackend
-from trainer.backends.megatron.megatron_backend import MegatronBackend
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.packing import Layout, pack
 from trainer.parallelism import LOGITS_AT_ONCE
 from trainer.settings import TrainerSection
 
-Make = Callable[[Path, TrainerSection], TorchBackend]
 ENTROPY = 0.1
 CHAINS = some_chains(count=24)
 
 
-def divided(model: Path, settings: TrainerSection) -> TorchBackend:
-    leave_gang()
-    return MegatronBackend(model, settings.model_copy(update={"backend": "megatron"}), meeting())
-
-
-def sharded(model: Path, settings: TrainerSection) -> TorchBackend:
-    leave_gang()
-    return FsdpBackend(model, settings.model_copy(update={"backend": "fsdp2"}), meeting())
-
-
-@pytest.fixture(params=[TorchBackend, divided, sharded], ids=["torch", "megatron", "fsdp2"])
+@pytest.fixture(params=BACKENDS)
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    made: Make = request.param
-    yield made
+    yield BACKENDS[request.param]
     leave_gang()
 
 
