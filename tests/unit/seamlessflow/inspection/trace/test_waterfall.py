@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -157,6 +158,21 @@ def test_a_session_in_a_step_without_a_token_that_may_be_trained_is_not_said_to_
     )
 
 
+def test_a_session_that_a_filter_kept_out_of_the_loss_names_the_filter() -> None:
+    group = r.StepGroup(group_id="g", sessions=(ID,), filtered="zero_variance")
+    method = r.StepMethod(kind="advantage", name="grpo")
+
+    def outcome(of: r.StepGroup, **changes: Any) -> str:
+        commit = control.committed(4, [of], methods=(method,), **changes)
+        ready = (history.READY, history.BATCH, history.STARTED)
+        return made([*ENDED, history.finished(), *ready, (CONTROL.name, commit)]).outcome
+
+    step = "in step 4, which made version 5"
+    assert outcome(group) == f"{step}, but the filter zero_variance kept its group out of the loss"
+    assert outcome(replace(group, filtered="")).startswith(f"{step}, but none of its tokens")
+    assert outcome(group, trained_tokens={ID: 3}) == f"trained {step}"
+
+
 def test_what_is_under_way_has_no_end() -> None:
     found = made([*OPENED, *history.BEGUN])
     under_way = [one.name for one in (*found.whole, *found.session) if one.end_ms is None]
@@ -168,7 +184,8 @@ def test_what_is_under_way_has_no_end() -> None:
 def test_a_step_that_was_executed_again_is_shown_each_time() -> None:
     method = r.StepMethod(kind="loss", name="tis", version=2)
     groups = history.COMMITTED[1].groups
-    again = control.committed(4, groups, lineage="b", version=6, methods=(method,))
+    more = {"methods": (method,), "trained_tokens": {ID: 3}}
+    again = control.committed(4, groups, lineage="b", version=6, **more)
     found = made([*history.trained(), history.STARTED, (CONTROL.name, again)])
     steps = [one.detail for one in found.whole if one.name == "step 4"]
     assert steps == ["makes version 5, lineage a", "makes version 6, lineage b"]
