@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from schemas import records as r
 from schemas.records import Record
-from schemas.trained_sessions import trained_sessions
+from schemas.steps import shown_step, trained_sessions
 
 KEPT = 10_000
 """Sessions, and groups, of which the fate is kept."""
@@ -100,7 +100,7 @@ class SessionFates:
             return {"state": "ready", "detail": "its group waits for a step"}
         if fate.step is None:
             return {"state": fate.state, "detail": fate.detail}
-        return _in_step(session_id in fate.sessions, fate.step, fate.filtered)
+        return _in_step(session_id in fate.sessions, shown_step(fate.step), fate.filtered)
 
 
 def _fate_in_step(commit: r.StepCommitted, group: r.StepGroup) -> GroupFate:

@@ -69,7 +69,7 @@ def test_the_training_of_a_finalized_session_follows_from_control() -> None:
     assert fate(control.ready("g"))["state"] == "ready"
     assert fate(control.ready("g"), control.committed(3, [in_step])) == {
         "state": "trained",
-        "step": 3,
+        "step": 4,
     }
     assert fate(control.committed(3, [without]))["state"] == "masked"
     assert fate(control.ready("g"), stale) == {
@@ -87,16 +87,16 @@ def test_a_session_of_a_step_is_trained_only_with_a_token_in_the_loss() -> None:
     def in_step(of: r.StepGroup, **tokens: int) -> dict[str, Any]:
         return fate(control.committed(3, [of], trained_tokens=tokens, methods=methods))
 
-    assert in_step(group, s=5, t=5) == {"state": "trained", "step": 3}
+    assert in_step(group, s=5, t=5) == {"state": "trained", "step": 4}
     assert in_step(group, t=5)["state"] == in_step(group)["state"] == "masked"
     assert in_step(filtered) == {
         "state": "filtered",
-        "step": 3,
+        "step": 4,
         "detail": "the filter zero_variance kept its group out of the loss",
     }
     assert in_step(filtered, s=5, t=5) == {
         "state": "trained",
-        "step": 3,
+        "step": 4,
         "detail": "without advantages, by the filter zero_variance",
     }
 
