@@ -838,12 +838,13 @@ class SessionOpened(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class StepGroup(Record):
-    """A group and the sessions of it that an optimizer step trained on."""
+    """A group of an optimizer step's batch and its sessions."""
 
     group_id: str
     sessions: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     reused: int = 0
+    filtered: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

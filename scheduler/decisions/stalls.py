@@ -12,6 +12,7 @@ from scheduler.decisions import pacing
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.state import State
 from schemas.records import ProgressStalled
+from schemas.steps import step_name
 
 REFILL = "refill"
 _WAITED_FOR = {"step": "train", "gang": "train", "rollout": "rollout", REFILL: "train"}
@@ -65,8 +66,8 @@ def _training(state: State, settings: SchedulerSettings, now_ms: int) -> list[tu
     if now_ms - since_ms < milliseconds(settings.scheduler.stall_s):
         return []
     if state.steps.under_way:
-        return [("step", f"step {step} was started and does not end", since_ms)]
-    return [("gang", f"step {step} has its batch and no gang", since_ms)]
+        return [("step", f"{step_name(step)} was started and does not end", since_ms)]
+    return [("gang", f"{step_name(step)} has its batch and no gang", since_ms)]
 
 
 def _rollout(state: State, settings: SchedulerSettings, now_ms: int) -> list[tuple[str, str, int]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from schemas.records import StepCommitted
+from schemas.steps import step_name
 from trainer.steps.trained import Header, TrainedRun, file_name, parsed
 
 MOST_SESSIONS = 5
@@ -38,7 +39,7 @@ class FileFault(NamedTuple):
     what: str
 
     def __str__(self) -> str:
-        return f"step {self.step.step}: {self.what}"
+        return f"{step_name(self.step.step)}: {self.what}"
 
 
 def step_files(

@@ -21,6 +21,7 @@ from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
 from schemas.records import StepCommitted
+from schemas.steps import step_name
 from schemas.topics import CONTROL, SESSIONS, Topic
 from seamlessflow.auditing.sampled_tokens import SampledTokens, sampled_tokens
 from seamlessflow.auditing.step_files import FileFault, TrainedFile, step_files
@@ -43,7 +44,9 @@ class Deviation:
     what: str
 
     def __str__(self) -> str:
-        where = f"step {self.step}, session {self.session}, turn {self.turn}, token {self.offset}"
+        where = (
+            f"{step_name(self.step)}, session {self.session}, turn {self.turn}, token {self.offset}"
+        )
         return f"{where}: {self.what}"
 
 
@@ -133,8 +136,8 @@ def wrong_marks(steps: Iterable[StepCommitted]) -> Iterator[str]:
             known = before[one.policy, group.group_id]
             if group.reused and group.reused != known:
                 yield (
-                    f"step {one.step} marks group {group.group_id} as trained by {group.reused} "
-                    f"steps before it, and {known} did"
+                    f"{step_name(one.step)} marks group {group.group_id} as trained by "
+                    f"{group.reused} steps before it, and {known} did"
                 )
         before.update((one.policy, group.group_id) for group in one.groups)
 

@@ -15,6 +15,7 @@ from scheduler.state.accounts.device_time import DECODING
 from scheduler.state.accounts.division import shares
 from schemas import records as r
 from schemas.records import Record
+from schemas.steps import step_name
 from trainer.metrics.reasons import masked_tokens
 
 RECENT_STEPS = 10
@@ -225,7 +226,7 @@ class RunProgress:
                     shown.pop(record.worker, None)
             case r.StepStarted():
                 self._begin(record.at_ms)
-                self.doing |= dict.fromkeys(record.workers, f"training step {record.step + 1}")
+                self.doing |= dict.fromkeys(record.workers, f"training {step_name(record.step)}")
             case r.StepCompleted():
                 self._stop_training()
             case r.GenerationPaused() if record.worker in self.serving:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from schemas.steps import step_name
 from seamlessflow.watching.progress import RunProgress, Step
 
 
@@ -40,7 +41,7 @@ class StepLines:
 def step_line(step: Step, progress: RunProgress) -> str:
     """Return version, reward, tokens, staleness of a step, and what was left out of it."""
     metrics = step.metrics
-    parts = [f"step {step.step + 1}/{progress.total}", f"version {step.version}"]
+    parts = [f"{step_name(step.step)}/{progress.total}", f"version {step.version}"]
     parts.append("no reward" if step.reward is None else f"reward {step.reward:.3f}")
     parts.append(f"{metrics.get('tokens_trained', 0):,.0f} tokens trained")
     if "staleness_max" in metrics:

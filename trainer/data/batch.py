@@ -127,6 +127,7 @@ class Prepared:
             sessions=names,
             foreign=tuple(name for name in names if name in foreign),
             reused=self.reused,
+            filtered=self.filtered,
         )
 
 

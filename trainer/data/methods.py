@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from infra.errors import ENDS_PROCESS, SeamlessFlowError
+from schemas.steps import step_name
 from trainer.data.episodes import Episode, Float64s
 
 METHOD_FAILED = "method_failed"
@@ -57,8 +58,9 @@ class RecordedMethodFailed(SeamlessFlowError):
         self.group_id = group_id
         self.method = failed.method
         super().__init__(
-            f"step {step} cannot be executed again as it was recorded: for its group {group_id} "
-            f"{failed}; repair the method, or choose the one that the step was trained with"
+            f"{step_name(step)} cannot be executed again as it was recorded: for its group "
+            f"{group_id} {failed}; repair the method, or choose the one that the step was trained "
+            "with"
         )
 
 

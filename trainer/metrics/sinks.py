@@ -149,7 +149,7 @@ class Gauges:
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
         if not any(name.partition("/")[0] == "eval_version" for name in metrics):
-            self._metrics.gauge("seamlessflow_trainer_steps").set(step + 1)
+            self._metrics.gauge("seamlessflow_trainer_steps").set(step)
         for name, value in metrics.items():
             self._metrics.gauge("seamlessflow_trainer_metric", metric=name).set(value)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from infra.errors import SeamlessFlowError
 from schemas.records import StepCommitted, StepMethod
+from schemas.steps import step_name
 from trainer.data.reuse.choices import UsedGroup
 from trainer.recovery.commit import Commit, Sessions
 from trainer.recovery.control_state import ControlState
@@ -25,8 +26,8 @@ class StepNotRecorded(SeamlessFlowError):
         self.step = step
         self.checkpoint_step = checkpoint_step
         super().__init__(
-            f"the checkpoint is of step {checkpoint_step}, control has no record of step {step}: "
-            "continue from a newer checkpoint or with another topic_prefix"
+            f"the checkpoint is of step {checkpoint_step}, control has no record of "
+            f"{step_name(step)}: continue from a newer checkpoint or with another topic_prefix"
         )
 
 
@@ -39,8 +40,8 @@ class GroupsGone(SeamlessFlowError):
         self.step = step
         self.groups = groups
         super().__init__(
-            f"step {step} was trained on {len(groups)} groups that the recording lacks, such as "
-            f"{groups[0]}: continue with the recording of before, or begin under another prefix"
+            f"{step_name(step)} was trained on {len(groups)} groups that the recording lacks, such "
+            f"as {groups[0]}: continue with the recording of before, or begin under another prefix"
         )
 
 
@@ -121,8 +122,8 @@ def changes(resume: Resume, present: Sequence[StepMethod]) -> str:
         return ""
     first = min(found)
     return (
-        f"{len(found)} recorded steps, from step {first} on, are executed again with other methods "
-        f"than they were trained with, in the new lineage {resume.lineage}: "
+        f"{len(found)} recorded steps, from {step_name(first)} on, are executed again with other "
+        f"methods than they were trained with, in the new lineage {resume.lineage}: "
         f"{'; '.join(found[first])}. To repeat them as they were, resume with the former settings"
     )
 

@@ -9,6 +9,7 @@ from copy import deepcopy
 
 from infra.kafka.client import Received
 from schemas.records import Trajectory
+from schemas.steps import shown_step
 from trainer.data.batch import Batch, BatchLimits, SkippedStep
 from trainer.recovery.resume import Origin, Resume
 from trainer.replay.recorded_run import RecordedRun, RecordedStep, RunNotRepeatable
@@ -69,13 +70,14 @@ class RecordedBatches:
                 self._loader.add(record, item.partition, item.offset, 0)
 
     def _missing(self, recorded: RecordedStep) -> str:
+        number = shown_step(recorded.step)
         groups = recorded.commit.groups if recorded.commit else {}
         lost = [name for name in groups if name not in self._loader.ready_groups]
         gone = sorted(one for of in groups.values() for one in of if one in self._wanted)
         if not gone:
-            return f"groups of step {recorded.step} have no valid session: {', '.join(lost[:3])}"
+            return f"groups of step {number} have no valid session: {', '.join(lost[:3])}"
         shown = ", ".join(gone[:3])
-        return f"{len(gone)} sessions of step {recorded.step} are not on the topic: {shown}"
+        return f"{len(gone)} sessions of step {number} are not on the topic: {shown}"
 
 
 def micro_batches(

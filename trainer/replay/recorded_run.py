@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from infra.errors import SeamlessFlowError
 from schemas import records as r
 from schemas.records import Record
+from schemas.steps import step_name
 from trainer.recovery.commit import Commit
 from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import surviving
@@ -93,7 +94,7 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
         commit = next((one for one in kept if one.step == number), None)
         if commit is None:
             if number not in skipped:
-                raise RunNotRepeatable(f"step {number} is not recorded")
+                raise RunNotRepeatable(f"{step_name(number)} is not recorded")
             steps.append(RecordedStep(number, None, version, lineage))
             continue
         lineage = commit.lineage
@@ -121,7 +122,7 @@ def check_methods(run: RecordedRun, present: Mapping[str, Sequence[r.StepMethod]
         recorded = without_settings(one.commit.methods) if one.commit else []
         if differing := differences(recorded, without_settings(present[one.lineage])):
             raise RunNotRepeatable(
-                f"step {one.step} was trained with other methods than this release has: "
+                f"{step_name(one.step)} was trained with other methods than this release has: "
                 f"{'; '.join(differing)}; the release that trained it repeats it, and --set "
                 "executes it with these"
             )
@@ -141,5 +142,5 @@ def _of_steps(
             )
     first = lineages[names[0]]
     if first.step:
-        raise RunNotRepeatable(f"its first lineage began with step {first.step}, not with 0")
+        raise RunNotRepeatable(f"its first lineage went on behind step {first.step}")
     return [lineages[name] for name in names]

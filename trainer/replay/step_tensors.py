@@ -12,6 +12,7 @@ import xxhash
 from torch import Tensor
 
 from infra.errors import SettingsRejected
+from schemas.steps import step_name
 from trainer.backends.backend import StepInput
 from trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS
 from trainer.backends.torch_backend import TorchBackend
@@ -41,7 +42,7 @@ def step_tensors(
     last = len(step.micro_batches) - 1 if micro_batch is None else micro_batch
     if not 0 <= last < len(step.micro_batches):
         count = len(step.micro_batches)
-        raise SettingsRejected("--micro-batch", f"step {number} has {count}, counted from 0")
+        raise SettingsRejected("--micro-batch", f"{step_name(number)} has {count}, counted from 0")
     begun = dict(_begun(backend))
     hashes = {label: _hash(value) for label, value in begun.items()}
     gradient: dict[str, Tensor] = {}

@@ -17,6 +17,7 @@ from infra.kafka.producer import Producer
 from infra.telemetry.contexts import Headers
 from infra.telemetry.tracing import Span, Telemetry
 from schemas.records import GroupConsumed, Record, StepCommitted, StepCompleted
+from schemas.steps import shown_step, step_name
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES, fleet_key
 from trainer.backends.backend import Backend, UpdateFailed
 from trainer.data.batch import Batch
@@ -42,7 +43,7 @@ class StepFenced(SeamlessFlowError):
 
     def __init__(self, step: int) -> None:
         self.step = step
-        super().__init__(f"step {step} is not committed: another trainer leads")
+        super().__init__(f"{step_name(step)} is not committed: another trainer leads")
 
 
 class StepFailed(SeamlessFlowError):
@@ -57,8 +58,8 @@ class StepFailed(SeamlessFlowError):
         """Sessions in which the failure shows, as far as known."""
         which = f" (sessions {', '.join(self.sessions[:_SHOWN])})" if self.sessions else ""
         super().__init__(
-            f"step {step} is not committed: {reason}{which}; started again, the run goes on from "
-            "its last checkpoint, or from its begin"
+            f"{step_name(step)} is not committed: {reason}{which}; started again, the run goes on "
+            "from its last checkpoint, or from its begin"
         )
 
 
@@ -131,7 +132,9 @@ class StepRunner:
         phases, self._copied = self._copied, Phases()
         with self._traced(order) as batch:
             began = time.monotonic()
-            with self._telemetry.child("train step", batch.headers, step=order.batch.step):
+            with self._telemetry.child(
+                "train step", batch.headers, step=shown_step(order.batch.step)
+            ):
                 metrics, trained_sha256 = self._trained(order, phases)
                 metrics = order.facts | metrics
             metrics["train_s"] = time.monotonic() - began
@@ -169,7 +172,7 @@ class StepRunner:
             TRAJECTORIES.name,
             order.batch.traces(),
             sum(len(group.sessions) for group in groups),
-            step=order.batch.step,
+            step=shown_step(order.batch.step),
             version=order.next_version,
             lineage=order.lineage,
             groups=len(groups),

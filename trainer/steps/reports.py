@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from schemas.records import EvaluationCompleted, ProgressStalled
+from schemas.steps import shown_step
 from trainer.data.batch import Batch
 from trainer.metrics.reasons import Metrics, reasons_for_no_gradient
 from trainer.metrics.sample_texts import Decode, sample_texts
@@ -36,9 +37,9 @@ class Reports:
         """Write the metrics of a step to all sinks; return the alarms for `control`."""
         order, metrics = done.order, done.metrics
         for sink in self._sinks:
-            sink.write(order.batch.step, order.next_version, done.at_ms, metrics)
+            sink.write(shown_step(order.batch.step), order.next_version, done.at_ms, metrics)
         self._write_samples(order.batch)
-        _log.info("step %d: %s", order.batch.step, _line(metrics))
+        _log.info("step %d: %s", shown_step(order.batch.step), _line(metrics))
         return [*self._mismatch(done), *self.nothing_learned(metrics, done.at_ms)]
 
     def report_evaluation(self, told: EvaluationCompleted, named: bool = False) -> None:
@@ -85,7 +86,7 @@ class Reports:
             return
         samples = sample_texts(batch, self._settings.samples, self._decode)
         for sink in self._sinks if samples else ():
-            sink.write_samples(batch.step, samples)
+            sink.write_samples(shown_step(batch.step), samples)
 
     def close(self) -> None:
         """Close the sinks."""
@@ -104,7 +105,7 @@ class Reports:
             f"weights, more than {self._settings.mismatch_alarm:g}: the engine computes something "
             "different from the trainer (element type, attention, template, weights not loaded)"
         )
-        _log.error("step %d: %s", done.order.batch.step, detail)
+        _log.error("step %d: %s", shown_step(done.order.batch.step), detail)
         at_ms = done.at_ms
         return [ProgressStalled(at_ms=at_ms, what=ENGINE, detail=detail, since_ms=at_ms)]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from schemas import records as r
 from schemas.records import Record
+from schemas.steps import step_name
 from trainer.data.batch import Batch, SkippedStep
 from trainer.data.figures.of_batch import facts
 from trainer.recovery.checkpoint import Checkpoint
@@ -173,7 +174,7 @@ class StepSequence:
         begins = self._barren.add(tokens, self.origin.trained)
         reason = why(tokens, loader.dropped, loader.newest_drop)
         if begins:
-            detail = f"step {found.step} has nothing to train: {reason}"
+            detail = f"{step_name(found.step)} has nothing to train: {reason}"
             _log.error("%s", detail)
             stalled = r.ProgressStalled(at_ms=now_ms, what=LEARNING, detail=detail, since_ms=now_ms)
             self._process.send(stalled)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from schemas import records as r
 from schemas.records import Record
+from schemas.steps import shown_step, trained_sessions
 
 KEPT = 10_000
 """Sessions, and groups, of which the fate is kept."""
@@ -41,6 +42,8 @@ class GroupFate:
     step: int | None = None
     sessions: frozenset[str] = frozenset()
     """Sessions of a trained group that have a token in the loss."""
+    filtered: str = ""
+    """Filter that took the advantages of a trained group away."""
 
 
 @dataclass(slots=True)
@@ -68,9 +71,7 @@ class SessionFates:
                 _keep(self._groups, record.group_id, GroupFate("dropped", detail))
             case r.StepCommitted():
                 for group in record.groups:
-                    trained = frozenset(group.sessions)
-                    fate = GroupFate("trained", step=record.step, sessions=trained)
-                    _keep(self._groups, group.group_id, fate)
+                    _keep(self._groups, group.group_id, _fate_in_step(record, group))
             case r.SampleFailed():
                 place = (record.group_id, record.sample, record.attempt)
                 _keep(self._failed, place, f"{record.cause}: {record.detail}")
@@ -99,10 +100,24 @@ class SessionFates:
             return {"state": "ready", "detail": "its group waits for a step"}
         if fate.step is None:
             return {"state": fate.state, "detail": fate.detail}
-        if session_id in fate.sessions:
-            return {"state": "trained", "step": fate.step}
-        detail = "none of its tokens was in the loss: stale, masked or filtered"
-        return {"state": "masked", "step": fate.step, "detail": detail}
+        return _in_step(session_id in fate.sessions, shown_step(fate.step), fate.filtered)
+
+
+def _fate_in_step(commit: r.StepCommitted, group: r.StepGroup) -> GroupFate:
+    sessions = trained_sessions(commit, group)
+    return GroupFate("trained", step=commit.step, sessions=sessions, filtered=group.filtered)
+
+
+def _in_step(trained: bool, step: int, filtered: str) -> Mapping[str, Any]:
+    """Return what a step made of a session of its batch."""
+    if trained:
+        without = {"detail": f"without advantages, by the filter {filtered}"} if filtered else {}
+        return {"state": "trained", "step": step, **without}
+    if filtered:
+        detail = f"the filter {filtered} kept its group out of the loss"
+        return {"state": "filtered", "step": step, "detail": detail}
+    detail = "none of its tokens was in the loss: stale or masked"
+    return {"state": "masked", "step": step, "detail": detail}
 
 
 def _keep(kept: OrderedDict[K, V], key: K, value: V) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from infra.kafka.client import Received
 from schemas import records as r
 from schemas.identity import session_id
+from schemas.steps import shown_step, step_name
 from schemas.topics import CONTROL, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.auditing.checks.findings import Findings, LogPlace, place_of
 from seamlessflow.auditing.checks.kept import Kept
@@ -158,7 +159,7 @@ class GroupsCheck:
         if commit is None and not self._whole:
             self.findings.not_checkable += 1
         elif commit is None or hash_of(name) not in commit.groups:
-            detail = f"group {group_id} is consumed in step {step}"
+            detail = f"group {group_id} is consumed in {step_name(step)}"
             self.findings.add(place_of(received), f"{detail}, whose newest commit is without it")
 
     def _commit(self, received: Received, record: r.StepCommitted) -> None:
@@ -174,7 +175,8 @@ class GroupsCheck:
         self._unjudged.append((commit, names))
         for name in names:
             if name in self._dropped:
-                detail = f"group {_shown(name)} is in step {record.step}, although it was dropped"
+                number = shown_step(record.step)
+                detail = f"group {_shown(name)} is in step {number}, although it was dropped"
                 self.findings.add(commit.place, detail)
 
     def _judge_begun(self, commit: _AuditedCommit, names: Iterable[Named]) -> None:
@@ -183,7 +185,8 @@ class GroupsCheck:
             if name in self._admitted or name in self._opened:
                 continue
             if self._whole and not self._kept.cut_anywhere(self._opened_on.name):
-                detail = f"group {name} is in step {commit.record.step}, but was never admitted"
+                number = shown_step(commit.record.step)
+                detail = f"group {name} is in step {number}, but was never admitted"
                 no_other = (
                     "was never recorded" if self._recorded else "no agent opened it by itself"
                 )
@@ -205,7 +208,8 @@ class GroupsCheck:
         }
         theirs = _together(one.groups for one in others.values())
         for name in names:
-            marked, group = commit.again.get(name, 0), f"group {_shown(name)} is in step {number}"
+            marked = commit.again.get(name, 0)
+            group = f"group {_shown(name)} is in {step_name(number)}"
             hashed = hash_of(name)
             with_it = (
                 {step: one for step, one in others.items() if hashed in one.groups}
@@ -220,7 +224,9 @@ class GroupsCheck:
             ]
             before = sum(step < number for step in with_it)
             if unplanned:
-                self.findings.add(commit.place, f"{group} and in {unplanned}")
+                self.findings.add(
+                    commit.place, f"{group} and in {[shown_step(step) for step in unplanned]}"
+                )
             elif marked != before and self._whole:
                 detail = f"{group}, marked as trained by {marked} steps before, and {before} did"
                 self.findings.add(commit.place, detail)
@@ -234,7 +240,7 @@ class GroupsCheck:
         known = np.union1d(self._trained, self._dropped.hashes())
         lost = int(np.count_nonzero(np.isin(commit.groups, known, invert=True)))
         if lost:
-            step = f"step {commit.record.step} of lineage {commit.record.lineage}"
+            step = f"{step_name(commit.record.step)} of lineage {commit.record.lineage}"
             detail = f"{lost} groups of {step} are in no step of the lineage that replaced it"
             self.findings.add(commit.place, detail)
 

@@ -17,6 +17,7 @@ from infra.kafka.client import Received
 from infra.kafka.partitioner import partition_of
 from schemas import records as r
 from schemas.identity import session_name
+from schemas.steps import shown_step, step_name
 from schemas.topics import SESSIONS, TRAJECTORIES
 from seamlessflow.auditing.checks.findings import Findings, LogPlace, place_of
 from seamlessflow.auditing.checks.kept import Kept
@@ -137,7 +138,7 @@ class TokensCheck:
             for step, file in step_files(self._trained, steps, faults)
         ]
         for step, what in faults:
-            self._add(step, f"step {step.step}: {what}")
+            self._add(step, f"{step_name(step.step)}: {what}")
         asked = {run.session for file in files for run in file.runs}
         sessions = {
             one: self._sampled.sessions[one] for one in asked & self._sampled.sessions.keys()
@@ -148,7 +149,9 @@ class TokensCheck:
         for one in steps:
             self._compared.add(_commit_of(one))
             if one.step in found.steps_missing:
-                detail = f"step {one.step}, version {one.version}, has no file in {self._trained}"
+                detail = (
+                    f"{step_name(one.step)}, version {one.version}, has no file in {self._trained}"
+                )
                 self._add(one, detail)
             for group in one.groups:
                 self._judge_members(one, group)
@@ -164,12 +167,12 @@ class TokensCheck:
             opened_in = self._groups.get(name, group.group_id)
             if opened_in != group.group_id:
                 of = f"of group {opened_in}" if opened_in else "of an evaluation"
-                what = f"session {name} is {of}, and is trained in group {group.group_id}"
-                self._add(step, f"step {step.step}: {what}")
+                what = f"session {name} is {of}, and stands in group {group.group_id}"
+                self._add(step, f"{step_name(step.step)}: {what}")
         for name in group.foreign:
             if name in self._groups and name not in self._imported:
                 what = f"session {name} is marked as foreign, but all of it was sampled here"
-                self._add(step, f"step {step.step}: {what}")
+                self._add(step, f"{step_name(step.step)}: {what}")
 
     def _add(self, step: r.StepCommitted, detail: str) -> None:
         """Add a violation that the commit of a step shows."""
@@ -205,7 +208,8 @@ class TokensCheck:
             elif here or by_plan:
                 self.findings.not_checkable += count
             else:
-                what = f"session {session_id} is trained in step {step.step} and in an earlier one"
+                number = shown_step(step.step)
+                what = f"session {session_id} is trained in step {number} and in an earlier one"
                 self._add(step, what)
             return []
         if session_id not in self._groups and self._gone(session_id):

@@ -186,7 +186,7 @@ def train(
     ] = None,
     step: Annotated[
         int | None,
-        typer.Option(min=0, help="End in this step, from 0, before its update; needs --tensors."),
+        typer.Option(min=1, help="End in this step, before its update; needs --tensors."),
     ] = None,
     micro_batch: Annotated[
         int | None, typer.Option(min=0, help="End after this micro-batch of --step, from 0.")
@@ -212,7 +212,7 @@ def train(
             policy=policy,
             replaced=tuple(replaced or ()),
             until=until,
-            step=step,
+            step=None if step is None else step - 1,
             micro_batch=micro_batch,
             tensors=tensors,
             weights=weights,

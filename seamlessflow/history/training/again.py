@@ -12,6 +12,7 @@ from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
 from schemas.records import LineageStarted, Record, StepCommitted
+from schemas.steps import step_name
 from schemas.topics import CONTROL, TRAJECTORIES
 from trainer.backends.backend import Machine
 from trainer.backends.torch_backend import TorchBackend
@@ -46,15 +47,17 @@ class RecordedTraining:
         """
         count = len(self.run.steps)
         if step >= count:
-            raise SettingsRejected("--step", f"the run has {count}, counted from 0")
+            raise SettingsRejected("--step", f"the run has {count}")
         if self.run.steps[step].commit is None:
-            raise SettingsRejected("--step", f"step {step} trained nothing")
+            raise SettingsRejected("--step", f"{step_name(step)} trained nothing")
         if micro_batch is None:
             return
         received = self.trajectories(Skipped(), stopping)
         count = micro_batches(self.settings, self.run, received, step)
         if micro_batch >= count:
-            raise SettingsRejected("--micro-batch", f"step {step} has {count}, counted from 0")
+            raise SettingsRejected(
+                "--micro-batch", f"{step_name(step)} has {count}, counted from 0"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ class TrainingAgain:
     def resumptions(self) -> Sequence[str]:
         """Sentences about the lineages that went on with other settings than the one before."""
         return [
-            f"resumed at step {after.step} with {len(changes)} other settings: {_listed(changes)}"
+            f"resumed behind step {after.step} with {len(changes)} other settings: "
+            f"{_listed(changes)}"
             for before, after in pairwise(self.run.lineages)
             if (changes := changed_settings(before, after))
         ]

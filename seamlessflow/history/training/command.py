@@ -12,6 +12,7 @@ from rich.console import Console
 
 from infra.errors import ExitStatus, SettingsRejected
 from infra.kafka.unreadable import Skipped
+from schemas.steps import shown_step, step_name
 from seamlessflow.checks.packages import require
 from seamlessflow.console import clean_console
 from seamlessflow.history.outputs import check_directory, check_file
@@ -45,7 +46,7 @@ class TrainOptions:
     until: int | None
     """Step before which it ends."""
     step: int | None
-    """Step in which it ends, before the update, to look at its tensors."""
+    """Step in which it ends, as records count, before the update, to look at its tensors."""
     micro_batch: int | None
     """Micro-batch of it after which it ends; the last if it is None."""
     tensors: Path | None
@@ -159,14 +160,14 @@ def _inspect(
         return
     step = again.steps.begin(again.received, number)
     if step is None or not step.micro_batches:
-        raise SettingsRejected("--step", f"step {number} trained nothing")
+        raise SettingsRejected("--step", f"{step_name(number)} trained nothing")
     found = step_tensors(again.steps.backend, step, number, options.micro_batch)
     if known is not None:
         console.print(compared(path, known, found))
         return
     write_step(path, found)
     last, count = found.micro_batch, len(step.micro_batches)
-    console.print(f"wrote {len(found.hashes)} tensors of step {number}: {path}")
+    console.print(f"wrote {len(found.hashes)} tensors of {step_name(number)}: {path}")
     console.print(f"up to micro-batch {last} of {count}, counted from 0")
 
 
@@ -200,6 +201,6 @@ def _plot(path: Path, steps: list[RepeatedStep], options: TrainOptions) -> None:
     from seamlessflow.reports.comparison_chart import plot_comparison
 
     title = ", ".join(options.replaced) or "executed again"
-    recorded = {one.recorded.step: one.recorded.metrics for one in steps}
-    repeated = {one.recorded.step: one.metrics for one in steps}
+    recorded = {shown_step(one.recorded.step): one.recorded.metrics for one in steps}
+    repeated = {shown_step(one.recorded.step): one.metrics for one in steps}
     plot_comparison(title, COMPARED, recorded, repeated, path)

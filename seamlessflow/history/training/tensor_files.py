@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from infra.errors import SettingsRejected
+from schemas.steps import step_name
 from trainer.replay.step_tensors import StepTensors
 
 _VALUES = ".safetensors"
@@ -74,7 +75,7 @@ def known_step(path: Path) -> StepTensors | None:
 def check_place(path: Path, known: StepTensors, step: int, micro_batch: int) -> None:
     """Raise `SettingsRejected` for a file of another step or micro-batch."""
     if (known.step, known.micro_batch) != (step, micro_batch):
-        of = f"step {known.step}, micro-batch {known.micro_batch}"
+        of = f"{step_name(known.step)}, micro-batch {known.micro_batch}"
         raise SettingsRejected("--tensors", f"{path} is of {of}")
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from schemas.steps import shown_step, step_name
 from trainer.replay.reexecution import RepeatedStep
 
 ROUNDING = 1e-3
@@ -14,7 +15,7 @@ COMPARED = ("loss", "grad_norm", "entropy", "policy_kl")
 
 def step_line(step: RepeatedStep, ablation: bool) -> str:
     """Return the sentence about a step."""
-    number = f"step {step.recorded.step}"
+    number = f"{step_name(step.recorded.step)}"
     if step.recorded.commit is None:
         return f"{number}: skipped, as recorded"
     shown = ", ".join(_metric(name, step) for name in COMPARED if name in step.metrics)
@@ -34,7 +35,7 @@ def outcome_lines(steps: Sequence[RepeatedStep], ablation: bool) -> list[str]:
     unknown = sum(not one.recorded.tensors_hash for one in trained)
     lines = [f"executed {len(trained)} steps: {len(trained) - len(differing) - unknown} equal"]
     if differing:
-        lines.append(f"the first that differs is step {differing[0].recorded.step}")
+        lines.append(f"the first that differs is {step_name(differing[0].recorded.step)}")
         lines.append(f"largest relative difference of a metric: {_largest(differing):.2g}")
         lines.append(_why(differing[0]))
     return lines
@@ -44,7 +45,7 @@ def steps_json(steps: Sequence[RepeatedStep]) -> list[dict[str, Any]]:
     """Return the steps as JSON values."""
     return [
         {
-            "step": one.recorded.step,
+            "step": shown_step(one.recorded.step),
             "skipped": one.recorded.commit is None,
             "equal": one.equal,
             "tensors_hash": one.tensors_hash,
@@ -65,7 +66,7 @@ def _metric(name: str, step: RepeatedStep) -> str:
 
 def _why(first: RepeatedStep) -> str:
     """Return what the first step that differs may differ by."""
-    place = f"--step {first.recorded.step} --tensors FILE finds its first tensor that differs"
+    place = f"--{step_name(first.recorded.step)} --tensors FILE finds its first tensor that differs"
     if _relative(first.metrics, first.recorded.metrics) < ROUNDING:
         return (
             "its metrics differ by rounding alone: sums were divided otherwise, as with another "

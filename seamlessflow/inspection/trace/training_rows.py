@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from infra.kafka.client import Received
 from schemas import records as r
 from schemas.identity import session_id as session_of
+from schemas.steps import step_name
 from seamlessflow.inspection.trace.row import Row, first, of_kind, row
 from trainer.step_methods import listed
 
@@ -72,7 +73,7 @@ def step_rows(control: Sequence[Received], group_id: str, session_id: str) -> li
     started = next((at for at in begun if at.offset > item.offset), None)
     rows = [_batch(batch, item)]
     if started is not None:
-        rows.append(row(f"step {batch.step}", started, detail="under way", under_way=True))
+        rows.append(row(f"{step_name(batch.step)}", started, detail="under way", under_way=True))
     return rows
 
 
@@ -112,7 +113,7 @@ def _drawn_from(record: r.GroupAdmitted) -> str:
 
 def _batch(batch: r.BatchReady, item: Received) -> Row:
     detail = f"{len(batch.groups)} groups, {batch.trainable_tokens} tokens"
-    return row(f"batch of step {batch.step}", item, detail=detail)
+    return row(f"batch of {step_name(batch.step)}", item, detail=detail)
 
 
 def _reused(commit: r.StepCommitted, session_id: str) -> int:
@@ -144,7 +145,7 @@ def _committed(
     by_plan = f", trained by {reused} steps before, by plan" if reused else ""
     rows.append(
         row(
-            f"step {commit.step}",
+            f"{step_name(commit.step)}",
             begun[-1] if begun else None,
             at,
             completed,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from infra.kafka.client import Received
 from schemas import records as r
+from schemas.steps import shown_step, step_name, trained_sessions
 from schemas.topics import DAY_MS, HOUR_MS, PROMPTS, REPLIES, REQUESTS, TASKS, Topic
 from seamlessflow.inspection.trace.row import Row, first, of_kind
 from seamlessflow.inspection.trace.session_rows import session_rows
@@ -64,17 +65,29 @@ def _outcome(
     ]
     if commits:
         last = commits[-1]
-        made = f"in step {last.step}, which made version {last.version}{_again(commits)}"
-        if any(not any(one.loss_mask) for one, _ in of_kind(records, r.Trajectory)):
-            return f"{made}, but none of its tokens may be trained"
-        return f"trained {made}"
+        made = f"in {step_name(last.step)}, which made version {last.version}{_again(commits)}"
+        why_not = _why_not(last, records, session_id)
+        return f"{made}, but {why_not}" if why_not else f"trained {made}"
     return f"not trained: {_reason(records, of_group, steps, session_id)}"
+
+
+def _why_not(commit: r.StepCommitted, records: Sequence[Received], session_id: str) -> str:
+    """Return why a step trained no token of a session of its batch; empty if it trained some."""
+    if any(not any(one.loss_mask) for one, _ in of_kind(records, r.Trajectory)):
+        return "none of its tokens may be trained"
+    group = next(one for one in commit.groups if session_id in one.sessions)
+    if session_id in trained_sessions(commit, group):
+        return ""
+    if group.filtered:
+        return f"the filter {group.filtered} kept its group out of the loss"
+    return "none of its tokens was in the loss: stale or masked"
 
 
 def _again(commits: Sequence[r.StepCommitted]) -> str:
     """Return which other steps trained a session by plan, and which were executed again."""
-    counts = Counter(one.step for one in commits)
-    earlier = [str(step) for step in counts if step != commits[-1].step]
+    counts = Counter(shown_step(one.step) for one in commits)
+    last = shown_step(commits[-1].step)
+    earlier = [str(step) for step in counts if step != last]
     repeated = [f"{step} ({count} times)" for step, count in counts.items() if count > 1]
     by_plan = f"; also trained, by plan, in {', '.join(earlier)}" if earlier else ""
     again = f"; executed again after a restart: {', '.join(repeated)}" if repeated else ""

@@ -15,6 +15,7 @@ from infra.printable import printable
 from scheduler.state.accounts.bars import Bar, Part, bars, spent_by_part
 from scheduler.state.accounts.device_time import TRAINING, together
 from scheduler.state.timeline import Timeline
+from schemas.steps import shown_step
 from seamlessflow.reports.timeline.facts import Given, Mark, RunFacts
 from seamlessflow.reports.timeline.looks import COLOURS, IDLE, LABELS, SHARES
 
@@ -88,7 +89,7 @@ def _lines(facts: RunFacts, start_ms: int) -> dict[str, Any]:
         "steps": [
             [
                 *(since(at_ms) for at_ms in (of.ready_ms, of.started_ms, of.ended_ms)),
-                *(of.step, of.version, of.groups, of.tokens, of.workers, of.policy),
+                *(shown_step(of.step), of.version, of.groups, of.tokens, of.workers, of.policy),
             ]
             for of in facts.steps.values()
         ],

@@ -140,10 +140,10 @@ def test_a_call_leads_by_parents_and_links_to_the_step_that_trained_its_tokens(
     )
     ahead = reached(spans, call.trace_id)
     steps = [attributes(one)["seamlessflow.step"] for one in ahead if one.name == "train step"]
-    assert steps == [STEPS - 1]
+    assert steps == [STEPS]
     session = str(attributes(call)["gen_ai.conversation.id"])
     shown = json.loads(seamlessflow("trace", session, "--json", "--out", str(out)).stdout)
-    assert shown["outcome"] == f"trained in step {STEPS - 1}, which made version {STEPS}"
+    assert shown["outcome"] == f"trained in step {STEPS}, which made version {STEPS}"
     assert {trace["trace_id"] for trace in shown["traces"]} == {
         call.trace_id.hex(),
         batches[-1].trace_id.hex(),

@@ -76,13 +76,13 @@ def test_steps_executed_again_make_the_same_tensors(log: KafkaSettings, tmp_path
     answer = run("--json", "--tensors", str(tensors))
     assert answer.exit_code == 0, answer.output
     steps = orjson.loads(answer.stdout)
-    assert [one["step"] for one in steps] == list(range(STEPS))
+    assert [one["step"] for one in steps] == list(range(1, STEPS + 1))
     assert all(one["equal"] and one["tensors_hash"] for one in steps)
     for one in steps:
         assert one["metrics"]["loss"] == one["recorded_metrics"]["loss"]
     assert len(orjson.loads(tensors.read_bytes())) > 1
     changed = f"run.steps 2 -> {STEPS}, trainer.optimizer.lr 0.02 -> 0.01"
-    assert f"resumed at step 2 with 2 other settings: {changed}" in answer.stderr
+    assert f"resumed behind step 2 with 2 other settings: {changed}" in answer.stderr
 
     changes = ["--set", "trainer.loss.name=tis", "--set", "trainer.optimizer.lr=0.5"]
     picture, weights = tmp_path / "other.png", tmp_path / "other"
@@ -105,7 +105,7 @@ def test_two_machines_find_the_first_tensor_of_a_step_that_differs(
     budget = ["--set", "trainer.micro_batch_tokens=24"]
     clipped = [f"--set=trainer.loss.clip_{side}=0.0001" for side in ("low", "high")]
     for last, name in (("1", "hashes.json"), ("0", "values.safetensors")):
-        place = ["--step", "1", "--micro-batch", last, "--tensors", str(tmp_path / name), *budget]
+        place = ["--step", "2", "--micro-batch", last, "--tensors", str(tmp_path / name), *budget]
         wrote = run(*place)
         assert wrote.exit_code == 0, wrote.output
         assert f"up to micro-batch {last} of" in wrote.output
@@ -113,15 +113,15 @@ def test_two_machines_find_the_first_tensor_of_a_step_that_differs(
         other = run(*place, *clipped)
         assert "the first: gradient of model.norm.weight after micro-batch" in other.output
     assert "numbers by at most" in other.output
-    assert "of step 1, micro-batch 0" in str(run("--step", "0", *place[2:]).exception)
+    assert "of step 2, micro-batch 0" in str(run("--step", "1", *place[2:]).exception)
     assert "needs --tensors" in str(run("--step", "1").exception)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--step", "99", "--tensors", "new.json"], f"--step: the run has {STEPS}, counted from 0"),
-        (["--step", "1", "--micro-batch", "99", "--tensors", "new.json"], "--micro-batch: step 1"),
+        (["--step", "99", "--tensors", "new.json"], f"--step: the run has {STEPS}"),
+        (["--step", "2", "--micro-batch", "99", "--tensors", "new.json"], "--micro-batch: step 2"),
         (["--picture", "nodir/x.png"], "--picture: there is no directory nodir"),
         (["--picture", "x.foo"], "--picture: x.foo does not end with .png"),
         (["--tensors", "nodir/x.json"], "--tensors: there is no directory nodir"),

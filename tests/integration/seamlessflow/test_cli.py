@@ -182,13 +182,13 @@ def test_a_session_is_traced_from_the_log(cluster: KafkaSettings) -> None:
         producer.send(topic, record, key=key, headers=headers)
     producer.close(LIMIT_S)
     said = run("trace", session_history.ID).output
-    assert f"{session_history.ID}  trained in step 4, which made version 5" in said
+    assert f"{session_history.ID}  trained in step 5, which made version 5" in said
     for name in ("group g", "task", "turn 1", "dispatch #1 on w", "weights published"):
         assert name in said
     assert f"trace {session_history.TRACE}" in said
     found = json.loads(run("trace", session_history.ID, "--json").output)
     assert [one["name"] for one in found["whole"]][-3:] == [
-        "step 4",
+        "step 5",
         "committed",
         "weights published",
     ]

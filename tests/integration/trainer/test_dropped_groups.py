@@ -67,7 +67,7 @@ def test_a_run_whose_every_token_is_masked_ends_with_the_reason(
         start().join()
     scheduler.wait_for(lambda: bool(scheduler.of(r.ProgressStalled)))
     (told,) = scheduler.of(r.ProgressStalled)
-    assert told.detail.startswith("step 0 has nothing to train: ")
+    assert told.detail.startswith("step 1 has nothing to train: ")
     assert not scheduler.of(r.RunFinished)
 
 

@@ -204,6 +204,7 @@ DROPPABLE = {
     "StepCommitted.trained_sha256",
     "StepCommitted.trained_tokens",
     "StepCompleted.policy",
+    "StepGroup.filtered",
     "StepGroup.foreign",
     "StepSkipped.policy",
     "StepStarted.devices",

@@ -38,6 +38,6 @@ def test_a_mark_of_reuse_must_be_the_number_of_steps_before_it() -> None:
     assert list(wrong_marks([step(0, 0), step(1, 1), step(2, 2)])) == []
     assert list(wrong_marks([step(0, 0), step(1, 0)])) == [], "its tokens are found twice"
     assert list(wrong_marks([step(0, 0), step(1, 2)])) == [
-        "step 1 marks group g-0 as trained by 2 steps before it, and 1 did"
+        "step 2 marks group g-0 as trained by 2 steps before it, and 1 did"
     ]
     assert len(list(wrong_marks([step(0, 0), step(1, 1, policy="other")]))) == 1

@@ -105,9 +105,9 @@ def test_a_batch_reports_rewards_of_all_its_sessions_and_what_was_lost() -> None
 def test_a_batch_records_all_its_groups_and_sessions() -> None:
     chosen = select([group("same", 1, 1), group("g", 1, 0)], 2, NOW, RULES).chosen
     members = Batch(3, tuple(chosen)).members()
-    assert [(one.group_id, one.sessions) for one in members] == [
-        ("same", ("same.0.0", "same.1.0")),
-        ("g", ("g.0.0", "g.1.0")),
+    assert [(one.group_id, one.sessions, one.filtered) for one in members] == [
+        ("same", ("same.0.0", "same.1.0"), "zero_variance"),
+        ("g", ("g.0.0", "g.1.0"), ""),
     ]
 
 

@@ -162,6 +162,6 @@ def test_steps_that_are_executed_again_with_other_methods_are_told_with_the_sett
     resume = resume_from(folded(committed(2, 3), known, committed(4, 5)), Origin(2), "b")
     assert changes(resume, (grpo,)) == ""
     told = changes(resume, (rloo,))
-    assert "1 recorded steps, from step 3 on" in told
+    assert "1 recorded steps, from step 4 on" in told
     assert "advantage was grpo, is rloo (trainer.advantage, trainer.returns, " in told
     assert "new lineage b" in told

@@ -67,9 +67,9 @@ def test_a_run_that_cannot_be_repeated_says_why() -> None:
         read()
     with pytest.raises(RunNotRepeatable, match="settings of lineage b are not recorded"):
         read(*step(0, "b", 1))
-    with pytest.raises(RunNotRepeatable, match="step 0 is not recorded"):
+    with pytest.raises(RunNotRepeatable, match="step 1 is not recorded"):
         read(*step(1, "a", 1))
-    with pytest.raises(RunNotRepeatable, match="began with step 7"):
+    with pytest.raises(RunNotRepeatable, match="went on behind step 7"):
         read(lineage("b", step=7), *step(7, "b", 1))
 
 
@@ -87,5 +87,5 @@ def test_a_step_whose_method_has_another_version_now_is_not_repeated() -> None:
     assert isinstance(first, r.StepCommitted)
     run = read(*step(0, "a", 1), replace(first, methods=(then,)), *others)
     check_methods(run, {"a": [replace(then, settings_hash="by its new form")]})
-    with pytest.raises(RunNotRepeatable, match=r"step 1 .* loss was tis, is tis version 2"):
+    with pytest.raises(RunNotRepeatable, match=r"step 2 .* loss was tis, is tis version 2"):
         check_methods(run, {"a": [replace(then, version=2)]})

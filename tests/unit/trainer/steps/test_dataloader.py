@@ -139,7 +139,7 @@ def test_a_method_that_fails_in_a_recorded_step_ends_the_run() -> None:
     feed = FedDataloader(committed(0, "g-0", "g-1"), rules=replace(RULES, estimator=fails_above_1))
     feed.group("g-0")
     feed.group("g-1", (2, 0))
-    with pytest.raises(RecordedMethodFailed, match=r"step 0 .* group g-1 .* too high") as told:
+    with pytest.raises(RecordedMethodFailed, match=r"step 1 .* group g-1 .* too high") as told:
         feed.next(0)
     assert told.value.lasting
 

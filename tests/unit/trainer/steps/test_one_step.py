@@ -151,7 +151,7 @@ def test_a_step_that_cannot_be_trained_is_not_committed_and_says_which_it_is(
     with pytest.raises(StepFailed) as found:
         runner.run(order())
     assert found.value.sessions == ("h.0.0", "g.0.0")
-    assert "step 3 is not committed: the gradient is not finite (sessions h" in str(found.value)
+    assert "step 4 is not committed: the gradient is not finite (sessions h" in str(found.value)
     assert found.value.process_status(ready=True) is ExitStatus.LASTING
     assert log.done == []
     assert not list((tmp_path / "trained").glob("*"))

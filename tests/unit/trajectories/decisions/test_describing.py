@@ -1,5 +1,6 @@
 """Descriptions of sessions: open, closed, finalized, unknown."""
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -68,7 +69,7 @@ def test_the_training_of_a_finalized_session_follows_from_control() -> None:
     assert fate(control.ready("g"))["state"] == "ready"
     assert fate(control.ready("g"), control.committed(3, [in_step])) == {
         "state": "trained",
-        "step": 3,
+        "step": 4,
     }
     assert fate(control.committed(3, [without]))["state"] == "masked"
     assert fate(control.ready("g"), stale) == {
@@ -76,6 +77,28 @@ def test_the_training_of_a_finalized_session_follows_from_control() -> None:
         "detail": "stale: 9 of 9 tokens are older than 1 steps",
     }
     assert fate(control.dropped("another"))["state"] == "waiting"
+
+
+def test_a_session_of_a_step_is_trained_only_with_a_token_in_the_loss() -> None:
+    group = r.StepGroup(group_id="g", sessions=("s", "t"))
+    filtered = replace(group, filtered="zero_variance")
+    methods = (r.StepMethod(kind="advantage", name="grpo"),)
+
+    def in_step(of: r.StepGroup, **tokens: int) -> dict[str, Any]:
+        return fate(control.committed(3, [of], trained_tokens=tokens, methods=methods))
+
+    assert in_step(group, s=5, t=5) == {"state": "trained", "step": 4}
+    assert in_step(group, t=5)["state"] == in_step(group)["state"] == "masked"
+    assert in_step(filtered) == {
+        "state": "filtered",
+        "step": 4,
+        "detail": "the filter zero_variance kept its group out of the loss",
+    }
+    assert in_step(filtered, s=5, t=5) == {
+        "state": "trained",
+        "step": 4,
+        "detail": "without advantages, by the filter zero_variance",
+    }
 
 
 def test_a_session_that_does_not_count_says_why() -> None:

@@ -28,13 +28,13 @@ def test_a_group_is_open_then_trained_or_dropped() -> None:
 def test_a_group_in_two_steps_is_a_violation() -> None:
     log = audited(*admitted("g"), control.committed(0, ["g"]), control.committed(1, ["g"]))
 
-    assert "control[0]@2: group g is in step 1 and in [0]" in log.details("groups")
+    assert "control[0]@2: group g is in step 2 and in [1]" in log.details("groups")
     assert not log.report.clean
 
 
 def test_a_group_in_a_later_step_is_found_in_a_later_round() -> None:
     log = audited(*admitted("g"), control.committed(0, ["g"])).put(control.committed(1, ["g"]))
-    assert log.settle().details("groups") == ["control[0]@2: group g is in step 1 and in [0]"]
+    assert log.settle().details("groups") == ["control[0]@2: group g is in step 2 and in [1]"]
 
 
 def test_a_group_twice_in_one_step_is_a_violation() -> None:
@@ -56,7 +56,7 @@ def test_a_group_marked_with_a_wrong_number_of_steps_is_a_violation() -> None:
         *admitted("g"), control.committed(0, ["g"]), control.committed(1, [again("g", 2)])
     )
     assert log.details("groups") == [
-        "control[0]@2: group g is in step 1, marked as trained by 2 steps before, and 1 did"
+        "control[0]@2: group g is in step 2, marked as trained by 2 steps before, and 1 did"
     ]
     unknown = audited(*admitted("g"), control.committed(0, [again("g", 1)]))
     assert "marked as trained by 1 steps before, and 0 did" in unknown.details("groups")[0]
@@ -94,7 +94,7 @@ def test_a_group_that_a_new_lineage_left_out_is_a_violation() -> None:
     )
     [found] = log.details("groups")
     assert found == (
-        "control[0]@2: 1 groups of step 0 of lineage a are in no step of the lineage that "
+        "control[0]@2: 1 groups of step 1 of lineage a are in no step of the lineage that "
         "replaced it"
     )
 
@@ -114,7 +114,7 @@ def test_a_group_that_a_surviving_step_trained_is_not_dropped_afterwards() -> No
 
 def test_a_group_is_consumed_in_the_step_that_trained_it() -> None:
     log = audited(*admitted("g"), control.committed(0, ["g"]), control.consumed("g", 1))
-    assert log.details("groups")[0].startswith("control[0]@2: group g is consumed in step 1")
+    assert log.details("groups")[0].startswith("control[0]@2: group g is consumed in step 2")
 
 
 def test_a_group_that_was_never_admitted_is_not_trained() -> None:
@@ -130,14 +130,14 @@ def test_a_group_of_sessions_that_an_agent_opened_by_itself_is_not_admitted(grou
     assert log.counts("groups") == (1, 0, 0, 0)
 
     log.put(control.committed(1, [name])).settle()
-    assert log.details("groups") == [f"control[0]@2: group {name} is in step 1 and in [0]"]
+    assert log.details("groups") == [f"control[0]@2: group {name} is in step 2 and in [1]"]
 
 
 def test_a_group_of_a_task_of_pacing_is_admitted() -> None:
     name = session_id("g", 0, 0)
     log = audited(sessions.opened(session_id=name, group_id="g"), control.committed(0, ["g"]))
     assert log.details("groups") == [
-        "control[0]@0: group g is in step 0, but was never admitted, and no agent opened it by "
+        "control[0]@0: group g is in step 1, but was never admitted, and no agent opened it by "
         "itself"
     ]
 
@@ -171,15 +171,15 @@ def test_a_group_of_a_recording_is_trained_once_or_dropped() -> None:
 
     log.put(control.committed(1, ["s"]), control.committed(2, ["t"])).settle()
     assert log.details("groups") == [
-        "control[0]@3: group t is in step 2, although it was dropped",
-        "control[0]@2: group s is in step 1 and in [0]",
+        "control[0]@3: group t is in step 3, although it was dropped",
+        "control[0]@2: group s is in step 2 and in [1]",
     ]
 
 
 def test_a_group_that_was_never_recorded_is_not_trained() -> None:
     log = AuditedLog(recorded=True).put(control.committed(0, ["g"])).settle()
     assert log.details("groups") == [
-        "control[0]@0: group g is in step 0, but was never admitted, and was never recorded"
+        "control[0]@0: group g is in step 1, but was never admitted, and was never recorded"
     ]
 
 
@@ -192,4 +192,4 @@ def test_each_of_several_policies_trains_or_drops_a_group_once() -> None:
     assert trained.counts("groups")[3] == 0
 
     twice = audited(*first, *(control.committed(step, ["g"], **own) for step in range(2)))
-    assert "control[0]@3: group g is in step 1 and in [0]" in twice.details("groups")
+    assert "control[0]@3: group g is in step 2 and in [1]" in twice.details("groups")

@@ -85,19 +85,19 @@ def test_a_token_that_was_not_sampled_is_a_violation(tmp_path: Path) -> None:
 
     assert log.counts("tokens") == (2, 0, 0, 1)
     [found] = log.details("tokens")
-    assert found.startswith("control[0]@1: step 0, session s, turn a, token 1: id 9, log-prob")
+    assert found.startswith("control[0]@1: step 1, session s, turn a, token 1: id 9, log-prob")
 
 
 def test_a_step_without_its_file_is_a_violation(tmp_path: Path) -> None:
     log = AuditedLog(tmp_path).put(control.committed(0)).settle()
-    assert log.details("tokens")[0].startswith("control[0]@0: step 0, version 1, has no file")
+    assert log.details("tokens")[0].startswith("control[0]@0: step 1, version 1, has no file")
 
 
 def test_a_session_in_two_steps_is_a_violation_also_in_a_later_round(tmp_path: Path) -> None:
     log = AuditedLog(tmp_path).put(*admitted("g"), *events(), train(tmp_path, 0, events()))
     log.settle().put(train(tmp_path, 1, events())).settle()
 
-    assert "session s is trained in step 1 and in an earlier one" in log.details("tokens")[0]
+    assert "session s is trained in step 2 and in an earlier one" in log.details("tokens")[0]
 
 
 def test_a_step_executed_again_is_compared_with_what_it_trained_before(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_session_that_is_trained_again_by_plan_is_compared_each_time(tmp_path:
 
     log.put(train_again(tmp_path, 2, 2, events(tokens=(3, 9, 5)))).settle()
     [found] = log.details("tokens")
-    assert "step 2, session s, turn a, token 1: id 9, log-prob" in found
+    assert "step 3, session s, turn a, token 1: id 9, log-prob" in found
 
 
 def test_tokens_that_no_later_step_may_train_by_plan_are_not_kept(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_tokens_of_a_recording_are_those_of_its_trajectories(tmp_path: Path) -> 
 
     log.put(recorded(*events("t")), train(tmp_path, 1, events("t", tokens=(3, 9, 5)))).settle()
     [found] = log.details("tokens")
-    assert found.startswith("control[0]@1: step 1, session t, turn a, token 1: id 9, log-prob")
+    assert found.startswith("control[0]@1: step 2, session t, turn a, token 1: id 9, log-prob")
 
 
 def test_only_sessions_of_another_system_may_be_marked_as_foreign(tmp_path: Path) -> None:
@@ -220,9 +220,9 @@ def two_trained(directory: Path) -> tuple[AuditedLog, r.StepCommitted]:
     return log, train(directory, 0, *both)
 
 
-NOT_COMMITTED = "step 0: its file is not the one that it committed"
-LEFT_OUT = "step 0: its file has 0 tokens of session t, and it committed 3"
-OF_EVALUATION = "step 0: its file has session e, which is in none of its groups"
+NOT_COMMITTED = "step 1: its file is not the one that it committed"
+LEFT_OUT = "step 1: its file has 0 tokens of session t, and it committed 3"
+OF_EVALUATION = "step 1: its file has session e, which is in none of its groups"
 
 
 def leave_out(lines: list[dict[str, Any]]) -> None:
@@ -304,9 +304,9 @@ def test_a_session_is_trained_in_the_group_in_which_it_was_opened(tmp_path: Path
     log = AuditedLog(tmp_path).put(*admitted("g"), *evaluated())
     log.put(replace(of_evaluation, groups=members)).settle()
     [found] = log.details("tokens")
-    assert found.endswith("step 0: session e is of an evaluation, and is trained in group g")
+    assert found.endswith("step 1: session e is of an evaluation, and stands in group g")
 
     elsewhere = AuditedLog(tmp_path).put(*admitted("g", "h"), *events(group="h"))
     commit = train(tmp_path, 0, events(group="g"))
     [found] = elsewhere.put(commit).settle().details("tokens")
-    assert found.endswith("step 0: session s is of group h, and is trained in group g")
+    assert found.endswith("step 1: session s is of group h, and stands in group g")

@@ -25,8 +25,8 @@ def repeated(loss: float, tensors_hash: str = "other", step: int = 3) -> Repeate
 def test_a_step_that_differs_says_why_it_may(loss: float, shown: str) -> None:
     lines = outcome_lines([repeated(0.5, "recorded", 2), repeated(loss)], ablation=False)
     assert lines[0] == "executed 2 steps: 1 equal"
-    assert lines[1] == "the first that differs is step 3"
-    assert shown in lines[-1] and "--step 3 --tensors FILE" in lines[-1]
+    assert lines[1] == "the first that differs is step 4"
+    assert shown in lines[-1] and "--step 4 --tensors FILE" in lines[-1]
 
 
 def test_equal_steps_need_no_reason() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -44,8 +45,8 @@ def test_a_session_is_followed_from_its_group_to_the_weights() -> None:
         ("task", "t, until an agent took it"),
         ("session", "1 turn"),
         ("trajectory", "5 tokens, 3 may be trained"),
-        ("batch of step 4", "1 groups, 1 tokens"),
-        ("step 4", "makes version 5"),
+        ("batch of step 5", "1 groups, 1 tokens"),
+        ("step 5", "makes version 5"),
         ("committed", ""),
         ("weights published", "version 5"),
     ]
@@ -60,7 +61,7 @@ def test_a_session_is_followed_from_its_group_to_the_weights() -> None:
         ("closed", "complete"),
         ("finalized", "rewarded"),
     ]
-    assert found.outcome == "trained in step 4, which made version 5"
+    assert found.outcome == "trained in step 5, which made version 5"
     assert found.notices == ()
 
 
@@ -135,7 +136,7 @@ def test_a_call_that_began_no_turn_is_a_row() -> None:
         ),
         (
             [*ENDED, history.finished(), history.READY, history.BATCH, history.STARTED],
-            "step 4 is not committed yet",
+            "step 5 is not committed yet",
         ),
         ([(SESSIONS.name, sessions.opened(**OWN, purpose="eval"))], "it is for eval"),
     ],
@@ -153,8 +154,23 @@ def test_a_session_in_a_step_without_a_token_that_may_be_trained_is_not_said_to_
     masked = replace(whole, loss_mask=bytes(len(whole.loss_mask)))
     found = made([*ENDED, (topic, masked), *history.trained()[-6:]])
     assert found.outcome == (
-        "in step 4, which made version 5, but none of its tokens may be trained"
+        "in step 5, which made version 5, but none of its tokens may be trained"
     )
+
+
+def test_a_session_that_a_filter_kept_out_of_the_loss_names_the_filter() -> None:
+    group = r.StepGroup(group_id="g", sessions=(ID,), filtered="zero_variance")
+    method = r.StepMethod(kind="advantage", name="grpo")
+
+    def outcome(of: r.StepGroup, **changes: Any) -> str:
+        commit = control.committed(4, [of], methods=(method,), **changes)
+        ready = (history.READY, history.BATCH, history.STARTED)
+        return made([*ENDED, history.finished(), *ready, (CONTROL.name, commit)]).outcome
+
+    step = "in step 5, which made version 5"
+    assert outcome(group) == f"{step}, but the filter zero_variance kept its group out of the loss"
+    assert outcome(replace(group, filtered="")).startswith(f"{step}, but none of its tokens")
+    assert outcome(group, trained_tokens={ID: 3}) == f"trained {step}"
 
 
 def test_what_is_under_way_has_no_end() -> None:
@@ -162,27 +178,28 @@ def test_what_is_under_way_has_no_end() -> None:
     under_way = [one.name for one in (*found.whole, *found.session) if one.end_ms is None]
     assert under_way == ["group g", "session", "turn 1", "dispatch #1 on w"]
     step = made([*ENDED, history.finished(), history.READY, history.BATCH, history.STARTED])
-    assert [one.name for one in step.whole if one.end_ms is None] == ["step 4"]
+    assert [one.name for one in step.whole if one.end_ms is None] == ["step 5"]
 
 
 def test_a_step_that_was_executed_again_is_shown_each_time() -> None:
     method = r.StepMethod(kind="loss", name="tis", version=2)
     groups = history.COMMITTED[1].groups
-    again = control.committed(4, groups, lineage="b", version=6, methods=(method,))
+    more = {"methods": (method,), "trained_tokens": {ID: 3}}
+    again = control.committed(4, groups, lineage="b", version=6, **more)
     found = made([*history.trained(), history.STARTED, (CONTROL.name, again)])
-    steps = [one.detail for one in found.whole if one.name == "step 4"]
+    steps = [one.detail for one in found.whole if one.name == "step 5"]
     assert steps == ["makes version 5, lineage a", "makes version 6, lineage b"]
     by = [one.detail for one in found.whole if one.name == "committed"]
     assert by == ["", "by tis version 2"]
-    assert found.outcome.endswith("version 6; executed again after a restart: 4 (2 times)")
+    assert found.outcome.endswith("version 6; executed again after a restart: 5 (2 times)")
 
 
 def test_a_session_that_a_later_step_trains_again_by_plan_names_both_steps() -> None:
     groups = tuple(replace(one, reused=1) for one in history.COMMITTED[1].groups)
     later = control.committed(6, groups, version=7)
     found = made([*history.trained(), history.STARTED, (CONTROL.name, later)])
-    assert found.outcome == "trained in step 6, which made version 7; also trained, by plan, in 4"
-    by_plan = [one.detail for one in found.whole if one.name == "step 6"]
+    assert found.outcome == "trained in step 7, which made version 7; also trained, by plan, in 5"
+    by_plan = [one.detail for one in found.whole if one.name == "step 7"]
     assert by_plan == ["makes version 7, lineage a, trained by 1 steps before, by plan"]
 
 

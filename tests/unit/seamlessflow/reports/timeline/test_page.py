@@ -57,7 +57,7 @@ def test_bars_are_gaps_lengths_and_mixes() -> None:
 def test_facts_of_steps_versions_groups_and_assignments_are_there() -> None:
     data = page_data(timeline(RUN), facts(RUN), "a run")
 
-    assert data["steps"] == [[90, 130, 200, 0, 1, 1, 7, 1, ""]]
+    assert data["steps"] == [[90, 130, 200, 1, 1, 1, 7, 1, ""]]
     assert data["versions"] == [[0, 0, "policy"], [180, 1, "policy"]]
     assert data["under_way"] == [20, 1, 60, 0]
     assert data["legend"].startswith("idle: all but decoding and training")
@@ -78,8 +78,8 @@ def test_steps_and_assignments_of_several_policies_are_marked_with_them() -> Non
     data = page_data(timeline([*RUN, *named]), facts([*RUN, *named]), "a run")
 
     assert [(step, policy) for *_, step, _, _, _, _, policy in data["steps"]] == [
-        (0, ""),
-        (0, "coder"),
+        (1, ""),
+        (1, "coder"),
     ]
     assert {policy for *_, policy in data["givens"]} == {"", "coder"}
 
