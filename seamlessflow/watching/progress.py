@@ -16,13 +16,14 @@ from scheduler.state.accounts.division import shares
 from schemas import records as r
 from schemas.records import Record
 from schemas.steps import step_name
-from trainer.metrics.reasons import masked_tokens
+from trainer.metrics.reasons import masked_tokens, steps_with_ended
 
 RECENT_STEPS = 10
 _SPEED_WINDOW_MS = 10_000
 _NOTICES = 4
 _PACE_STEPS = 20
 _LIMIT = "ended_at/"
+_CUT = "failed_at_limit"
 _KINDS_OF_FAILURES = 20
 
 
@@ -134,11 +135,13 @@ class RunProgress:
             self._notice(record)
 
     def common_failures(self, most: int = 3) -> list[str]:
-        """Return a line for each of the most frequent failures of samples, and one for the rest."""
+        """Return a line for each of the most frequent failures of samples, and for the rest."""
         found = sorted(self.failures.items(), key=lambda one: -one[1].count)
         lines = [f"{failed.count} samples failed: {what}" for what, failed in found[:most]]
         if rest := sum(failed.count for _, failed in found[most:]):
             lines.append(f"{rest} further samples failed: SampleFailed on control has the reasons")
+        if cut := sum(step.metrics.get(_CUT, 0.0) for step in self.steps.values()):
+            lines.append(f"{cut:.0f} samples failed after a limit and count: agents.on_limit")
         return lines
 
     def rewards(self) -> list[float]:
@@ -154,7 +157,8 @@ class RunProgress:
 
     def recent_limits(self) -> Mapping[str, float]:
         """Return the mean shares of sessions that a limit ended, by limit, over ten steps."""
-        steps = [self.steps[number].metrics for number in sorted(self.steps)[-RECENT_STEPS:]]
+        recent = [self.steps[number].metrics for number in sorted(self.steps)[-RECENT_STEPS:]]
+        steps = steps_with_ended(recent)
         names = {name for metrics in steps for name in metrics if name.startswith(_LIMIT)}
         return {
             name.removeprefix(_LIMIT): fmean(metrics.get(name, 0.0) for metrics in steps)

@@ -25,6 +25,8 @@ METRICS: Mapping[str, str] = {
     "dropped/*": "Groups dropped since the step before, by reason",
     "ended_at/*": "Share of the sessions since the step before that a limit ended: time, context "
     "(the prompt was too long) or max_tokens (the last completion was cut)",
+    "failed_at_limit": "Those of them whose agent failed or gave no reward, and that count "
+    "(agents.on_limit zero)",
     "sessions_pruned": "Sessions that were stopped since the step before because their group was "
     "complete without them (pacing.redundancy)",
     "begun_tokens/*": "Sampled tokens of the sessions that ended since the step before, trained or "

@@ -21,6 +21,8 @@ MODELLED = (
 )
 
 _LARGE_SHARE = 0.05
+_OF_ENDED = ("begun_tokens/", "ended_at/", "matched/")
+"""Metrics that a step has only if sessions ended before it."""
 
 
 def learns(metrics: Metrics) -> bool:
@@ -52,6 +54,11 @@ def reasons_for_little_learning(
         return []
     head = f"the mean reward went from {first:.3f} to {last:.3f}: little or nothing was learned"
     return [head, *_reasons(steps, equal_share=_LARGE_SHARE, least_share=_LARGE_SHARE)]
+
+
+def steps_with_ended(steps: Sequence[Metrics]) -> list[Metrics]:
+    """Return the steps before which sessions ended: others tell nothing of how sessions end."""
+    return [one for one in steps if any(name.startswith(_OF_ENDED) for name in one)]
 
 
 def masked_tokens(steps: Sequence[Metrics]) -> dict[str, int]:

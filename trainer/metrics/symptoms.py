@@ -3,11 +3,11 @@
 Pure; called by the report of a run. A symptom is told from its threshold on.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-Metrics = Mapping[str, float]
+from trainer.metrics.reasons import Metrics, steps_with_ended
 
 WINDOW = 20
 """Last steps whose metrics are looked at."""
@@ -48,6 +48,16 @@ def _mean(name: str) -> Callable[[Sequence[Metrics]], float | None]:
 def _family(prefix: str) -> Callable[[Sequence[Metrics]], float | None]:
     """Return the mean of the sum of a family, which a step has only as far as it is above 0."""
     return lambda steps: fmean(_sum(prefix, one) for one in steps)
+
+
+def _of_ended(prefix: str) -> Callable[[Sequence[Metrics]], float | None]:
+    """Return the mean of the sum of a family, over the steps before which sessions ended."""
+
+    def figure(steps: Sequence[Metrics]) -> float | None:
+        known = steps_with_ended(steps)
+        return _family(prefix)(known) if known else None
+
+    return figure
 
 
 def _sum(prefix: str, of: Metrics) -> float:
@@ -139,9 +149,10 @@ SYMPTOMS = (
     ),
     Symptom(
         "{:.0%} of the sessions ended at a limit",
-        "policy.max_context, run.turn_limit, agents.time_limit_s, agents.on_limit",
+        "the agent's own max_tokens (ended_at/max_tokens), policy.max_context, run.turn_limit, "
+        "agents.time_limit_s, agents.on_limit",
         0.1,
-        _family("ended_at/"),
+        _of_ended("ended_at/"),
     ),
     Symptom(
         "the longest tenth of the sessions is {:.1f} times as long as the median",
@@ -159,7 +170,7 @@ SYMPTOMS = (
         "{:.0%} of the turns continue a history that agents changed, so that it was rendered anew",
         "seamlessflow replay match tells where; policy.strictness, policy.renderer",
         0.1,
-        _family("matched/render"),
+        _of_ended("matched/render"),
     ),
     Symptom(
         "{:.0%} of the sampled tokens are not trained since the engine saw another prompt",

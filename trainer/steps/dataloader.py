@@ -26,6 +26,7 @@ from trainer.data.batch import (
     select,
 )
 from trainer.data.credit.unused import UnusedRewards
+from trainer.data.figures.cut import CutErrors
 from trainer.data.figures.ended import SessionsOfStep
 from trainer.data.foreign import without_foreign
 from trainer.data.grouping import Grouping
@@ -81,6 +82,7 @@ class Dataloader:
     policies: Collection[str] = ()
     """All policies of the run, whose sessions may have turns of this one; empty: it alone."""
     _unused: UnusedRewards = field(default_factory=UnusedRewards)
+    _cut: CutErrors = field(default_factory=CutErrors)
     _sessions: SessionsOfStep = field(default_factory=SessionsOfStep)
 
     def __post_init__(self) -> None:
@@ -160,7 +162,7 @@ class Dataloader:
             self._sessions.add_failed(session)
         records += self._without_turn(session.source.group_id, now_ms)
         unused = self._unused.warning(trajectory, self.rules.advantage, now_ms)
-        return self._counted(records) + unused
+        return self._counted(records) + unused + self._cut.notice(trajectory, now_ms)
 
     def apply(self, record: Record, now_ms: int) -> None:
         """Apply a record of `control` that the control state has folded already."""

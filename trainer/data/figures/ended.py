@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from schemas.records import Trajectory
+from trainer.data.figures.cut import failed_at_limit
 from trainer.data.lengths import PRUNED, SessionLength, length_metrics, length_of
 from trainer.data.sessions import FailedSession
 
@@ -29,6 +30,7 @@ class SessionsOfStep:
         self._limits[trajectory.limit] += 1
         self._rules.update(trajectory.match_rules)
         self._counts["sessions_pruned"] += trajectory.status == PRUNED
+        self._counts["failed_at_limit"] += failed_at_limit(trajectory)
 
     def add_failed(self, session: FailedSession) -> None:
         """Count a session, which is added also, as one that does not count for its group."""

@@ -204,6 +204,24 @@ def test_the_shares_of_sessions_that_limits_ended_are_shown() -> None:
     assert "ended at context 10%, time 25%" in headline(seen)
 
 
+def test_steps_before_which_no_session_ended_tell_nothing_of_limits() -> None:
+    seen = progress(
+        control.completed(0, at_ms=SINCE, metrics={"ended_at/time": 0.5}),
+        *(step(of) for of in range(1, 9)),
+    )
+    assert seen.recent_limits() == {"time": 0.5}
+    seen.apply(control.completed(9, at_ms=SINCE, metrics={"begun_tokens/mean": 7}))
+    assert seen.recent_limits() == {"time": 0.25}
+
+
+def test_agents_that_failed_after_a_limit_and_count_are_counted() -> None:
+    assert progress(step(0)).common_failures() == []
+    seen = progress(step(0, failed_at_limit=2), step(1), step(2, failed_at_limit=1))
+    (line,) = seen.common_failures()
+    assert line == "3 samples failed after a limit and count: agents.on_limit"
+    assert line in text_of(panel(seen, "demo", "training"))
+
+
 def test_before_the_first_step_there_is_something_to_show_too() -> None:
     assert "none yet" in text_of(panel(progress(), "demo", "starting"))
     assert headline(progress()).startswith("0 of 20 steps")

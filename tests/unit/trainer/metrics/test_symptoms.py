@@ -101,6 +101,18 @@ def test_a_share_that_a_step_does_not_have_is_0() -> None:
     assert len(symptoms([ill, ill, without])) == 1
 
 
+def test_ends_at_limits_are_a_share_over_the_steps_before_which_sessions_ended() -> None:
+    none_ended = {name: of for name, of in WELL.items() if not name.startswith(("begun", "match"))}
+    at_limit = WELL | {"ended_at/max_tokens": 0.5}
+    (told,) = symptoms([at_limit, *[none_ended] * 9])
+    assert "50% of the sessions ended at a limit" in told
+    assert "the agent's own max_tokens" in told
+    assert len(symptoms([at_limit, *[WELL] * 5])) == 0, "there sessions ended, at no limit"
+    (told,) = symptoms([WELL | {"matched/render": 0.5}, *[none_ended] * 9])
+    assert "50% of the turns" in told
+    assert symptoms([none_ended] * 9) == []
+
+
 def test_the_part_of_a_group_is_that_of_groups_which_are_trained() -> None:
     half = {"filtered/untrainable": 0.45, "filtered/zero_variance": 0.3}
     assert symptoms([WELL | half | {"largest_group_share": 0.6}]) == []

@@ -1,7 +1,11 @@
 """Sessions that ended since the last step: lengths, match rules, and those that do not count."""
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
+
+from schemas.records import ProgressStalled
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.trajectories import one_turn
 from trainer.data.figures.ended import SessionsOfStep
@@ -38,3 +42,34 @@ def test_sessions_without_their_reward_are_told_among_those_that_failed() -> Non
     found = fed.loader.drop_metrics()
     assert (found["samples_failed"], found["samples_unrewarded"]) == (3, 2)
     assert "samples_unrewarded" not in fed.loader.drop_metrics()
+
+
+def test_agents_that_failed_after_a_limit_and_count_are_counted_and_the_first_is_named() -> None:
+    fed = FedDataloader()
+    cut: dict[str, Any] = {"status": "truncated", "limit": "max_tokens"}
+    fed.session("g-0", 0, 0.0, **cut, reason="Traceback\nValueError: no number in it")
+    fed.session("g-0", 1, 0.0, **cut, reason="KeyError: 'code'")
+    found = fed.loader.drop_metrics()
+    assert found["failed_at_limit"] == 2
+    (notice,) = (one for one in fed.returned if isinstance(one, ProgressStalled))
+    for part in ("g-0.0.0", "max_tokens", "ValueError: no number in it", "agents.on_limit"):
+        assert part in notice.detail
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        {"status": "truncated", "limit": "max_tokens", "reason": ""},
+        {"status": "truncated", "limit": "context", "reason": "idle"},
+        {"status": "truncated", "limit": "context", "reason": "too old"},
+        {"status": "complete", "limit": "max_tokens", "reason": "done"},
+        {"status": "truncated", "limit": "", "reason": "gave up"},
+        {"status": "aborted", "limit": "max_tokens", "reason": "raised", "cause": "environment"},
+        {"status": "truncated", "limit": "context", "reason": "raised", "purpose": "eval"},
+    ],
+)
+def test_other_ends_are_no_failure_after_a_limit(ended: dict[str, Any]) -> None:
+    fed = FedDataloader()
+    fed.session("g-0", 0, 0.0, **ended)
+    assert "failed_at_limit" not in fed.loader.drop_metrics()
+    assert not [one for one in fed.returned if isinstance(one, ProgressStalled)]
