@@ -104,11 +104,20 @@ def _leading_zero(_: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
     raise _refused(node, told)
 
 
+def _text(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
+    r"""Return a text, with each pair of halves, as in "\ud83d\ude00" of JSON, as its character."""
+    text = str(loader.construct_scalar(node))
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
 class _Loader(yaml.SafeLoader):
     """Reader of plain values, lists and mappings."""
 
     yaml_implicit_resolvers = _rules()
-    yaml_constructors = yaml.SafeLoader.yaml_constructors | {_LEADING_ZERO: _leading_zero}
+    yaml_constructors = yaml.SafeLoader.yaml_constructors | {
+        _LEADING_ZERO: _leading_zero,
+        "tag:yaml.org,2002:str": _text,
+    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set[str]()

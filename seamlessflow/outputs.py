@@ -4,6 +4,7 @@ A letter that the encoding of an output lacks is printed as \\u....
 """
 
 import io
+import os
 import sys
 from collections.abc import Iterable
 from typing import Any, TextIO, cast
@@ -46,7 +47,9 @@ def unguarded(stream: TextIO) -> TextIO:
     return stream.unguarded if isinstance(stream, _GuardedOutput) else stream
 
 
-def _guarded(stream: TextIO) -> TextIO:
+def _guarded(stream: TextIO | None) -> TextIO:
+    if stream is None:  # closed by whoever started this process
+        stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 # for good
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
     return cast(TextIO, _GuardedOutput(stream))

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from schemas.steps import shown_step
 from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.reward_curve import EDGE_STEPS
 from trainer.metrics.reasons import listed
@@ -44,6 +45,7 @@ def outcome_view(outcome: RunOutcome) -> RenderableType:
     deviations = outcome.verification.deviations if outcome.verification else ()
     parts += [Text(f"  {deviation}", "red") for deviation in deviations]
     files = Table.grid(padding=(0, 2))
+    files.add_column(overflow="fold")
     made = {outcome.out / name: meaning for name, meaning in FILES.items()}
     made |= dict.fromkeys(outcome.weights, "the last weights, a Hugging Face directory")
     for path, meaning in made.items():
@@ -223,7 +225,8 @@ def _check(outcome: RunOutcome) -> Text:
         f"{found.mismatches} mismatches, {found.trained_twice} trained twice"
     )
     if found.steps_missing:
-        text += f", no record of steps {', '.join(map(str, found.steps_missing))}"
+        numbers = ", ".join(str(shown_step(step)) for step in found.steps_missing)
+        text += f", no record of steps {numbers}"
     for wrong in (found.wrong_marks, found.wrong_files):
         text += f", {wrong[0]}" if wrong else ""
     return Text(text, "green" if found.clean else "bold red")

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from infra.errors import ExitStatus
 from seamlessflow.config import RunConfig
-from seamlessflow.console import clean_console
+from seamlessflow.console import long_job_console
 from seamlessflow.device_defaults import in_words
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
 from seamlessflow.reports.outcome import RunOutcome
@@ -31,7 +31,7 @@ def run_training(
     """
     # What is prepared is a demo, whose next run sets the directory aside.
     later = RESUMED if prepare is None else "the next demo begins anew and renames"
-    clean_console().print(in_words(config), markup=False, highlight=False)
+    long_job_console().print(in_words(config), markup=False, highlight=False)
     _run(config, lambda progress, stop: train(config, progress, stop, prepare, held_back), later)
 
 
@@ -70,7 +70,7 @@ def shown(
 def _run(
     config: RunConfig, work: Callable[[Display, Stop], RunOutcome], later: str = RESUMED
 ) -> None:
-    console = clean_console()
+    console = long_job_console()
     outcome = shown(config, console, work, later=later)
     console.print(outcome_view(outcome))
     if outcome.failed:

@@ -168,7 +168,8 @@ SYMPTOMS = (
     ),
     Symptom(
         "{:.0%} of the turns continue a history that agents changed, so that it was rendered anew",
-        "seamlessflow replay match tells where; policy.strictness, policy.renderer",
+        "policy.strictness, policy.renderer; seamlessflow replay match --strictness ids counts "
+        "what would match",
         0.1,
         _of_ended("matched/render"),
     ),
@@ -180,7 +181,7 @@ SYMPTOMS = (
     ),
     Symptom(
         "{:.0%} of the sessions have several chains, so agents edit what was sampled",
-        "seamlessflow replay match tells where; policy.strictness",
+        "policy.strictness; seamlessflow replay match --strictness ids counts what would match",
         0.2,
         _mean("divided_share"),
     ),

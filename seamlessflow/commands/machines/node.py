@@ -24,7 +24,7 @@ def node(
 
     from seamlessflow.checks.check import before_node
     from seamlessflow.config_file import load
-    from seamlessflow.console import clean_console
+    from seamlessflow.console import long_job_console
     from seamlessflow.nodes.faults import node_name
 
     own = node_name(name, os.environ, socket.gethostname())
@@ -40,7 +40,7 @@ def node(
     what = f"node {own}"
     shown(
         loaded,
-        clean_console(),
+        long_job_console(),
         lambda display, stop: follow(loaded, kafka, own, display, stop),
         what,
     )

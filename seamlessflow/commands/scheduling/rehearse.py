@@ -54,12 +54,12 @@ def rehearse(
         by_modelled_devices,
     )
     from infra.errors import ExitStatus
-    from seamlessflow.console import clean_console
+    from seamlessflow.console import long_job_console
     from seamlessflow.rehearsal.rehearsal import rehearse as run
     from seamlessflow.rehearsal.view import view
     from seamlessflow.runs.training_run import shown
 
-    own, console = rehearsed(loaded, out, steps, scale), clean_console()
+    own, console = rehearsed(loaded, out, steps, scale), long_job_console()
     later = "the next rehearsal begins anew and replaces"
     result = shown(own, console, lambda shows, stop: run(own, shows, stop), "rehearsal", later)
     console.print(view(result))

@@ -15,7 +15,7 @@ COMPARED = ("loss", "grad_norm", "entropy", "policy_kl")
 
 def step_line(step: RepeatedStep, ablation: bool) -> str:
     """Return the sentence about a step."""
-    number = f"{step_name(step.recorded.step)}"
+    number = step_name(step.recorded.step)
     if step.recorded.commit is None:
         return f"{number}: skipped, as recorded"
     shown = ", ".join(_metric(name, step) for name in COMPARED if name in step.metrics)

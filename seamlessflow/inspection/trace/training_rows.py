@@ -73,7 +73,7 @@ def step_rows(control: Sequence[Received], group_id: str, session_id: str) -> li
     started = next((at for at in begun if at.offset > item.offset), None)
     rows = [_batch(batch, item)]
     if started is not None:
-        rows.append(row(f"{step_name(batch.step)}", started, detail="under way", under_way=True))
+        rows.append(row(step_name(batch.step), started, detail="under way", under_way=True))
     return rows
 
 
@@ -145,7 +145,7 @@ def _committed(
     by_plan = f", trained by {reused} steps before, by plan" if reused else ""
     rows.append(
         row(
-            f"{step_name(commit.step)}",
+            step_name(commit.step),
             begun[-1] if begun else None,
             at,
             completed,

@@ -1,5 +1,7 @@
 """YAML without its traps."""
 
+import json
+
 import pytest
 import yaml
 
@@ -101,3 +103,9 @@ def test_all_that_is_a_text_may_be_a_name(text: str, value: object) -> None:
 def test_a_mapping_may_hold_itself() -> None:
     found = read_yaml("a: &a {b: *a}")
     assert found["a"]["b"] is found["a"]
+
+
+def test_json_is_yaml_also_with_escaped_characters_beyond_16_bits() -> None:
+    value = {"out": "runs/\U0001f600 ü", "\U0001f600": [1, "x"]}
+    assert read_yaml(json.dumps(value)) == value
+    assert read_yaml(r'"\ud83d"') == "\ud83d"  # half of a character is refused by who uses it

@@ -31,3 +31,47 @@ def test_a_letter_that_an_output_lacks_ends_no_command(encoding: str, shown: str
     assert f"there is no directory {shown}" in done.stdout.decode(encoding)
     assert b"Traceback" not in done.stderr
     assert f"log format release {this_release().version} writes it" in done.stdout.decode(encoding)
+
+
+JOB = """
+import sys
+from seamlessflow.console import long_job_console
+console = long_job_console()
+console.print("begun")
+sys.stdin.read()
+for step in range(3):
+    console.print(f"step {step}")
+print("done", file=sys.stderr)
+"""
+
+
+def test_a_long_job_goes_on_when_the_reader_of_its_output_has_gone() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", JOB],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as job:
+        assert job.stdin and job.stdout and job.stderr
+        assert job.stdout.readline() == "begun\n"
+        job.stdout.close()
+        job.stdin.close()
+        words = job.stderr.read()
+        assert job.wait(LIMIT_S) == 0
+    assert words.endswith("done\n")
+    assert "standard output is closed; the job goes on" in words
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_command_runs_without_outputs(closed: str) -> None:
+    command = f'exec {closed}; exec "{sys.executable}" -m seamlessflow settings run'
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)

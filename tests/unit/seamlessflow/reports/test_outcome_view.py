@@ -105,8 +105,8 @@ def test_what_is_wrong_is_told_in_detail(tmp_path: Path) -> None:
     )
     said = shown(RunOutcome(tmp_path, TOLD, wrong, ("half of the groups had equal rewards",)))
     assert "1 mismatches" in said
-    assert "no record of steps 3, step 1 marks group g wrongly" in said
-    assert "step 1, session s, turn t, token 0: another id" in said
+    assert "no record of steps 4, step 1 marks group g wrongly" in said
+    assert "step 2, session s, turn t, token 0: another id" in said
     assert "! half of the groups had equal rewards" in said
 
 
@@ -138,3 +138,13 @@ def test_the_phases_of_a_step_are_a_row_with_the_tokens_a_second(tmp_path: Path)
     said = shown(RunOutcome(tmp_path, TOLD | {"phases": phases, "tokens_per_s": 1234.5}, CLEAN))
     assert "time of a step  batch 1.50 s, update 0.50 s; 1,234 trained tokens a second" in said
     assert "time of a step" not in shown(RunOutcome(tmp_path, TOLD, CLEAN))
+
+
+def test_a_long_directory_hides_no_file(tmp_path: Path) -> None:
+    out = tmp_path / ("long" * 50)
+    out.mkdir()
+    for name in ("reward.png", "timeline.png"):
+        (out / name).touch()
+    said = "".join(shown(RunOutcome(out, TOLD, CLEAN)).split())
+    for name in ("reward.png", "timeline.png"):
+        assert f"{out.name[-40:]}/{name}" in said
