@@ -78,7 +78,8 @@ def run_processes(
     """Start all processes, train, evaluate, stop all processes."""
     system = System(config, kafka, launcher, display)
     before = after = warmup_s = None
-    display.phase("starting gateway, manager, workers, agents")
+    agents = "" if config.opened_outside else ", agents"
+    display.phase(f"starting gateway, manager, workers{agents}")
     with system.running():
         if prepare is not None:
             display.phase("making the model, with a short supervised warm-up")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from schemas.records import EvaluationCompleted, ProgressStalled
 from schemas.steps import shown_step
 from trainer.data.batch import Batch
+from trainer.metrics.lone_groups import lone_group
 from trainer.metrics.reasons import Metrics, reasons_for_no_gradient
 from trainer.metrics.sample_texts import Decode, sample_texts
 from trainer.metrics.sinks import Sink
@@ -32,6 +33,8 @@ class Reports:
         self._decode = decode
         self._recent: deque[tuple[int, Metrics]] = deque(maxlen=settings.explain_after)
         self._alarmed = False
+        self._lone = False
+        """True once a group of one session is reported."""
 
     def report_step(self, done: StepDone) -> list[ProgressStalled]:
         """Write the metrics of a step to all sinks; return the alarms for `control`."""
@@ -40,7 +43,8 @@ class Reports:
             sink.write(shown_step(order.batch.step), order.next_version, done.at_ms, metrics)
         self._write_samples(order.batch)
         _log.info("step %d: %s", shown_step(order.batch.step), _line(metrics))
-        return [*self._mismatch(done), *self.nothing_learned(metrics, done.at_ms)]
+        alarms = [*self._mismatch(done), *self._lone_group(done)]
+        return [*alarms, *self.nothing_learned(metrics, done.at_ms)]
 
     def report_evaluation(self, told: EvaluationCompleted, named: bool = False) -> None:
         """Write a row for a round of an evaluation to all sinks, unless no session counted.
@@ -92,6 +96,16 @@ class Reports:
         """Close the sinks."""
         for sink in self._sinks:
             sink.close()
+
+    def _lone_group(self, done: StepDone) -> list[ProgressStalled]:
+        """Return an alarm at the first group of one session that cannot teach anything."""
+        detail = "" if self._lone else lone_group(done.order.batch, self._settings)
+        if not detail:
+            return []
+        self._lone = True
+        _log.warning("%s", detail)
+        at_ms = done.at_ms
+        return [ProgressStalled(at_ms=at_ms, what=LEARNING, detail=detail, since_ms=at_ms)]
 
     def _mismatch(self, done: StepDone) -> list[ProgressStalled]:
         """Return an alarm when a mismatch begins, not at every step that has one."""

@@ -11,8 +11,9 @@ import pytest
 
 from infra.telemetry.metrics import Metrics
 from schemas.records import EvaluationCompleted, ProgressStalled
-from tests.builders.trainer.groups import two_groups
-from trainer.data.batch import Batch
+from tests.builders.trainer.groups import session, two_groups
+from trainer.data.batch import Batch, Prepared
+from trainer.data.grouping import Group
 from trainer.metrics.library import SinkUnavailable
 from trainer.metrics.names import known
 from trainer.metrics.sinks import CsvFile, Gauges, open_sinks
@@ -73,6 +74,24 @@ def test_an_engine_that_disagrees_is_reported_once_until_it_agrees_again() -> No
     )
     found = alarms(reports(), right, wrong, wrong, right, wrong)
     assert [record.what for record in found] == [ENGINE, ENGINE]
+
+
+@pytest.mark.parametrize(
+    ("advantage", "group_size", "warned"),
+    [("grpo", 1, 1), ("rloo", 1, 1), ("grpo", 2, 0), ("reinforce_pp", 1, 0)],
+)
+def test_groups_of_one_session_are_reported_once_where_sessions_are_compared(
+    advantage: str, group_size: int, warned: int
+) -> None:
+    of = reports(advantage=advantage)
+    alone = session("a.0.0", 1.0)
+    asked = replace(alone, source=replace(alone.source, group_size=group_size))
+    batch = Batch(0, (Prepared(Group("a", (asked,)), ()),))
+    learned = done(0, {"grad_norm": 1.0})
+    step = replace(learned, order=replace(learned.order, batch=batch))
+    found = [*of.report_step(step), *of.report_step(step)]
+    assert [record.what for record in found] == [LEARNING] * warned
+    assert all("group_id, each with its sample" in record.detail for record in found)
 
 
 def test_metrics_are_a_row_a_step_also_after_a_restart(tmp_path: Path) -> None:
