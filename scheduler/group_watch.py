@@ -11,7 +11,6 @@ from queue import Empty, SimpleQueue
 
 from infra.errors import KafkaRefused, KafkaUnavailable
 from infra.kafka.bounds import BoundsLookup
-from infra.kafka.topics.found import partition_counts
 from infra.kafka.topics.groups import GroupLookup
 from infra.settings import KafkaSettings
 from scheduler.state.unread import GroupLook
@@ -48,6 +47,7 @@ class GroupWatch:
         self._thread.join(_ANSWER_S)
 
     def _run(self) -> None:
+        # Two clients for all looks: one that is closed with a request under way may crash.
         lookup, bounds = GroupLookup(self._settings), BoundsLookup(self._settings)
         while not self._ending.wait(EVERY_S):
             try:
@@ -60,10 +60,8 @@ class GroupWatch:
         bounds.close()
 
     def _look(self, lookup: GroupLookup, bounds: BoundsLookup) -> None:
-        counts = partition_counts(self._settings, _ANSWER_S)
         for topic, group in self._groups.items():
-            count = counts.get(self._settings.topic_prefix + topic, 0)
-            kept = bounds.bounds([(topic, number) for number in range(count)], _ANSWER_S)
+            kept = bounds.bounds(bounds.partitions(topic, _ANSWER_S), _ANSWER_S)
             # After the ends: what is read meanwhile is then no lag.
             members = lookup.find(group, _ANSWER_S).members
             committed = lookup.committed(group, _ANSWER_S)

@@ -80,6 +80,7 @@ def build(
     Settings that cannot work are refused before anything is announced. Raises `GangAbsent`.
     """
     rules, publication = batch_rules(settings), Publication(settings)
+    publication.check_tokens()
     publication.check_rendering()
     log = f"{find_cluster(settings.kafka, (CONTROL, FLEET), stopping).id}/{_prefixes(settings)}"
     found = _newest(settings, log, stopping)

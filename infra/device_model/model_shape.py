@@ -126,6 +126,24 @@ def read_config(directory: Path) -> Mapping[str, Any]:
     return {**found, **found.get("text_config", {})}
 
 
+def positions_of(directory: Path) -> int:
+    """Return the most tokens of a sequence that a model's configuration names; 0 if it names none.
+
+    0 also for a file that is no configuration.
+    """
+    try:
+        return _number(read_config(directory), "max_position_embeddings") or 0
+    except (OSError, ValueError, TypeError, AttributeError):
+        return 0
+
+
+def has_sliding_window(directory: Path) -> bool:
+    """Return True if layers of a model may keep fewer keys than a sequence has tokens."""
+    config = read_config(directory)
+    slides = bool(config.get("sliding_window")) and config.get("use_sliding_window", True)
+    return slides or any(one != "full_attention" for one in config.get("layer_types") or ())
+
+
 def implied_tensors(config: Mapping[str, Any]) -> Mapping[str, list[int]]:
     """Return the shape of each tensor of a model that has no weights yet, by name.
 

@@ -12,6 +12,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from infra.errors import KafkaUnavailable
 from infra.kafka.client import Partition, client, client_options
 from infra.settings import KafkaSettings
 
@@ -33,6 +34,8 @@ class BoundsLookup:
             **client_options(settings),
         }
         self._consumer = client(Consumer, self._options)
+        self._counts: dict[str, int] = {}
+        """Partitions of the topics that were asked for."""
 
     def bounds(
         self, partitions: Sequence[Partition], timeout_s: float
@@ -49,6 +52,23 @@ class BoundsLookup:
         """Return the offset behind the last record of each partition, as `bounds` does."""
         return self._offsets(partitions, OFFSET_END, timeout_s)
 
+    def partitions(self, topic: str, timeout_s: float) -> list[Partition]:
+        """Return the partitions of a topic; none if it is not there. They never change, so a topic
+        is asked for once. Raises `KafkaUnavailable`.
+        """
+        if topic not in self._counts:
+            name = self._prefix + topic
+            try:
+                found = self._consumer.list_topics(name, timeout=timeout_s).topics[name]
+            except KafkaException as error:
+                self._renew()
+                servers = str(self._options["bootstrap.servers"])
+                raise KafkaUnavailable(servers, timeout_s, error.args[0].str()) from error
+            if found.error is not None:
+                return []
+            self._counts[topic] = len(found.partitions)
+        return [(topic, number) for number in range(self._counts[topic])]
+
     def metadata(self, timeout_s: float) -> Any:
         """Return brokers, topics and leaders. Raises `KafkaException`."""
         return self._consumer.list_topics(timeout=timeout_s)
@@ -64,15 +84,20 @@ class BoundsLookup:
         try:
             found = self._consumer.offsets_for_times(asked, timeout_s) if asked else []
         except KafkaException:
-            # It may have lost all brokers for ever (`BrokerWatch`), and is not polled.
-            self._consumer.close()
-            self._consumer = client(Consumer, self._options)
+            self._renew()
             return {}
         return {
             (place.topic.removeprefix(self._prefix), place.partition): place.offset
             for place in found
             if place.error is None
         }
+
+    def _renew(self) -> None:
+        """Make another client: this one may have lost all brokers for ever (`BrokerWatch`), and is
+        not polled.
+        """
+        self._consumer.close()
+        self._consumer = client(Consumer, self._options)
 
 
 class LagLookup:

@@ -61,7 +61,8 @@ class Renderer:
             tokenizer = Tokenizer.load(tokenizer_dir)
             digest = rendering_hash(tokenizer_dir, settings)
         except (TokenizerError, ValueError) as error:  # a file that is no JSON
-            raise RendererError(settings.name, str(error)) from error
+            lasts = error.lasting if isinstance(error, TokenizerError) else True
+            raise RendererError(settings.name, str(error), lasts) from error
         return cls(tokenizer, settings, digest)
 
     def check(self, published: str, directory: str) -> None:

@@ -30,9 +30,13 @@ Option = pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr
 class RendererError(SeamlessFlowError):
     """No renderer can be made of these settings and this tokenizer, or it refuses the messages."""
 
-    def __init__(self, renderer: str, reason: str) -> None:
+    lasting: bool | None = True
+
+    def __init__(self, renderer: str, reason: str, lasting: bool | None = True) -> None:
+        """`lasting`: None for a tokenizer whose files may be there at another start."""
         self.renderer = renderer
         self.reason = reason
+        self.lasting = lasting
         super().__init__(f"renderer {renderer}: {reason}")
 
 

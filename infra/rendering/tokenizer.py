@@ -29,7 +29,9 @@ LONGEST_TEXT_KEPT = 32_768
 class TokenizerError(SeamlessFlowError):
     """The directory has no tokenizer that can be loaded."""
 
-    def __init__(self, directory: str, reason: str) -> None:
+    def __init__(self, directory: str, reason: str, lasting: bool | None = None) -> None:
+        """`lasting`: True for a file that is there and is none; None for one that is not seen."""
+        self.lasting = lasting
         self.directory = directory
         self.reason = reason
         super().__init__(f"no tokenizer in {directory}: {reason}")
@@ -92,7 +94,8 @@ class Tokenizer:
         try:
             inner = tokenizers.Tokenizer.from_str(file.read_text(encoding="utf-8"))
         except Exception as error:  # the Rust library raises bare Exception
-            raise TokenizerError(str(directory), f"tokenizer.json: {error}") from error
+            lasts = None if isinstance(error, OSError) else True
+            raise TokenizerError(str(directory), f"tokenizer.json: {error}", lasts) from error
         eos_token = _eos_token(directory / "tokenizer_config.json")
         return cls(inner, eos_token=eos_token, directory=directory)
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
@@ -38,13 +38,26 @@ Kind = Literal["full", "delta", "adapter"]
 
 
 class WeightsInvalid(SeamlessFlowError):
-    """A weights directory is not what its manifest says; `file` is the first one that differs."""
+    """A weights directory is not what its manifest says; `file` is the first one that differs.
+
+    A running process may see the whole directory at its next start, or newer weights: its files may
+    be on the way to this host. So it lasts only before the process is ready.
+    """
 
     def __init__(self, directory: str, file: str, reason: str) -> None:
         self.directory = directory
         self.file = file
         self.reason = reason
         super().__init__(f"weights in {directory}: {file}: {reason}")
+
+
+class ManifestUnknown(WeightsInvalid):
+    """A manifest that a newer release wrote; `reason` is what this one does not know of it."""
+
+    lasting = True
+
+    def __init__(self, directory: str, file: str, reason: str) -> None:
+        super().__init__(directory, file, f"{reason}: a newer release wrote it, upgrade this one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +111,9 @@ class Manifest:
         if self.base_model is None or self.base_hash is None:
             return None
         return BaseModel(self.base_model, self.base_hash)
+
+
+_FIELDS = {one.name for one in fields(Manifest)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +195,11 @@ def write_manifest(
 def read_manifest(directory: Path, file: str = MANIFEST) -> Manifest:
     """Return the manifest without reading the files. Raises `WeightsInvalid`."""
     try:
-        fields = json.loads((directory / file).read_bytes())
-        manifest = Manifest(**fields)
+        values = json.loads((directory / file).read_bytes())
+        newer = sorted(set(values) - _FIELDS) if isinstance(values, dict) else []
+        if newer:
+            raise ManifestUnknown(str(directory), file, f"unknown fields {', '.join(newer)}")
+        manifest = Manifest(**values)
     except (OSError, ValueError, TypeError) as error:
         raise WeightsInvalid(str(directory), file, str(error)) from error
     for name in manifest.files:
@@ -189,13 +208,13 @@ def read_manifest(directory: Path, file: str = MANIFEST) -> Manifest:
         except PathOutside as error:
             raise WeightsInvalid(str(directory), MANIFEST, f"names {error}") from error
     if manifest.kind not in get_args(Kind):
-        raise WeightsInvalid(str(directory), MANIFEST, f"unknown kind {manifest.kind!r}")
+        raise ManifestUnknown(str(directory), MANIFEST, f"unknown kind {manifest.kind!r}")
     if (manifest.kind == "adapter") != (manifest.base is not None):
         raise WeightsInvalid(
             str(directory), MANIFEST, f"kind {manifest.kind}, base {manifest.base}"
         )
     if manifest.hash not in get_args(HashName):
-        raise WeightsInvalid(str(directory), MANIFEST, f"unknown hash {manifest.hash!r}")
+        raise ManifestUnknown(str(directory), MANIFEST, f"unknown hash {manifest.hash!r}")
     return manifest
 
 

@@ -120,7 +120,7 @@ class Episodes:
             return
         if task.group_id in self._ended:
             return
-        if _left_s(task) <= 0:
+        if self._left_s(task) <= 0:
             _log.warning("%s: not started, the deadline of its task has passed", name)
             return
         try:
@@ -167,7 +167,8 @@ class Episodes:
         if opened is None:
             _log.warning("%s: skipped, the session exists already", name)
             return None
-        limit_s = min(self._settings.time_limit_s, _left_s(task))  # opening may have taken long
+        # Opening may have taken long.
+        limit_s = min(self._settings.time_limit_s, self._left_s(task))
         session = self._session(name, task, opened, limit_s)
         allowed_s = (task.deadline_ms - task.issued_at_ms) / 1000
         late = limit_s < _ALL_OF_ITS_TIME * min(self._settings.time_limit_s, allowed_s)
@@ -196,12 +197,21 @@ class Episodes:
         return AgentCrashed(reason)
 
     async def _open(self, name: str, task: Task, gateway: GatewayClient) -> OpenedSession | None:
-        settings, left_s = self._settings, _left_s(task)
+        settings, left_s = self._settings, self._left_s(task)
         limit_s = min(settings.time_limit_s, left_s)
         # The session must outlive agent, judge and a late reward, or it expires before its close.
         longest_s = limit_s + settings.reward_limit_s + settings.await_reward_s + _CLOSE_MARGIN_S
         modules = settings.modules
         return await gateway.open(name, task, settings.name, longest_s, left_s, modules)
+
+    def _policies(self, task: Task) -> frozenset[str]:
+        """Return the policies that the agent of a task may call."""
+        return frozenset({task.policy, *self._settings.modules.values()})
+
+    def _left_s(self, task: Task) -> float:
+        """Return the time that a task has left; that in which its engines were away is added."""
+        stood_s = self._serving.stood_s(self._policies(task), task.issued_at_ms)
+        return task.deadline_ms / 1000 - time.time() + stood_s
 
     def _session(
         self, name: str, task: Task, opened: OpenedSession, limit_s: float
@@ -224,7 +234,8 @@ class Episodes:
         """
         call = ContainedCall(self._agent.run(task.payload, session))
         ended = asyncio.create_task(self._ended.until_end(task.group_id))
-        goes_on, clock = partial(self._agent.goes_on, session), self._serving.elapsed_s
+        goes_on = partial(self._agent.goes_on, session)
+        clock = partial(self._serving.elapsed_s, self._policies(task))
         try:
             over = await self._ends(call, session.session_id, limit_s, goes_on, clock, ended)
             pruned = ended.done()
@@ -299,10 +310,6 @@ def _beginning(name: str, task: Task) -> Sequence[Mapping[str, Any]]:
     if task.fork is None or task.fork.mode == PLAYBACK:
         return ()
     return [orjson.loads(message) for message in history(of_session(task.fork, name))]
-
-
-def _left_s(task: Task) -> float:
-    return task.deadline_ms / 1000 - time.time()
 
 
 def _refuses_fork(error: GatewayRefused) -> bool:

@@ -10,7 +10,7 @@ import sysconfig
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
 from traceback import FrameSummary
@@ -19,6 +19,9 @@ LIMIT_S = 5.0
 """Time for which the loop may stand still without a notice."""
 _LOOKS = 5
 """Looks within that time."""
+_ADVICE = "await there, or make the agent a plain function, which has a thread of its own"
+_IMPORT_ADVICE = "import at the top of the agent's file, which is loaded before the first task"
+_IMPORTLIB = "<frozen importlib"
 _LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 
 
@@ -53,26 +56,37 @@ class LoopWatch:
             stands_s = time.monotonic() - self._went_on_s
             if stands_s < self._limit_s:
                 continue
-            place = self._place()
+            running = self._running()
+            place = place_of(running)
             if place and place not in self._told:
                 self._told.add(place)
                 self._notice(
                     f"{place} blocks the event loop for {stands_s:.0f} s, and with it all agents "
-                    "of this process: await there, or make the agent a plain function, which has "
-                    "a thread of its own"
+                    f"of this process: {advice_for(running)}"
                 )
 
-    def _place(self) -> str:
-        """Return where the loop's thread is, or nothing if the loop only waits for events.
-
-        Of code that a library runs, that is where it was called, as a rule in the agent's own file.
-        """
+    def _running(self) -> Sequence[FrameSummary]:
+        """Return what the loop's thread runs, the innermost first; nothing if it only waits."""
         stack = traceback.extract_stack(sys._current_frames().get(self._loop_thread))
-        running = list(takewhile(lambda frame: not _of_loop(frame), reversed(stack)))
-        if not running:
-            return ""
-        frame = next((one for one in running if not _of_library(one)), running[0])
-        return f"{frame.filename}:{frame.lineno} ({frame.name})"
+        return list(takewhile(lambda frame: not _of_loop(frame), reversed(stack)))
+
+
+def place_of(running: Sequence[FrameSummary]) -> str:
+    """Return where frames, the innermost first, are in a file; nothing if there are none.
+
+    Of code that a library runs, that is where it was called, as a rule in the agent's own file.
+    """
+    in_files = [one for one in running if not one.filename.startswith("<")] or running
+    if not in_files:
+        return ""
+    frame = next((one for one in in_files if not _of_library(one)), in_files[0])
+    return f"{frame.filename}:{frame.lineno} ({frame.name})"
+
+
+def advice_for(running: Sequence[FrameSummary]) -> str:
+    """Return what to do about them: nothing can be awaited in an import."""
+    imports = any(frame.filename.startswith(_IMPORTLIB) for frame in running)
+    return _IMPORT_ADVICE if imports else _ADVICE
 
 
 def _of_loop(frame: FrameSummary) -> bool:

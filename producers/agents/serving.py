@@ -1,12 +1,15 @@
 """Time in which an engine can answer: the clock of an episode stands for the rest.
 
-Else an agent would be charged for an engine that starts slowly, is away, or trains. Engines are
-known by the heartbeats of rollout processes on `fleet`. As long as there was none, all time counts.
+Else an agent would be charged for an engine that starts slowly, is away, or trains. An agent may
+call each policy of its session, so an engine of each is needed. Engines are known by the heartbeats
+of rollout processes on `fleet`. As long as there was none, all time counts.
 Called by `episode.py` and `runner.py`.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from infra.clock import now_ms
 from infra.kafka.client import BEGINNING, Received
@@ -21,10 +24,35 @@ VALID_S = 10.0
 _BEATS = b"WorkerHeartbeat/"
 _ROLLOUT = "rollout"
 _READY = "ready"
+_STANDS_KEPT = 1000
+
+
+@dataclass(slots=True)
+class _Clock:
+    """The time in which engines of some policies could all answer, and when they could not."""
+
+    counted_to_s: float
+    elapsed_s: float = 0.0
+    stands: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_STANDS_KEPT))
+    """Begin and end of each, the oldest first."""
+
+    def advance(self, now_s: float, ready_until_s: float) -> None:
+        """Count the time up to `now_s`, of which engines were ready until `ready_until_s`."""
+        stands_from_s = max(self.counted_to_s, min(now_s, ready_until_s))
+        self.elapsed_s += stands_from_s - self.counted_to_s
+        if stands_from_s < now_s:
+            joins = bool(self.stands) and self.stands[-1][1] == stands_from_s
+            begin_s = self.stands.pop()[0] if joins else stands_from_s
+            self.stands.append((begin_s, now_s))
+        self.counted_to_s = now_s
+
+    def stood_s(self, since_s: float) -> float:
+        """Return how long the clock has stood since then."""
+        return sum(max(0.0, end_s - max(begin_s, since_s)) for begin_s, end_s in self.stands)
 
 
 class ServingTime:
-    """Seconds in which some rollout process was ready. Used from the event loop."""
+    """Seconds in which engines of all policies of a session were ready. In the event loop."""
 
     def __init__(
         self,
@@ -33,10 +61,12 @@ class ServingTime:
     ) -> None:
         self._clock = clock
         self._wall_clock_ms = wall_clock_ms
-        self._counted_to_s = clock()
-        self._elapsed_s = 0.0
-        self._ready_until_s: dict[str, float] = {}
+        self._clocks: dict[frozenset[str], _Clock] = {}
+        """By the policies that a session may call; none: any will do."""
+        self._ready: dict[str, tuple[str, float]] = {}
+        """Policy of each ready worker, and until when its last heartbeat counts."""
         self._any_seen = False
+        self._count(frozenset())
 
     def note(self, records: Iterable[Record]) -> None:
         """Take in records of `fleet`."""
@@ -44,23 +74,42 @@ class ServingTime:
             if isinstance(record, WorkerHeartbeat) and record.process == _ROLLOUT:
                 self._note(record)
 
-    def elapsed_s(self) -> float:
-        """Return the seconds since the beginning in which an engine could answer."""
+    def elapsed_s(self, policies: Iterable[str] = ()) -> float:
+        """Return the seconds in which an engine of each policy could answer, since the first call
+        for them; without policies those of any engine, since the beginning.
+        """
+        return self._count(frozenset(policies)).elapsed_s
+
+    def stood_s(self, policies: Iterable[str], since_ms: int) -> float:
+        """Return the seconds since then in which that clock stood, as far as it is known."""
+        since_s = self._clock() - (self._wall_clock_ms() - since_ms) / 1000
+        return self._count(frozenset(policies)).stood_s(since_s)
+
+    def _count(self, policies: frozenset[str]) -> _Clock:
+        """Return the clock of these policies, which counts up to now."""
         now_s = self._clock()
-        ready_until_s = max(self._ready_until_s.values(), default=self._counted_to_s)
-        until_s = min(now_s, ready_until_s) if self._any_seen else now_s
-        self._elapsed_s += max(0.0, until_s - self._counted_to_s)
-        self._counted_to_s = now_s
-        return self._elapsed_s
+        clock = self._clocks.setdefault(policies, _Clock(now_s))
+        clock.advance(now_s, self._ready_until_s(policies) if self._any_seen else now_s)
+        return clock
+
+    def _ready_until_s(self, policies: frozenset[str]) -> float:
+        """Return until when an engine of each policy is ready."""
+        if not policies:
+            return max((until_s for _, until_s in self._ready.values()), default=0.0)
+        return min(
+            max((until_s for of, until_s in self._ready.values() if of in (name, "")), default=0.0)
+            for name in policies
+        )
 
     def _note(self, beat: WorkerHeartbeat) -> None:
-        self.elapsed_s()  # what was before it does not follow from it
+        for policies in self._clocks:
+            self._count(policies)  # what was before it does not follow from it
         self._any_seen = True
         if beat.state == _READY:
             age_s = max(0, self._wall_clock_ms() - beat.at_ms) / 1000
-            self._ready_until_s[beat.worker] = self._counted_to_s + VALID_S - age_s
+            self._ready[beat.worker] = (beat.policy, self._clock() + VALID_S - age_s)
         else:
-            self._ready_until_s.pop(beat.worker, None)
+            self._ready.pop(beat.worker, None)
 
 
 def watch_engines(

@@ -80,7 +80,10 @@ class VllmSection(Section):
         "auto", description="Element type of weights and KV; auto: that of the model's files"
     )
     max_length: int | None = Field(
-        None, ge=2, description="Most tokens of prompt and completion; none: the model's limit"
+        None,
+        ge=2,
+        description="Most tokens of prompt and completion; none: the model's limit. A run fills in "
+        "policy.max_context, if the model's limit is not below it",
     )
     kv_bytes: int | None = Field(
         4 * 1024**3,

@@ -70,7 +70,7 @@ def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
     return [
         *((CONTROL.name, record) for record in members),
         *roles,
-        *_groups(view, rules, reduce(serving.apply, members, state.serving), now_ms),
+        *_groups(view, rules, _serves(state, members), now_ms),
         *((CONTROL.name, record) for record in _stalls(view, rules.settings, now_ms)),
     ]
 
@@ -128,6 +128,13 @@ def _roles_of(view: View, rules: Rules, given: Allotment | None, now_ms: int) ->
     return [*written, *((CONTROL.name, record) for record in warnings)]
 
 
+def _serves(state: State, members: Sequence[Record]) -> ServingProcesses:
+    """Return what serves after the losses that are decided now."""
+    return reduce(
+        lambda known, record: serving.apply(known, record, state.policies), members, state.serving
+    )
+
+
 def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> list[Outgoing]:
     """Return what is due of groups; `serves` knows of the losses that are decided now."""
     state, settings, sets = view.state, rules.settings, rules.tasks
@@ -141,7 +148,7 @@ def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> 
     ledger = pacing.unfinished(state, settings)[0].ledger
     issued: list[Task] = []
     if serves.incarnations:  # else agents would begin, and their deadlines pass, before an engine
-        issued = pacing.tasks(ledger, view.issued, settings, sets, now_ms, serves.since_ms)
+        issued = pacing.tasks(ledger, view.issued, settings, sets, now_ms, serves)
     return [
         *((CONTROL.name, record) for record in control),
         *((TASKS.name, task) for task in issued),

@@ -14,6 +14,7 @@ from math import ceil
 
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.ledger import EVAL, AdmittedGroup, Ledger
+from scheduler.state.serving import ALWAYS, ServingProcesses
 from scheduler.state.state import State
 from scheduler.state.steps import TrainingProgress
 from scheduler.tasks.mixture import Draws, TaskSets
@@ -48,8 +49,10 @@ def _free_of(state: State, settings: SchedulerSettings, now_ms: int) -> tuple[in
     wanted = left * run.groups_per_step
     # A group whose first attempts have timed out may come too late for the last steps: one more
     # group is admitted for each.
-    begun_ms = now_ms - attempt_ms(settings)
-    late = sum(not group.ready and group.admitted_ms <= begun_ms for group in training.values())
+    late = sum(
+        not group.ready and _served_ms(group, state.serving, now_ms) >= attempt_ms(settings)
+        for group in training.values()
+    )
     needed = wanted - ledger.ready - ledger.running + late
     return free - withheld(state, settings, now_ms), needed
 
@@ -138,7 +141,7 @@ def expirations(state: State, policy: str, now_ms: int) -> list[r.GroupExpired]:
         )
         for name, group in known.items()
         if not group.ready and not group.expired
-        if now_ms >= _deadline_ms(group, state.serving.since_ms)
+        if _served_ms(group, state.serving, now_ms) >= group.deadline_ms - group.admitted_ms
     ]
 
 
@@ -148,23 +151,24 @@ def tasks(
     settings: SchedulerSettings,
     sets: TaskSets,
     now_ms: int,
-    serving_since_ms: int = 0,
+    serves: ServingProcesses = ALWAYS,
 ) -> list[r.Task]:
     """Return a task for each attempt that is due and newer than the one in `issued`.
 
     `issued` is the newest attempt by group and sample. The same attempt is always the same record,
     so a scheduler that restarted may issue it again: the manager refuses a session that exists.
-    The time of a group that was admitted before `serving_since_ms` begins there anew.
+    The time of a group counts as `serves` says: anew after all processes were lost, and not while
+    engines sleep for a training.
     """
     first_ms = now_ms - attempt_ms(settings)
     return [
-        _task(name, group, sample, attempt, settings, row, serving_since_ms)
+        _task(name, group, sample, attempt, settings, row, serves)
         for name, group in ledger.groups.items()
-        if _may_be_due(group, name in issued, _begun_ms(group, serving_since_ms) > first_ms)
+        if _may_be_due(group, name in issued, begun_ms(group, serves) > first_ms)
         and (source := _source_of(group, settings, sets))
         if (row := source.find(group.task_id))
         for sample in range(_begun(group, settings, row))
-        if (attempt := due_attempt(group, sample, settings, now_ms, serving_since_ms))
+        if (attempt := due_attempt(group, sample, settings, now_ms, serves))
         > issued.get(name, {}).get(sample, -1)
     ]
 
@@ -182,13 +186,14 @@ def _may_be_due(group: AdmittedGroup, issued: bool, first_attempt: bool) -> bool
     return not (issued and first_attempt and not group.failures)
 
 
-def _begun_ms(group: AdmittedGroup, serving_since_ms: int) -> int:
+def begun_ms(group: AdmittedGroup, serves: ServingProcesses) -> int:
     """Return the time from which on a group's attempts are counted."""
-    return max(group.admitted_ms, serving_since_ms)
+    return max(group.admitted_ms, serves.since_ms)
 
 
-def _deadline_ms(group: AdmittedGroup, serving_since_ms: int) -> int:
-    return group.deadline_ms + _begun_ms(group, serving_since_ms) - group.admitted_ms
+def _served_ms(group: AdmittedGroup, serves: ServingProcesses, at_ms: int) -> int:
+    """Return how much of a group's time has passed."""
+    return serves.served_ms(begun_ms(group, serves), at_ms)
 
 
 def due_attempt(
@@ -196,14 +201,14 @@ def due_attempt(
     sample: int,
     settings: SchedulerSettings,
     now_ms: int,
-    serving_since_ms: int = 0,
+    serves: ServingProcesses = ALWAYS,
 ) -> int:
     """Return the attempt a sample is at: one more than the last that failed or timed out."""
     failure = group.failures.get(sample)
     if failure is not None and failure.final:
         return failure.attempt
     after_failure = 0 if failure is None else failure.attempt + 1
-    by_time = (now_ms - _begun_ms(group, serving_since_ms)) // attempt_ms(settings)
+    by_time = _served_ms(group, serves, now_ms) // attempt_ms(settings)
     return min(max(after_failure, by_time), settings.pacing.max_attempts - 1)
 
 
@@ -275,15 +280,15 @@ def _task(
     attempt: int,
     settings: SchedulerSettings,
     row: TaskRow,
-    serving_since_ms: int,
+    serves: ServingProcesses,
 ) -> r.Task:
     evaluates = group.purpose == EVAL
     failure = group.failures.get(sample)
     # Computed from the log alone, never from the clock: a repeat has to be the same record.
-    issued_ms = _begun_ms(group, serving_since_ms) + attempt * attempt_ms(settings)
+    issued_ms = serves.after(begun_ms(group, serves), attempt * attempt_ms(settings))
     if failure is not None and failure.attempt == attempt - 1:
-        issued_ms = max(min(issued_ms, failure.at_ms), serving_since_ms)
-    deadline_ms = issued_ms + milliseconds(settings.pacing.task_timeout_s)
+        issued_ms = max(min(issued_ms, failure.at_ms), serves.since_ms)
+    left_ms = group.deadline_ms - group.admitted_ms - _served_ms(group, serves, issued_ms)
     size, least = _sizes_of(group, settings, row)
     named = settings.evaluation.split if evaluates else row.split or settings.pacing.split
     split = group.split or named
@@ -304,7 +309,7 @@ def _task(
         payload=row.payload,
         fork=row.fork,
         issued_at_ms=issued_ms,
-        deadline_ms=min(deadline_ms, _deadline_ms(group, serving_since_ms)),
+        deadline_ms=issued_ms + min(milliseconds(settings.pacing.task_timeout_s), left_ms),
         overrides=terms.sampling.overrides if evaluates else None,
     )
 

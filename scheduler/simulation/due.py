@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from scheduler.decisions import waste
 from scheduler.decisions.decide import Rules, View
 from scheduler.decisions.gates import TRIPS_APART, UNMEASURED_SWITCH_MS
-from scheduler.decisions.pacing import attempt_ms
+from scheduler.decisions.pacing import attempt_ms, begun_ms
 from scheduler.decisions.snapshot import retry_ms
 from scheduler.settings import SchedulerSettings, milliseconds
-from scheduler.state.ledger import AdmittedGroup
 from scheduler.state.state import State
 
 
@@ -32,16 +31,13 @@ def next_due_ms(view: View, rules: Rules, now_ms: int) -> int | None:
 
 
 def _of_groups(state: State, settings: SchedulerSettings, now_ms: int) -> Iterator[int]:
-    every_ms = attempt_ms(settings)
+    every_ms, serves = attempt_ms(settings), state.serving
     for group in state.ledger.groups.values():
         if not group.ready and not group.expired:
-            yield group.deadline_ms
-            yield _next_attempt_ms(group, every_ms, now_ms)
-
-
-def _next_attempt_ms(group: AdmittedGroup, every_ms: int, now_ms: int) -> int:
-    begun = max(0, now_ms - group.admitted_ms) // every_ms
-    return group.admitted_ms + (begun + 1) * every_ms
+            since_ms = begun_ms(group, serves)
+            yield serves.after(since_ms, group.deadline_ms - group.admitted_ms)
+            attempt = serves.served_ms(since_ms, now_ms) // every_ms
+            yield serves.after(since_ms, (attempt + 1) * every_ms)
 
 
 def _of_workers(state: State, now_ms: int) -> Iterator[int]:

@@ -1,12 +1,16 @@
-"""The rollout processes that have served, and since when there are any. A pure fold of `control`.
+"""The rollout processes that have served, and the time in which engines did. A fold of `control`.
 
-A process that sleeps while its worker trains still counts: it serves again by itself. None is left
-where all were lost, such as when a run is resumed: until one has taken its role again, no task is
-given out and no deadline runs. Called by `scheduler/state/state.py`; used by `pacing.py`.
+A process that sleeps while its worker trains is not lost: it serves again by itself. Until then the
+time of agents stands, since no engine answers them: `served_ms` and `after`. In a run of several
+policies an agent may call each, so it stands while any of them has no engine.
+
+None is left where all were lost, such as when a run is resumed: until one has taken its role again,
+no task is given out and no deadline runs. Called by `scheduler/state/state.py`; used by
+`pacing.py`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from schemas import records as r
 from schemas.records import Record
@@ -20,20 +24,90 @@ class ServingProcesses:
     """By worker."""
     since_ms: int = 0
     """Time at which the first of them took its role, after none was there."""
+    awake: Mapping[str, str] = field(default_factory=dict)
+    """Those that hold their role, by worker, and the policy that each serves."""
+    stands_ms: int | None = None
+    """Time since which a policy has no engine; None: each has one, or had none yet."""
+    stands: tuple[tuple[int, int], ...] = ()
+    """Begin and end of earlier such times, the oldest first; see `without`."""
+
+    def served_ms(self, since_ms: int, now_ms: int) -> int:
+        """Return how much of the time between the two counts: that in which engines served."""
+        until_ms = now_ms if self.stands_ms is None else max(since_ms, min(now_ms, self.stands_ms))
+        stood = (max(0, min(end, until_ms) - max(begin, since_ms)) for begin, end in self.stands)
+        return max(0, until_ms - since_ms) - sum(stood)
+
+    def after(self, since_ms: int, served_ms: int) -> int:
+        """Return the time at which so much counted, or will if nothing stands any more."""
+        at_ms = since_ms + served_ms
+        for begin, end in self.stands:
+            if end > since_ms and begin < at_ms:
+                at_ms += end - max(begin, since_ms)
+        return at_ms
+
+    def without(self, before_ms: int) -> "ServingProcesses":
+        """Return this without the stands that ended before a time from which nothing counts."""
+        kept = tuple(one for one in self.stands if one[1] > before_ms)
+        return self if len(kept) == len(self.stands) else replace(self, stands=kept)
 
 
-def apply(known: ServingProcesses, record: Record) -> ServingProcesses:
-    """Return what serves after a record: the same if nothing changes."""
+ALWAYS = ServingProcesses()
+"""An engine at any time."""
+
+
+def apply(
+    known: ServingProcesses, record: Record, policies: Sequence[str] = ("",)
+) -> ServingProcesses:
+    """Return what serves after a record: the same if nothing changes. `policies`: of the run."""
     match record:
-        case r.RoleAcquired(role="rollout", worker=worker, incarnation=incarnation):
-            if known.incarnations.get(worker) == incarnation:
-                return known
-            since_ms = known.since_ms if known.incarnations else record.at_ms
-            incarnations = {**known.incarnations, worker: incarnation}
-            return ServingProcesses(incarnations=incarnations, since_ms=since_ms)
+        case r.RoleAcquired(role="rollout"):
+            return _awake(_taken(known, record), record, policies)
+        case r.RoleReleased(role="rollout", worker=worker) if worker in known.awake:
+            return _left(known, worker, record.at_ms, policies)
         case r.WorkerLost(process="rollout", worker=worker, incarnation=incarnation):
             if known.incarnations.get(worker) != incarnation:
                 return known
-            left = {name: of for name, of in known.incarnations.items() if name != worker}
-            return ServingProcesses(incarnations=left, since_ms=known.since_ms)
+            known = replace(known, incarnations=_other_than(known.incarnations, worker))
+            return _left(known, worker, record.at_ms, policies)
     return known
+
+
+def _taken(known: ServingProcesses, record: r.RoleAcquired) -> ServingProcesses:
+    worker, incarnation = record.worker, record.incarnation
+    if known.incarnations.get(worker) == incarnation:
+        return known
+    since_ms = known.since_ms if known.incarnations else record.at_ms
+    incarnations = {**known.incarnations, worker: incarnation}
+    return replace(known, incarnations=incarnations, since_ms=since_ms)
+
+
+def _awake(
+    known: ServingProcesses, record: r.RoleAcquired, policies: Sequence[str]
+) -> ServingProcesses:
+    if known.awake.get(record.worker) == record.policy:
+        return known
+    awake = {**known.awake, record.worker: record.policy}
+    return _standing(replace(known, awake=awake), record.at_ms, policies)
+
+
+def _left(
+    known: ServingProcesses, worker: str, at_ms: int, policies: Sequence[str]
+) -> ServingProcesses:
+    return _standing(replace(known, awake=_other_than(known.awake, worker)), at_ms, policies)
+
+
+def _standing(known: ServingProcesses, at_ms: int, policies: Sequence[str]) -> ServingProcesses:
+    """Return it with the begin or the end of a time in which a policy has no engine."""
+    served = set(known.awake.values())
+    stands = not served if "" in served or len(policies) < 2 else not served.issuperset(policies)
+    began_ms = known.stands_ms
+    if stands == (began_ms is not None):
+        return known
+    if began_ms is None:
+        return replace(known, stands_ms=at_ms)
+    stood = ((began_ms, at_ms),) if at_ms > began_ms else ()
+    return replace(known, stands_ms=None, stands=(*known.stands, *stood))
+
+
+def _other_than(of: Mapping[str, str], worker: str) -> Mapping[str, str]:
+    return {name: value for name, value in of.items() if name != worker}

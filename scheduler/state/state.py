@@ -14,6 +14,7 @@ from hashlib import sha256
 
 from pydantic import TypeAdapter, ValidationError
 
+from infra.clock import NEVER_MS
 from scheduler.state import policy_state, serving, workers
 from scheduler.state.costs import Costs
 from scheduler.state.ledger import Ledger
@@ -115,13 +116,22 @@ def apply(state: State, record: Record) -> State:
     if isinstance(record, Decision) and record.epoch < state.epoch:
         return state
     own = _own_fields(state, record)
+    by_policy = _by_policy(state, record)
     parts = {
         "workers": workers.apply(state.workers, record),
-        "serving": serving.apply(state.serving, record),
-        "by_policy": _by_policy(state, record),
+        "serving": _serving(state, record, by_policy),
+        "by_policy": by_policy,
     }
     changed = {name: part for name, part in parts.items() if part is not getattr(state, name)}
     return replace(own, **changed) if changed else own  # type: ignore[arg-type]
+
+
+def _serving(state: State, record: Record, by_policy: Sequence[PolicyState]) -> ServingProcesses:
+    now = serving.apply(state.serving, record, state.policies)
+    if now is state.serving:
+        return now
+    groups = [group for one in by_policy for group in one.ledger.groups.values()]
+    return now.without(min((group.admitted_ms for group in groups), default=NEVER_MS))
 
 
 def _by_policy(state: State, record: Record) -> tuple[PolicyState, ...]:

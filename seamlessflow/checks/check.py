@@ -44,6 +44,7 @@ from seamlessflow.machine import this_machine
 from seamlessflow.memory.faults import memory_faults
 from seamlessflow.nodes.faults import elsewhere_faults, name_faults, spread_faults
 from seamlessflow.worker_section import WorkerSection
+from trainer.steps.run_tokens import other_tokens
 
 
 def before_training(config: RunConfig) -> Iterator[Fault]:
@@ -79,6 +80,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         for own in each_policy(config):
             yield from _policy_faults(own, config)
+            yield from _token_faults(own)
             yield from group_faults(own)
         yield from _sharing_faults(config)
         yield from (
@@ -146,6 +148,13 @@ def _alike(one: Path, other: Path) -> bool:
     return (
         not all(file.is_file() for file in files) or files[0].read_bytes() == files[1].read_bytes()
     )
+
+
+def _token_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault if the run began with other tokens; its trainer would find it, but late."""
+    model = config.policy.model
+    if reason := other_tokens(model, config.weights_dir.resolve()):
+        yield Fault((*sections_path(config), "policy", "model"), f"{model}: {reason}")
 
 
 def _one_policy(config: RunConfig, what: str) -> Iterator[Fault]:

@@ -161,20 +161,20 @@ def rank_shape(
 
 def _engine(config: RunConfig, model: ModelShape, worker: WorkerSection, gpu: bool) -> EngineShape:
     rollout = config.rollout
+    positions = model.layer.positions if model.layer is not None else 0
+    own_limit = rollout.torch.max_length if rollout.engine == "torch" else rollout.vllm.max_length
+    limits = (config.policy.max_context, own_limit, positions)
+    longest = min(limit for limit in limits if limit)
     if rollout.engine == "torch":
         size, kv, share = SIZES[rollout.torch.dtype], float(rollout.torch.kv_bytes), 1.0
-        positions = model.layer.positions if model.layer is not None else 0
-        limits = (config.policy.max_context, rollout.torch.max_length, positions)
-        longest = min(limit for limit in limits if limit)
         return EngineShape(model, 1, size, rollout.capacity, longest, kv, gpu, share)
     own = rollout.vllm
     published = config.trainer.weights_dtype or config.trainer.dtype
     size = SIZES[published if own.dtype == "auto" else own.dtype]
-    context = min(own.max_length or config.policy.max_context, config.policy.max_context)
     given = None if own.kv_bytes is None else float(own.kv_bytes)
     share = float(_argument(own.arguments, _SHARE) or ENGINE_SHARE)
     sharing, rows = own.sharing(worker.device_count), math.ceil(rollout.capacity / own.replicas)
-    return EngineShape(model, sharing, size, rows, context, given, gpu, share)
+    return EngineShape(model, sharing, size, rows, longest, given, gpu, share)
 
 
 def _argument(arguments: Sequence[str], name: str) -> str | None:

@@ -6,7 +6,7 @@ gathered copies of them. What activations take besides, `seamlessflow plan` says
 
 from collections.abc import Iterator, Sequence
 
-from infra.device_model.model_shape import ShapeUnknown
+from infra.device_model.model_shape import ShapeUnknown, has_sliding_window
 from infra.faults import Fault
 from seamlessflow.config import RunConfig
 from seamlessflow.machine import Capacity
@@ -16,6 +16,15 @@ from seamlessflow.memory.verdict import gibibytes, levers
 from seamlessflow.worker_section import WorkerSection
 
 _MODEL = ("policy", "model")
+_OWN_MEMORY = (
+    "--kv-",
+    "--pipeline-parallel-size",
+    "-pp",
+    "--decode-context",
+    "--max-model",
+    "--hf",
+)
+"""Arguments of vLLM that change how much memory a turn takes of each device."""
 
 
 def memory_faults(
@@ -51,22 +60,31 @@ def memory_faults(
 
 
 def _kv_faults(config: RunConfig, workers: Sequence[WorkerMemory]) -> Iterator[Fault]:
-    """Yield a fault if the torch engine may not hold one turn of the full length.
+    """Yield a fault if an engine may not hold one turn of the full length.
 
-    vLLM needs less for models with sliding windows: it decides itself.
+    Only what is certain counts: vLLM decides itself where `_reckons_otherwise`.
     """
     engines = [worker.engine for worker in workers if worker.engine is not None]
-    if config.rollout.engine != "torch" or not engines:
+    name = config.rollout.engine
+    if not engines or (name == "vllm" and _reckons_otherwise(config)):
         return
-    engine = engines[0]
+    engine = max(engines, key=lambda one: one.least_kv_bytes)
     if engine.token_bytes and engine.least_kv_bytes > engine.kv_bytes:
         tokens = round(engine.least_kv_bytes / engine.token_bytes)
         yield Fault(
-            ("rollout", "torch", "kv_bytes"),
+            ("rollout", name, "kv_bytes"),
             f"must hold keys and values of one turn of {tokens} tokens, "
             f"{round(engine.least_kv_bytes)} bytes: raise it, or lower policy.max_context "
             f"(got {round(engine.kv_bytes)})",
         )
+
+
+def _reckons_otherwise(config: RunConfig) -> bool:
+    """Return True if vLLM may need less for a turn than all keys and values of all its tokens."""
+    vllm = config.rollout.vllm
+    given = vllm.url is None and vllm.kv_bytes is not None
+    own = any(argument.startswith(_OWN_MEMORY) for argument in vllm.arguments)
+    return own or not given or has_sliding_window(config.policy.model)
 
 
 def _too_large(worker: WorkerMemory, there: float, changes: Sequence[str]) -> str:

@@ -15,6 +15,15 @@ _CLIENT_ASSERTS = re.compile(
     r"\brdkafka\w*\.[ch]:\d+: ?(?P<function>\w+): (?:Assertion `|assert: )"
 )
 """Last words of a process that Kafka's client ended, since it met a fault of its own."""
+_SEGMENTATION = "Fatal Python error: Segmentation fault"
+_CURRENT = re.compile(
+    r'^Current thread .*\(most recent call first\):\n(?:  File "(?P<file>[^"]+)", line \d+ in .+)?',
+    re.MULTILINE,
+)
+_CLIENT_FILES = ("/confluent_kafka/", "/infra/kafka/")
+_CLIENT, _OTHER_NATIVE = "confluent_kafka.cimpl", "torch._C"
+"""Extension modules that have threads without a Python stack."""
+OWN_THREAD = "a thread of its own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +52,15 @@ def after_end(
     """Return the decision about a process that ended at `now_s`.
 
     `restarts_s`: times of its earlier restarts that count, on the same clock; `uncounted_s`: those
-    of the others, if this one is not to count. They only make its pause longer.
+    of the others, if this one is not to count. They only make its pause longer. A segmentation
+    fault, whose cause is less sure than an assertion's, counts after as many as may be counted.
     """
     if exit_status == ExitStatus.LASTING:
         return EndRun("another start cannot mend this")
-    if uncounted_s is not None and limits.most:
-        past = sum(at_s > now_s - limits.within_s for at_s in (*restarts_s, *uncounted_s))
+    spared = sum(at_s > now_s - limits.within_s for at_s in uncounted_s or ())
+    bounded = exit_status == -signal.SIGSEGV and spared >= limits.most
+    if uncounted_s is not None and limits.most and not bounded:
+        past = spared + sum(at_s > now_s - limits.within_s for at_s in restarts_s)
         return StartAgain(min(limits.pause_s * 2**past, limits.longest_pause_s), 0)
     recent = sum(at_s > now_s - limits.within_s for at_s in restarts_s)
     if recent >= limits.most:
@@ -58,13 +70,31 @@ def after_end(
 
 
 def ended_by_client(exit_status: int, log: str) -> str:
-    """Return the function of Kafka's client that ended a process; empty if none did.
+    """Return the function or thread of Kafka's client that ended a process; empty if none did.
 
-    It asserts something about itself that did not hold, as seen when the broker goes and comes
-    back: neither the process nor its settings are at fault. `log`: the end of the process's log.
+    It asserts something about itself that did not hold, or reads freed memory, as seen when the
+    broker goes and comes back: neither the process nor its settings are at fault. `log`: the end of
+    the process's log.
     """
+    if exit_status == -signal.SIGSEGV:
+        return _crashed_in_client(log)
     found = _CLIENT_ASSERTS.search(log) if exit_status == -signal.SIGABRT else None
     return found["function"] if found else ""
+
+
+def _crashed_in_client(log: str) -> str:
+    """Return where Kafka's client crashed, by the stacks of the newest segmentation fault.
+
+    The thread that crashed is marked there. None is if it has no Python stack: it is the client's
+    if nothing else that was loaded has such threads.
+    """
+    _, crashed, stacks = log.rpartition(_SEGMENTATION)
+    current = _CURRENT.search(stacks)
+    if current is not None:
+        file = current["file"] or ""
+        return file.rpartition("/")[2] if any(part in file for part in _CLIENT_FILES) else ""
+    alone = _CLIENT in stacks and _OTHER_NATIVE not in stacks
+    return OWN_THREAD if crashed and alone else ""
 
 
 def description(exit_status: int) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, SecretStr
 
+from infra.device_model.model_shape import positions_of
 from infra.network.addresses import address_of, reached_here
 from infra.settings import ENV_PREFIX, KafkaSettings
 from producers.gateway.calls.keys import derived_admin_key
@@ -173,6 +174,10 @@ class ProcessSpecs:
         # One engine may serve all policies, in turns.
         longest = max(one.policy.max_context for one in each_policy(self._config))
         torch = _updated(template.torch, max_length=template.torch.max_length or longest)
+        # vLLM does not start with more than the model's own limit, which is its default.
+        fits = longest <= positions_of(self._config.policy.model)
+        most = longest if fits else None
+        vllm = _updated(template.vllm, max_length=template.vllm.max_length or most)
         if worker.device is not None:
             torch = _updated(torch, device=worker.device)
         section = _updated(
@@ -181,6 +186,7 @@ class ProcessSpecs:
             tags=worker.tags,
             policy=self._config.run.policy,
             torch=torch,
+            vllm=vllm,
             devices=worker.devices,
             hosted=tuple(
                 HostedWorkerSection(worker=one.id, tags=one.tags, devices=one.devices)

@@ -92,7 +92,8 @@ class Supervisor:
         if isinstance(decision, EndRun):
             reason = f"{part.before}, {decision.reason}" if part.before else decision.reason
             raise ChildEnded(part.name, part.exit_status, part.log_file, part.log_tail, reason)
-        (self._restarts_s if uncounted_s is None else self._uncounted_s)[part.name].append(now_s)
+        counted = self._restarts_s if decision.number else self._uncounted_s
+        counted[part.name].append(now_s)
         due_s = now_s + decision.pause_s
         self._due[part.name] = _Restart(due_s, start, part.log_file.parent)
         again = f"restart {decision.number} of at most {limits.most} in {limits.within_s:g} s"

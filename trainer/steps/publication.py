@@ -27,6 +27,7 @@ from schemas.records import PolicyWeights, Sampling, WeightsPublished
 from trainer.backends.backend import Backend, ModelUnusable
 from trainer.recovery.control_state import Published
 from trainer.settings import TrainerSettings
+from trainer.steps.run_tokens import other_tokens
 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
 _INDEX = ".index.json"
@@ -81,8 +82,8 @@ class Publication:
         for a run that goes on with a model of other tokens.
         """
         model = self._settings.policy.model
+        self.check_tokens()
         if self._tokenizer.is_dir():
-            self._check_tokens(model / "tokenizer.json")
             return
         if not (model / "tokenizer.json").is_file():
             raise ModelUnusable(str(model), "has no tokenizer.json")
@@ -90,14 +91,10 @@ class Publication:
             for path in companions(model):
                 shutil.copyfile(path, draft / path.name)
 
-    def _check_tokens(self, named: Path) -> None:
-        own = self._tokenizer / named.name
-        if named.is_file() and own.is_file() and named.read_bytes() != own.read_bytes():
-            text = (
-                f"its {named.name} is not that of this run, {own}, whose tokens would mean others"
-            )
-            remedy = "name the model that the run began with, or begin another run (out)"
-            raise ModelUnusable(str(named.parent), f"{text}: {remedy}")
+    def check_tokens(self) -> None:
+        """Raise `ModelUnusable` for a model of other tokens than those of the run."""
+        if reason := other_tokens(self._settings.policy.model, self._root):
+            raise ModelUnusable(str(self._settings.policy.model), reason)
 
     def write(self, backend: Backend, version: int, step: int, lineage: str) -> Published:
         """Write the back end's weights, made by `step` optimizer steps, as `version`.

@@ -77,6 +77,9 @@ class _Contained(Coroutine[Any, Any, Any]):
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
         self._inner = inner
+        # Asyncio names a task by these in its messages.
+        self.__name__ = getattr(inner, "__name__", type(inner).__name__)
+        self.__qualname__ = getattr(inner, "__qualname__", type(inner).__qualname__)
 
     def send(self, value: Any) -> Any:
         try:

@@ -20,8 +20,11 @@ ROUNDING = 1e-4
 class EngineProbeFailed(SeamlessFlowError):
     """An engine whose output cannot be trusted, so it must not serve.
 
-    Not an `EngineError`, after which a new engine is started: another of its kind would fail too.
+    Not an `EngineError`, after which a new engine is started. Another start may mend an engine that
+    hangs, breaks, or was right before it slept; a new one that is wrong lasts (`lasting`).
     """
+
+    lasting = False
 
     def __init__(self, question: str, field: str, expected: object, got: object) -> None:
         self.question = question
@@ -29,6 +32,10 @@ class EngineProbeFailed(SeamlessFlowError):
         self.expected = expected
         self.got = got
         super().__init__(f"{field} of the {question} answer: expected {expected}, got {got}")
+
+
+class EngineUnanswering(EngineProbeFailed):
+    """An engine that gave no answer in time, or broke: another may give one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,15 @@ import time
 from collections.abc import Sequence
 
 from producers.rollout.engine.contract import Engine, TokenChunk
-from producers.rollout.engine.errors import EngineError
+from producers.rollout.engine.errors import EngineError, RequestInvalid
 from producers.rollout.probe import questions
-from producers.rollout.probe.answers import EngineProbeFailed, ProbeAnswer, Question, read
+from producers.rollout.probe.answers import (
+    EngineProbeFailed,
+    EngineUnanswering,
+    ProbeAnswer,
+    Question,
+    read,
+)
 from schemas.tokens import pack
 
 SHORT = 2
@@ -29,7 +35,27 @@ class EngineProbe:
         self._tolerance = tolerance
 
     def whole(self, engine: Engine, prompt: bytes, version: int) -> None:
-        """Ask an engine that was just built all questions. Raises `EngineProbeFailed`."""
+        """Ask an engine that was just built all questions. Raises `EngineProbeFailed`.
+
+        It lasts for a wrong answer: another engine of its kind would give it too.
+        """
+        try:
+            self._ask_all(engine, prompt, version)
+        except EngineUnanswering:
+            raise
+        except EngineProbeFailed as error:
+            error.lasting = True
+            raise
+
+    def short(self, engine: Engine, prompt: bytes, version: int) -> None:
+        """Ask an engine that woke up or has other weights one question. Raises as `whole` does, but
+        nothing that lasts: a new engine may be right again.
+        """
+        question = questions.greedy(prompt, SHORT)
+        (answer,) = _Asking(engine, version, self._deadline_s).answers([question])
+        questions.check_full(question, answer)
+
+    def _ask_all(self, engine: Engine, prompt: bytes, version: int) -> None:
         asking = _Asking(engine, version, self._deadline_s)
         tolerance = engine.logprob_tolerance if self._tolerance is None else self._tolerance
         first = [questions.greedy(prompt), questions.sampled(prompt)]
@@ -51,12 +77,6 @@ class EngineProbe:
         aborted = questions.aborted(prompt)
         questions.check_aborted(aborted, asking.aborted(aborted))
 
-    def short(self, engine: Engine, prompt: bytes, version: int) -> None:
-        """Ask an engine that woke up or has other weights one question. Raises as `whole` does."""
-        question = questions.greedy(prompt, SHORT)
-        (answer,) = _Asking(engine, version, self._deadline_s).answers([question])
-        questions.check_full(question, answer)
-
 
 class _Asking:
     def __init__(self, engine: Engine, version: int, deadline_s: float) -> None:
@@ -73,7 +93,11 @@ class _Asking:
         asked = [_Listener(question) for question in questions]
         for listener in asked:
             self._submit(listener)
-        return [self._answer(listener) for listener in asked]
+        answers = [self._answer(listener) for listener in asked]
+        for question, answer in zip(questions, answers, strict=True):
+            if answer.reason == "abort":
+                raise EngineUnanswering(question.name, "finish_reason", "an answer", answer.reason)
+        return answers
 
     def aborted(self, question: Question) -> ProbeAnswer:
         """Return the answer to a question that is aborted while the engine is paused."""
@@ -95,13 +119,16 @@ class _Asking:
                 *(question.sampling, listener.on_chunk),
             )
         except EngineError as error:
-            raise EngineProbeFailed(question.name, "submit", "taken", error) from error
+            refused = isinstance(error, RequestInvalid)
+            kind = EngineProbeFailed if refused else EngineUnanswering
+            raise kind(question.name, "submit", "taken", error) from error
 
     def _answer(self, listener: "_Listener") -> ProbeAnswer:
         if not listener.ended.wait(max(0.0, self._ends_at - time.monotonic())):
             self._engine.abort(None)
             expected = f"one within {self._deadline_s:g} s"
-            listener.question.fail("finish_reason", expected, f"{len(listener.chunks)} chunks")
+            got = f"{len(listener.chunks)} chunks"
+            raise EngineUnanswering(listener.question.name, "finish_reason", expected, got)
         return read(listener.question, listener.chunks, self._version)
 
 

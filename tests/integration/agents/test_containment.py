@@ -44,6 +44,20 @@ def reason(gateway: ScriptedGateway) -> str:
     return str(gateway.calls[-1].body["reason"])
 
 
+def test_a_task_is_named_after_its_coroutine_in_the_messages_of_asyncio() -> None:
+    async def my_agent() -> None:
+        await asyncio.sleep(0)
+
+    async def main() -> str:
+        contain_exits(asyncio.get_running_loop())
+        task = asyncio.get_running_loop().create_task(my_agent())
+        shown = repr(task)
+        await task
+        return shown
+
+    assert "my_agent()" in asyncio.run(main())
+
+
 ERRORS: dict[str, Callable[[], BaseException]] = {
     "StopIteration": lambda: StopIteration("no more"),
     "StopAsyncIteration": lambda: StopAsyncIteration(),

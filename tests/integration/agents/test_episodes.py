@@ -208,6 +208,23 @@ def test_the_clock_of_an_agent_goes_on_once_an_engine_can_answer() -> None:
     assert closed(gateway) == ("timeout", "policy")
 
 
+def test_a_task_that_waited_while_its_engine_was_away_has_its_time() -> None:
+    async def agent(task: Payload, session: AgentSession) -> float:
+        return 1.0
+
+    task = replace(a_task(limit_s=0), issued_at_ms=now_ms() - 40_000)
+    assert run(CallableAgent(agent, THREADS), task).calls == []
+    seconds = [0.0]
+    serving = ServingTime(lambda: seconds[0])
+    serving.elapsed_s([task.policy])
+    serving.note([heartbeat(state="asleep", at_ms=now_ms())])
+    seconds[0] = 50.0
+    assert closed(run(CallableAgent(agent, THREADS), task, serving=serving)) == (
+        "complete",
+        "policy",
+    )
+
+
 def test_an_agent_that_waited_in_the_queue_is_not_punished_for_its_time() -> None:
     async def agent(task: Payload, session: AgentSession) -> float:
         await asyncio.Event().wait()

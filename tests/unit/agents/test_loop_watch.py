@@ -3,11 +3,12 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from traceback import FrameSummary
 
 import pytest
 import uvloop
 
-from producers.agents.loop_watch import LoopWatch
+from producers.agents.loop_watch import LoopWatch, advice_for, place_of
 
 LIMIT_S = 0.05
 WAIT_S = 20.0
@@ -69,3 +70,33 @@ def test_a_loop_that_waits_for_events_is_not_blocked(
     loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     assert run(loop, lambda notices: asyncio.sleep(10 * LIMIT_S)) == []
+
+
+LIBRARY = FrameSummary(threading.__file__, 3, "wait")
+FROZEN = FrameSummary("<frozen importlib._bootstrap>", 1360, "_find_and_load")
+TEXT = FrameSummary("<string>", 1, "__create_fn__")
+OWN = FrameSummary("/work/my_agent.py", 7, "run")
+MODULE = FrameSummary("/work/my_tools.py", 2, "<module>")
+
+
+@pytest.mark.parametrize(
+    ("running", "place", "imports"),
+    [
+        ([FROZEN, FROZEN, OWN], "/work/my_agent.py:7 (run)", True),
+        ([LIBRARY, FROZEN, OWN], "/work/my_agent.py:7 (run)", True),
+        ([LIBRARY, MODULE, FROZEN, OWN], "/work/my_tools.py:2 (<module>)", True),
+        ([TEXT, LIBRARY, OWN], "/work/my_agent.py:7 (run)", False),
+        ([TEXT, LIBRARY], f"{LIBRARY.filename}:3 (wait)", False),
+        ([TEXT], "<string>:1 (__create_fn__)", False),
+        ([], "", False),
+    ],
+)
+def test_a_line_in_a_file_of_the_agent_is_named_and_an_import_has_advice_of_its_own(
+    running: list[FrameSummary], place: str, imports: bool
+) -> None:
+    assert place_of(running) == place
+    advice = advice_for(running)
+    assert ("import at the top of the agent's file" in advice, "await" in advice) == (
+        imports,
+        not imports,
+    )

@@ -19,11 +19,9 @@ class Clock:
         self.now_s += seconds
         return self.serving.elapsed_s()
 
-    def beat(
-        self, state: str, worker: str = "w0", age_s: float = 0, process: str = "rollout"
-    ) -> None:
+    def beat(self, state: str, worker: str = "w0", age_s: float = 0, **changes: str) -> None:
         at_ms = self.now_ms() - round(1000 * age_s)
-        self.serving.note([heartbeat(worker=worker, process=process, state=state, at_ms=at_ms)])
+        self.serving.note([heartbeat(worker=worker, state=state, at_ms=at_ms, **changes)])
 
 
 def test_all_time_counts_as_long_as_no_engine_was_heard_of() -> None:
@@ -69,3 +67,68 @@ def test_a_heartbeat_of_an_earlier_life_of_the_run_counts_for_nothing() -> None:
     clock = Clock()
     clock.beat("ready", age_s=3600)
     assert clock.pass_s(60) == 0
+
+
+def test_an_agent_of_20_s_has_all_of_them_around_a_training_step_of_30_s() -> None:
+    clock = Clock()
+    clock.beat("ready")
+    assert clock.pass_s(8) == 8
+    clock.beat("asleep")
+    assert clock.pass_s(30) == 8
+    clock.beat("ready")
+    assert clock.pass_s(9) == 17
+    clock.beat("ready")
+    assert clock.pass_s(3) == 20
+
+
+def test_the_clock_of_a_session_needs_an_engine_of_each_policy_that_it_may_call() -> None:
+    clock = Clock()
+    only_a, both = ["a"], ["b", "a"]
+    assert (clock.serving.elapsed_s(only_a), clock.serving.elapsed_s(both)) == (0, 0)
+    clock.beat("ready", "w0", policy="a")
+    clock.pass_s(5)
+    assert (clock.serving.elapsed_s(only_a), clock.serving.elapsed_s(both)) == (5, 0)
+    clock.beat("ready", "w1", policy="b")
+    clock.pass_s(5)
+    assert (clock.serving.elapsed_s(only_a), clock.serving.elapsed_s(both)) == (10, 5)
+    clock.beat("asleep", "w0", policy="a")
+    clock.pass_s(5)
+    assert (clock.serving.elapsed_s(only_a), clock.serving.elapsed_s(both)) == (10, 5)
+
+
+def test_a_shared_engine_serves_the_policy_of_its_newest_heartbeat() -> None:
+    clock = Clock()
+    clock.serving.elapsed_s(["a"])
+    clock.beat("ready", policy="a")
+    clock.beat("ready", policy="b")
+    clock.pass_s(5)
+    assert (clock.serving.elapsed_s(["a"]), clock.serving.elapsed_s(["b"])) == (0, 0)
+    clock.pass_s(1)
+    assert clock.serving.elapsed_s(["b"]) == 1
+
+
+def test_an_engine_that_names_no_policy_serves_all() -> None:
+    clock = Clock()
+    clock.serving.elapsed_s(["a"])
+    clock.beat("ready", policy="")
+    clock.pass_s(5)
+    assert clock.serving.elapsed_s(["a"]) == 5
+
+
+def test_the_time_in_which_engines_were_away_is_known_afterwards() -> None:
+    clock = Clock()
+    policies = ["a"]
+    clock.serving.elapsed_s(policies)
+    clock.beat("ready", policy="a")
+    issued_ms = clock.now_ms()
+    clock.pass_s(4)
+    clock.beat("asleep", policy="a")
+    clock.pass_s(30)
+    assert clock.serving.stood_s(policies, issued_ms) == 30
+    clock.beat("ready", policy="a")
+    clock.pass_s(4)
+    clock.beat("asleep", policy="a")
+    clock.pass_s(10)
+    assert clock.serving.stood_s(policies, issued_ms) == 40
+    assert clock.serving.stood_s(policies, issued_ms + 14_000) == 30
+    assert clock.serving.stood_s(policies, clock.now_ms()) == 0

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infra.errors import ExitStatus
 from infra.rendering.tokenizer import Tokenizer, TokenizerError
 from tests.builders.tokenizers import byte_tokenizer, fallback_tokenizer
 
@@ -81,14 +82,16 @@ def test_truncation_and_padding_of_the_file_are_switched_off() -> None:
 
 
 def test_a_directory_without_tokenizer_json_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=r"tokenizer\.json is missing"):
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json is missing") as unseen:
         Tokenizer.load(tmp_path)
+    assert unseen.value.process_status(ready=True) is ExitStatus.PASSING
 
 
 def test_a_broken_tokenizer_json_is_named(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(TokenizerError, match="no tokenizer in"):
+    with pytest.raises(TokenizerError, match="no tokenizer in") as broken:
         Tokenizer.load(tmp_path)
+    assert broken.value.process_status(ready=True) is ExitStatus.LASTING
 
 
 @pytest.mark.parametrize("spelt", ['"<|im_end|>"', '{"content": "<|im_end|>"}'])

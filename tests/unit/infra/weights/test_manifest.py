@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from infra.errors import ExitStatus
 from infra.weights.inside import PathOutside
 from infra.weights.manifest import (
     MANIFEST,
@@ -78,6 +79,29 @@ def test_a_broken_manifest_is_a_typed_error(tmp_path: Path, content: bytes) -> N
     with pytest.raises(WeightsInvalid) as raised:
         read_manifest(tmp_path)
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"kind": "sparse"}, "unknown kind 'sparse'"),
+        ({"hash": "md6"}, "unknown hash 'md6'"),
+        ({"colour": 1}, "unknown fields colour"),
+    ],
+)
+def test_a_manifest_of_a_newer_release_lasts_and_other_damage_may_pass(
+    tmp_path: Path, changes: dict[str, object], what: str
+) -> None:
+    file = put(tmp_path) / MANIFEST
+    whole = json.loads(file.read_bytes())
+    file.write_text(json.dumps(whole | changes))
+    with pytest.raises(WeightsInvalid, match=f"{what}: a newer release wrote it") as newer:
+        read_manifest(file.parent)
+    assert newer.value.process_status(ready=True) is ExitStatus.LASTING
+    file.write_bytes(file.read_bytes()[:20])  # of a file system that shows a part of it yet
+    with pytest.raises(WeightsInvalid) as partly:
+        read_manifest(file.parent)
+    assert partly.value.process_status(ready=True) is ExitStatus.PASSING
 
 
 @pytest.mark.parametrize("name", ["../config.json", "/etc/hostname", "deeper/file", "..", "."])

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from infra.device_model.rates import Rates
+from infra.errors import ExitStatus
 from producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
 from producers.rollout.engine.contract import Engine
 from producers.rollout.probe.answers import EngineProbeFailed
@@ -107,6 +108,7 @@ def test_an_engine_that_breaks_a_promise_is_refused(
         PATIENT.whole(damage(sound), PROMPT, VERSION)
     sound.abort(None)  # what the probe left behind: the next one asks under the same names
     assert failed.value.field == field, failed.value
+    assert failed.value.process_status(ready=True) is ExitStatus.LASTING
 
 
 @pytest.mark.parametrize(
@@ -124,6 +126,7 @@ def test_an_engine_that_hangs_is_refused_at_the_deadline(
         with pytest.raises(EngineProbeFailed, match=r"within 0\.2 s") as failed:
             IMPATIENT.whole(damage(engine), PROMPT, VERSION)
         assert failed.value.field == "finish_reason"
+        assert failed.value.process_status(ready=True) is ExitStatus.PASSING
 
 
 def test_an_engine_that_breaks_is_refused() -> None:
@@ -132,6 +135,7 @@ def test_an_engine_that_breaks_is_refused() -> None:
         with pytest.raises(EngineProbeFailed) as failed:
             PATIENT.whole(engine, PROMPT, VERSION)
         assert (failed.value.field, failed.value.got) == ("finish_reason", "abort")
+        assert failed.value.process_status(ready=True) is ExitStatus.PASSING
 
 
 @pytest.mark.parametrize(
@@ -148,6 +152,7 @@ def test_an_engine_that_woke_up_is_looked_at_again(
     with pytest.raises(EngineProbeFailed) as failed:
         PATIENT.short(damage(sound), PROMPT, VERSION)
     assert failed.value.field == field
+    assert failed.value.process_status(ready=True) is ExitStatus.PASSING, "it was right before"
 
 
 def test_how_far_log_probabilities_may_be_off_can_be_set(sound: Engine) -> None:

@@ -1,10 +1,12 @@
 """Tasks are given out, and deadlines run, when a rollout process can serve."""
 
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 from scheduler.decisions.decide import View, decide
 from scheduler.settings import PacingSection, RunSection
+from scheduler.state import serving
 from scheduler.state.fleet import Fleet
 from schemas import records as r
 from schemas.records import Record
@@ -103,3 +105,81 @@ def test_losses_that_are_decided_in_the_same_moment_count() -> None:
     made = written(*PLAYING, now_ms=HOUR_MS, fleet=silent)
     assert any(isinstance(one, r.WorkerLost) for one in made)
     assert not any(isinstance(one, r.Task | r.GroupExpired) for one in made)
+
+
+def released(at_ms: int, worker: str = "w") -> Record:
+    return control.released(worker, "rollout", 0, at_ms=at_ms)
+
+
+def returned(at_ms: int, number: int, worker: str = "w") -> Record:
+    return control.acquired(worker, "rollout", number, slot=number, at_ms=at_ms)
+
+
+STEP: list[Record] = [released(8_000), returned(38_000, 2)]
+"""A training of 30 s on the only engine's device, from 8 s on."""
+
+
+def test_the_time_of_attempts_stands_while_the_only_engine_trains() -> None:
+    sleeping = [*PLAYING, released(8_000)]
+    (task,) = tasks(*sleeping, now_ms=HOUR_MS)
+    assert (task.attempt, task.deadline_ms) == (0, 10_000)
+    (task,) = tasks(*PLAYING, *STEP, now_ms=40_999)
+    assert task.attempt == 0
+    (task,) = tasks(*PLAYING, *STEP, now_ms=41_000)
+    assert (task.attempt, task.issued_at_ms, task.deadline_ms) == (1, 41_000, 51_000)
+
+
+def test_a_repeated_task_is_the_same_record_whatever_stood_meanwhile() -> None:
+    assert tasks(*PLAYING, now_ms=5) == tasks(*PLAYING, *STEP, now_ms=40_000)
+    again = [released(45_000), returned(90_000, 3)]
+    assert tasks(*PLAYING, *STEP, now_ms=41_000) == tasks(*PLAYING, *STEP, *again, now_ms=91_000)
+    failed = [*PLAYING, control.sample_failed("run-0", 0, 0, at_ms=5_000)]
+    assert tasks(*failed, now_ms=5_000) == tasks(*failed, *STEP, now_ms=40_000)
+
+
+def test_a_group_whose_engine_trains_does_not_expire_meanwhile() -> None:
+    def expired(*records: Record, now_ms: int) -> bool:
+        return any(isinstance(one, r.GroupExpired) for one in written(*records, now_ms=now_ms))
+
+    assert not expired(*PLAYING, released(8_000), now_ms=HOUR_MS)
+    assert not expired(*PLAYING, *STEP, now_ms=129_999)
+    assert expired(*PLAYING, *STEP, now_ms=130_000)
+
+
+def test_time_goes_on_while_another_engine_serves() -> None:
+    second = [control.joined("v"), *holds("v", number=1)]
+    (task,) = tasks(*PLAYING, *second, released(8_000), now_ms=11_000)
+    assert (task.attempt, task.issued_at_ms) == (1, 11_000)
+
+
+def test_an_engine_that_is_lost_while_it_sleeps_lets_time_begin_anew() -> None:
+    back = [*PLAYING, released(8_000), LOST, *taken("i2", HOUR_MS)]
+    (task,) = tasks(*back, now_ms=HOUR_MS + 5)
+    assert (task.attempt, task.issued_at_ms) == (0, HOUR_MS)
+
+
+def test_with_several_policies_time_stands_while_one_has_no_engine() -> None:
+    def after(*records: Record) -> serving.ServingProcesses:
+        return reduce(
+            lambda known, one: serving.apply(known, one, ("a", "b")),
+            records,
+            serving.ServingProcesses(),
+        )
+
+    of_a = control.acquired("w", "rollout", 0, policy="a", at_ms=0)
+    of_b = control.acquired("v", "rollout", 1, policy="b", at_ms=10)
+    both = after(of_a, of_b)
+    assert (both.stands_ms, both.served_ms(0, 30)) == (None, 20)
+    trains = after(of_a, of_b, released(20))
+    assert trains.served_ms(0, 30) == 10
+    moved = after(of_a, of_b, control.acquired("w", "rollout", 2, policy="b", at_ms=20))
+    assert moved.stands_ms == 20
+    assert after(of_a, of_b, control.acquired("w", "rollout", 2, policy="", at_ms=20)) != moved
+
+
+def test_stands_before_the_oldest_group_are_forgotten() -> None:
+    assert fold(*PLAYING, *STEP).serving.stands == ((8_000, 38_000),)
+    dropped = control.dropped("run-0")
+    assert (
+        fold(*PLAYING, *STEP, dropped, released(50_000), returned(60_000, 3)).serving.stands == ()
+    )

@@ -1,7 +1,7 @@
 """Groups beyond a batch: shorter runs under long tails, and none of them is lost or used twice."""
 
 from collections import Counter
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,10 @@ from scheduler.simulation.cluster import modelled
 from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
 from scheduler.simulation.simulator import SimulatedRun, simulate
 from scheduler.simulation.workload import Workload, WorkloadSection
+from scheduler.state import serving
+from scheduler.state.serving import ServingProcesses
 from schemas import records as r
+from schemas.records import Record
 from tests.builders.scheduler.cluster import cluster, workload
 from tests.builders.scheduler.inputs import BOTH, scheduler_settings
 
@@ -102,6 +105,10 @@ def test_with_redundancy_the_sessions_that_are_trained_are_the_short_ones() -> N
     assert mean(run(1.0)) == pytest.approx(1)
 
 
+def folded(*control: Record) -> ServingProcesses:
+    return reduce(serving.apply, control, ServingProcesses())
+
+
 def test_a_group_that_goes_on_ends_at_its_own_deadline() -> None:
     outcome = simulate(
         scheduler_settings(
@@ -120,5 +127,7 @@ def test_a_group_that_goes_on_ends_at_its_own_deadline() -> None:
         for one in outcome.control
         if isinstance(one, r.GroupAdmitted) and one.group_id == "run-1"
     )
-    assert (dropped.group_id, dropped.at_ms) == ("run-1", admitted.deadline_ms)
+    stood_ms = sum(end - begin for begin, end in folded(*outcome.control).stands)
+    assert stood_ms > 0, "steps train on the devices of the engines"
+    assert (dropped.group_id, dropped.at_ms) == ("run-1", admitted.deadline_ms + stood_ms)
     assert len(trained(outcome)) == 3 * B

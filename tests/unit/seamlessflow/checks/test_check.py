@@ -40,6 +40,20 @@ def test_a_service_needs_neither_tasks_nor_an_agent_but_a_key(values: Mapping[st
     assert faults(changed(service, "gateway", admin_key="a key of sixteen letters")) == ()
 
 
+def test_a_run_does_not_go_on_with_a_model_of_other_tokens(
+    values: Mapping[str, Any], tmp_path: Path
+) -> None:
+    model, own = tmp_path / "model" / "tokenizer.json", tmp_path / "out/weights/tokenizer"
+    own.mkdir(parents=True)
+    (own / model.name).write_bytes(model.read_bytes())
+    assert faults(values) == ()
+
+    (own / model.name).write_text('{"other": 1}')
+    (line,) = faults(values)
+    assert line.startswith(f"policy.model: {model.parent}: its tokenizer.json is not that of this")
+    assert "name the model that the run began with" in line
+
+
 @pytest.mark.parametrize("lacking", ["pacing", "agents"])
 def test_half_a_run_is_no_service(values: Mapping[str, Any], lacking: str) -> None:
     lines = faults({name: of for name, of in values.items() if name != lacking})

@@ -24,7 +24,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def found(model: Path, machine: Capacity, **sections: Any) -> Sequence[str]:
     workers = [{"id": "a", "tags": ["rollout", "train"], "devices": list(range(8))}]
-    engine = {"engine": "vllm", "vllm": {"gpu": True}}
+    engine = {"engine": "vllm", "vllm": {"gpu": True, "kv_bytes": 8 * 2**30}}
     values: Mapping[str, Any] = {
         "workers": workers,
         "policy": {"model": model},
@@ -166,3 +166,51 @@ def test_the_models_own_limit_and_the_engines_bound_the_turn(model: Path, tmp_pa
     short = model_headers(tmp_path, max_position_embeddings=1024)
     assert torch_engine(short, 8192, kv_bytes=turn) == []
     assert torch_engine(model, 8192, kv_bytes=turn, max_length=1024) == []
+
+
+def vllm_engine(model: Path, max_context: int, **vllm: Any) -> Sequence[str]:
+    own = {"policy": {"model": model, "max_context": max_context}}
+    rolling = [{"id": "a", "tags": ["rollout"], "devices": [0, 1]}]
+    rollout = {"engine": "vllm", "vllm": {"gpu": True, "dtype": "bfloat16", **vllm}}
+    return found(model, H100S, workers=rolling, rollout=rollout, **own)
+
+
+def test_vllm_must_hold_one_turn_of_the_policys_length_on_its_devices(model: Path) -> None:
+    # Of Qwen3-8B in bfloat16 on each of two devices: 36 layers x 2 x 4 heads x 128 x 2 bytes.
+    turn = 8192 * 73_728
+    [line] = vllm_engine(model, 8192, kv_bytes=turn - 1)
+    assert line == (
+        "rollout.vllm.kv_bytes: must hold keys and values of one turn of 8192 tokens, "
+        f"{turn} bytes: raise it, or lower policy.max_context (got {turn - 1})"
+    )
+    assert vllm_engine(model, 8192, kv_bytes=turn) == []
+    assert vllm_engine(model, 8192, kv_bytes=turn - 1, max_length=4096) == []
+
+
+@pytest.mark.parametrize(
+    "vllm",
+    [
+        {"kv_bytes": None},
+        {"url": "http://127.0.0.1:8000"},
+        {"arguments": ["--kv-cache-dtype=fp8"]},
+        {"arguments": ["--max-model-len", "1024"]},
+    ],
+)
+def test_vllm_decides_itself_where_a_turn_may_take_less(model: Path, vllm: dict[str, Any]) -> None:
+    assert vllm_engine(model, 8192, **{"kv_bytes": 10**6, **vllm}) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "decides"),
+    [
+        ({"sliding_window": 512}, True),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, True),
+        ({"sliding_window": 512, "use_sliding_window": False}, False),
+        ({"sliding_window": None}, False),
+    ],
+)
+def test_vllm_decides_itself_for_models_with_sliding_windows(
+    tmp_path: Path, config: dict[str, Any], decides: bool
+) -> None:
+    lines = vllm_engine(model_headers(tmp_path, **config), 8192, kv_bytes=10**6)
+    assert bool(lines) is not decides

@@ -104,3 +104,48 @@ def test_an_end_that_does_not_count_ends_no_run_but_waits_longer_each_time() -> 
 def test_without_any_restarts_such_an_end_ends_the_run_also() -> None:
     limits = LIMITS.model_copy(update={"most": 0})
     assert isinstance(after_end(-signal.SIGABRT, [], 1000, limits, []), EndRun)
+
+
+MODULES = "Extension modules: confluent_kafka.cimpl, orjson (total: 2)\n"
+WAITING = """Thread 0x00007f2 [main] (most recent call first):
+  File "/app/scheduler/journal.py", line 9 in poll
+"""
+IN_CLIENT = """Current thread 0x00007f1 [group watch] (most recent call first):
+  File "/app/infra/kafka/bounds.py", line 80 in _offsets
+  File "/app/scheduler/group_watch.py", line 66 in _look
+"""
+ELSEWHERE = """Current thread 0x00007f1 [device] (most recent call first):
+  File "/app/producers/rollout/torch_engine/engine.py", line 80 in step
+"""
+
+
+def segfault(*stacks: str, modules: str = MODULES) -> str:
+    return "Fatal Python error: Segmentation fault\n\n" + "\n".join(stacks) + f"\n{modules}"
+
+
+@pytest.mark.parametrize(
+    ("log", "where"),
+    [
+        (segfault(WAITING, IN_CLIENT), "bounds.py"),
+        (segfault(WAITING), "a thread of its own"),
+        (segfault(WAITING, ELSEWHERE), ""),
+        (segfault(WAITING, modules="Extension modules: confluent_kafka.cimpl, torch._C"), ""),
+        (segfault(WAITING, modules="Extension modules: orjson (total: 1)"), ""),
+        (segfault("Current thread 0x1 (most recent call first):\n  <no Python frame>"), ""),
+        (segfault(IN_CLIENT) + segfault(ELSEWHERE), ""),
+        ("killed\n" + MODULES, ""),
+        ("", ""),
+    ],
+)
+def test_a_segmentation_fault_of_kafkas_client_is_known_by_its_stacks(log: str, where: str) -> None:
+    assert ended_by_client(-signal.SIGSEGV, log) == where
+    assert ended_by_client(-signal.SIGKILL, log) == ""
+
+
+def test_segmentation_faults_of_the_client_count_once_as_many_did_not() -> None:
+    early, spared = [990.0, 991.0], [990.0, 991.0, 992.0]
+    decision = after_end(-signal.SIGSEGV, [], 1000, LIMITS, early)
+    assert decision == StartAgain(pause_s=3, number=0)
+    assert after_end(-signal.SIGSEGV, [], 1000, LIMITS, spared) == StartAgain(pause_s=1, number=1)
+    assert isinstance(after_end(-signal.SIGSEGV, spared, 1000, LIMITS, spared), EndRun)
+    assert after_end(-signal.SIGSEGV, [], 9000, LIMITS, spared) == StartAgain(pause_s=1, number=0)

@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from scheduler.settings import SchedulerSettings
 from seamlessflow.config_file import parse
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
+from tests.builders.run_files import model_headers
 from trainer.settings import TrainerSettings
 
 KAFKA = KafkaSettings(bootstrap_servers="127.0.0.1:1", options={"sasl.password": "hidden"})
@@ -149,6 +151,23 @@ def test_the_torch_engine_is_as_long_as_the_policys_context_if_no_length_is_set(
     assert settings_of(spec, RolloutSettings, monkeypatch).rollout.torch.max_length == 768
     spec, *_ = children(policy=policy, rollout={"torch": {"max_length": 512}}).rollouts()
     assert settings_of(spec, RolloutSettings, monkeypatch).rollout.torch.max_length == 512
+
+
+@pytest.mark.parametrize(
+    ("positions", "named", "length"),
+    [(1024, {}, 768), (512, {}, None), (1024, {"max_length": 512}, 512)],
+)
+def test_vllm_is_as_long_as_the_policys_context_unless_the_model_is_shorter(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    positions: int,
+    named: Mapping[str, int],
+    length: int | None,
+) -> None:
+    model = model_headers(tmp_path, max_position_embeddings=positions)
+    policy = {"max_context": 768, "model": str(model)}
+    spec, *_ = children(policy=policy, rollout={"engine": "vllm", "vllm": named}).rollouts()
+    assert settings_of(spec, RolloutSettings, monkeypatch).rollout.vllm.max_length == length
 
 
 def test_vllm_sees_the_device_of_its_worker_alone() -> None:

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from seamlessflow.config import RestartsSection
+from seamlessflow.processes.child import ChildEnded
 from seamlessflow.processes.supervisor import EndedPart, Supervisor
 
 FULL = Path("/dev/full")
@@ -47,3 +50,15 @@ def test_ends_by_a_fault_of_kafkas_client_do_not_use_up_the_restarts(tmp_path: P
     )
     assert "(restart 1 of at most 1 in 600 s)" in notices[-1]
     assert supervisor.counts == {"scheduler": 4}
+
+
+def test_segmentation_faults_of_kafkas_client_end_the_run_if_they_do_not_stop(
+    tmp_path: Path,
+) -> None:
+    limits = RestartsSection(most=2, pause_s=0, free_mb=0)
+    supervisor = Supervisor(limits, lambda _: None)
+    crashed = EndedPart("scheduler", -11, tmp_path / "log", "", client_fault="bounds.py")
+    for _ in range(4):
+        supervisor.ended(crashed, lambda: None)
+    with pytest.raises(ChildEnded, match=r"restarts\.most: 2"):
+        supervisor.ended(crashed, lambda: None)
