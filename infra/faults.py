@@ -19,6 +19,8 @@ _CREDENTIALS = ("secret", "key", "password", "options")
 
 _PASSWORD = re.compile(r"://[^/@]*:[^/]*@")
 """A password in a URL, which is not shown either."""
+_LONGEST_TEXT = 1000
+"""Most letters of a text about a setting: a value may be of any length."""
 _LIKE = 0.6
 _FEW = 8
 """Names of a section that are all told where none is like the wrong one."""
@@ -44,9 +46,15 @@ class Fault(NamedTuple):
 
     def line(self, place: Callable[[SettingPath], str]) -> str:
         """Return the fault as one line; `place` writes the path of a setting."""
-        where = f"{place(self.path)}: " if self.path else ""
+        where = f"{_shortened(place(self.path))}: " if self.path else ""
         meant = f"; did you mean {place(self.meant)}?" if self.meant else ""
-        return f"{where}{self.text}{meant}"
+        return f"{where}{_shortened(self.text)}{meant}"
+
+
+def _shortened(text: str) -> str:
+    """Return a text whose middle is left out if it is longer than anybody reads."""
+    half = _LONGEST_TEXT // 2
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:half]} ... {text[-half:]}"
 
 
 def faults(error: ValidationError, settings: type[BaseModel]) -> list[Fault]:

@@ -24,6 +24,7 @@ from infra.variables import place_in
 from seamlessflow.config import RunConfig
 from seamlessflow.device_defaults import by_this_machine
 from seamlessflow.read_paths import found_beside, searched
+from seamlessflow.sizes import size_faults
 
 Check = Callable[[RunConfig], Iterable[Fault]]
 """Finds what is wrong with a configuration whose values are right in themselves."""
@@ -32,6 +33,8 @@ Fill = Callable[[RunConfig], RunConfig]
 """Adds the defaults that follow from devices."""
 
 _ROUNDS = 3
+_MOST_SHOWN = 50
+"""Most lines about wrong settings that are printed."""
 
 
 class ConfigRejected(SeamlessFlowError):
@@ -41,7 +44,8 @@ class ConfigRejected(SeamlessFlowError):
         self.path = path
         self.faults = tuple(faults)
         count = f"{len(faults)} settings are" if len(faults) > 1 else "a setting is"
-        lines = "".join(f"\n  {line}" for line in faults)
+        more = f"\n  and {len(faults) - _MOST_SHOWN:,} more" if len(faults) > _MOST_SHOWN else ""
+        lines = "".join(f"\n  {line}" for line in faults[:_MOST_SHOWN]) + more
         super().__init__(f"{path or 'configuration'}: {count} wrong:{lines}")
 
 
@@ -104,8 +108,11 @@ def parse(
         reading.config = fill(reading.config)
     if path is not None:
         reading.searched = searched(values, path.parent)
-    if check is not None and reading.config is not None:
-        reading.add(check(reading.config))
+    if reading.config is not None:
+        sizes = list(size_faults(reading.config))
+        reading.add(sizes)
+        if check is not None and not sizes:
+            reading.add(check(reading.config))
     if reading.lines or reading.config is None:
         raise ConfigRejected(path, reading.lines)
     return reading.config
