@@ -83,8 +83,8 @@ def fetch(jars: list[Jar], folder: Path) -> None:
     Only a process can be given a deadline here: jgo has none, and takes 0.3 s to import.
     """
     _log.warning("fetching %d jars of Kafka (43 MB for all) to %s, once", len(jars), folder)
-    folder.mkdir(parents=True, exist_ok=True)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         subprocess.run(  # nosec B603 # our own module, no shell
             [sys.executable, "-m", "infra.broker.maven", "fetch", str(folder)],
             input="".join(f"{jar.sha256}  {jar.path}\n" for jar in jars),
@@ -93,6 +93,9 @@ def fetch(jars: list[Jar], folder: Path) -> None:
             timeout=FETCH_TIMEOUT_S,
             check=True,
         )
+    except OSError as error:
+        text = f"{error.strerror or error}: SEAMLESSFLOW_CACHE names another directory"
+        raise JarsUnavailable(len(jars), str(folder), text) from error
     except subprocess.CalledProcessError as error:
         reason = error.stderr.strip().splitlines()[-1:] or [f"exit status {error.returncode}"]
         raise JarsUnavailable(len(jars), str(folder), reason[0]) from error

@@ -47,8 +47,17 @@ class SimulatedFigures:
 def why_none(run: SimulatedRun, settings: SchedulerSettings) -> str:
     """Return the steps that a run without figures made, and why, if its records tell."""
     made = f"no figures: {len(run.tokens)} of {settings.run.steps} steps in {run.ended_s:,.0f} s"
-    why = run.vain or _lacking(run, settings)
+    why = run.vain or _lacking(run, settings) or _too_few(run)
     return f"{made}; {why}" if why else made
+
+
+def _too_few(run: SimulatedRun) -> str:
+    if len(run.tokens) > WARM_UP_STEPS:
+        return ""
+    return (
+        f"the first {WARM_UP_STEPS} steps are not counted, since they wait for the first "
+        "rollouts: simulate more (--steps)"
+    )
 
 
 def _lacking(run: SimulatedRun, settings: SchedulerSettings) -> str:

@@ -79,11 +79,16 @@ class Timeline:
         return 1 / sum(1 / mean for mean in means)
 
     @property
+    def steps_made(self) -> int:
+        """Number of optimizer steps; one that was executed again, behind a crash, counts once."""
+        return len({(step.policy, step.step) for step in self.steps})
+
+    @property
     def step_ms(self) -> float | None:
         """Mean time of an optimizer step, of several policies from the step of any to the next;
         None before the end of the first.
         """
-        return self.lived_ms() / len(self.steps) if self.steps else None
+        return self.lived_ms() / self.steps_made if self.steps else None
 
     def ideal_step(self, lag: float) -> IdealStep | None:
         """Return the ideal step for what the run did; None before the end of the first step."""
@@ -91,7 +96,7 @@ class Timeline:
         if not self.steps or not spent.total:
             return None
         devices = spent.total / self.lived_ms()
-        return ideal_step(spent, len(self.steps), devices, self.group_ms() or 0.0, lag)
+        return ideal_step(spent, self.steps_made, devices, self.group_ms() or 0.0, lag)
 
     @property
     def policies(self) -> tuple[str, ...]:

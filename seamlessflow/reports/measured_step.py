@@ -120,7 +120,7 @@ def measured_step(records: Sequence[Record], warm_up: int = 0) -> MeasuredStep:
     """
     of = timeline(records)
     workers = _workers(records)
-    steps = len(of.steps) - warm_up
+    steps = of.steps_made - warm_up
     window = of.training_ms
     if warm_up and steps > 0:
         window = (of.steps[warm_up - 1].at_ms, window[1])

@@ -14,6 +14,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    Strict,
     StringConstraints,
     ValidationError,
     field_validator,
@@ -48,8 +49,11 @@ from schemas.records import (
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@-]*$"
 Name = Annotated[str, StringConstraints(pattern=_NAME, max_length=200)]
 Text = Annotated[str, StringConstraints(max_length=65_536)]
-Count = Annotated[int, Field(ge=0, lt=2**31)]
-Seconds = Annotated[float, Field(ge=0, le=366 * 86400)]
+Count = Annotated[int, Strict(), Field(ge=0, lt=2**31)]
+Size = Annotated[int, Strict(), Field(ge=1, lt=2**31)]
+Seconds = Annotated[float, Strict(), Field(ge=0, le=366 * 86400)]
+Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+"""A number in a body is a number: true, or one in quotes, is a mistake of its sender."""
 
 
 class _Body(BaseModel):
@@ -68,8 +72,8 @@ class OpenBody(_Body):
     group_id: Text = ""
     sample: Count = 0
     attempt: Count = 0
-    group_size: Annotated[int, Field(ge=1, lt=2**31)] = 1
-    min_group_size: Annotated[int, Field(ge=1, lt=2**31)] = 1
+    group_size: Size = 1
+    min_group_size: Size = 1
     turn_limit: Count = 0
     pinned_version: Count | None = None
     metadata: dict[str, Text] = {}
@@ -103,7 +107,7 @@ class OpenBody(_Body):
 class RewardBody(_Body):
     """The body of `POST /sessions/{id}/reward`; `turn` is the id of a response."""
 
-    value: Annotated[float, Field(allow_inf_nan=False)]
+    value: Number
     name: Text = "reward"
     turn: Text | None = None
     final: bool = True

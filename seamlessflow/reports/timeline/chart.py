@@ -197,7 +197,7 @@ def _text(figure: Figure, timeline: Timeline, height: float) -> None:
 
 def _by_policy(timeline: Timeline) -> str:
     """Return the number of steps of each of several policies; empty for one."""
-    counts = Counter(step.policy for step in timeline.steps)
+    counts = Counter(policy for policy, _ in {(one.policy, one.step) for one in timeline.steps})
     if len(counts) < 2:
         return ""
     return ": " + ", ".join(f"{counts[policy]} of {policy}" for policy in timeline.policies)
@@ -207,7 +207,7 @@ def _summary(timeline: Timeline) -> str:
     seconds = _seconds(timeline, timeline.training_ms[1])
     spent = together(timeline.device_time().values())
     parts = [
-        f"{len(timeline.steps)} optimizer steps in {seconds:.0f} s{_by_policy(timeline)}",
+        f"{timeline.steps_made} optimizer steps in {seconds:.0f} s{_by_policy(timeline)}",
         f"{timeline.switches} changes of role",
         f"{timeline.handed_back} turns handed back",
     ]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from producers.gateway.calls.sessions import OpenBody
+from producers.gateway.calls.sessions import OpenBody, RewardBody
 from schemas.records import Sampling
 
 
@@ -33,4 +33,21 @@ def test_a_session_of_an_evaluation_may_have_sampling_of_its_own() -> None:
 )
 def test_other_sampling_is_refused(body: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
+        OpenBody(policy="p", **body)
+
+
+@pytest.mark.parametrize("value", [True, False, "1", "1.0", None, [1], float("nan"), float("inf")])
+def test_a_reward_is_a_number(value: Any) -> None:
+    with pytest.raises(ValidationError, match="value"):
+        RewardBody(value=value)
+
+
+@pytest.mark.parametrize("value", [0, 1, -1, 0.5, 10**15])
+def test_a_whole_number_is_one_too(value: float) -> None:
+    assert RewardBody(value=value).value == value
+
+
+@pytest.mark.parametrize("body", [{"sample": True}, {"sample": "1"}, {"group_size": 4.5}])
+def test_counts_are_whole_numbers(body: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
         OpenBody(policy="p", **body)

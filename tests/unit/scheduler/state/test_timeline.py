@@ -309,3 +309,17 @@ def test_the_last_record_is_no_pause() -> None:
 def test_each_pause_of_a_run_counts() -> None:
     again = [control.claimed(3, at_ms=2 * HOUR), control.ready("g", at_ms=2 * HOUR + 1)]
     assert timeline([*RUN, *resumed(), *again]).pauses == ((220, HOUR), (HOUR + 80, 2 * HOUR))
+
+
+def test_a_step_that_is_executed_again_counts_once() -> None:
+    again = [
+        *RUN,
+        control.assigned("w", "train", 3, gang_epoch=2, at_ms=300),
+        control.started(["w"], at_ms=320),
+        control.completed(0, at_ms=400),
+        control.completed(1, at_ms=500),
+    ]
+    found = timeline(again)
+    assert [step.step for step in found.steps] == [0, 0, 1]
+    assert found.steps_made == 2
+    assert found.step_ms == found.lived_ms() / 2

@@ -310,3 +310,12 @@ def test_one_recorded_run_at_most_is_measured(config: Path, options: list[str]) 
 
     assert done.exit_code == 2
     assert "--from" in done.output
+
+
+def test_a_simulation_of_too_few_steps_says_how_many_are_needed(config: Path) -> None:
+    config.write_text(FILE.replace("steps: 5", "steps: 2"))
+    options = ["--strategy", "colocated"]
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+    assert "no figures: 2 of 2 steps" in done.stdout
+    assert "the first 2 steps are not counted" in done.stdout
+    assert "simulate more (--steps)" in done.stdout
