@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from infra.errors import SeamlessFlowError
+from infra.supervision.asked_to_end import ending_signals
 from schemas.releases import this_release
 from seamlessflow.commands import dead_letters, schemas, topics
 from seamlessflow.commands.audit import audit
@@ -81,7 +82,7 @@ def options(
 
 def main() -> None:
     """Run the command line; print an error of this project, and end with its status."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # until a command has handlers of its own
+    for number in ending_signals():  # until a command has handlers of its own
         signal.signal(number, _interrupt)
     guard_outputs()
     try:

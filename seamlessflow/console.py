@@ -13,25 +13,11 @@ from rich.segment import Segment
 from rich.text import Text
 
 from infra.printable import printable
-from seamlessflow.outputs import unguarded
-
-_CLOSED = "seamlessflow: standard output is closed; the job goes on, and its files show the rest"
+from seamlessflow.outputs import lasting, unguarded
 
 
 class _CleanConsole(Console):
     """A console whose control codes are its own."""
-
-    goes_on = False
-    """True if the command does not end with the reader of its output, as in `| head`."""
-
-    def on_broken_pipe(self) -> None:
-        """End the command, or go on in silence."""
-        try:
-            super().on_broken_pipe()
-        except SystemExit:
-            if not self.goes_on:
-                raise
-            print(_CLOSED, file=sys.stderr)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Return what is printable of a text, before its width is measured."""
@@ -48,17 +34,15 @@ class _CleanConsole(Console):
                 yield Segment(printable(segment.text), segment.style)
 
 
-def clean_console(stderr: bool = False, **options: Any) -> "_CleanConsole":
+def clean_console(stderr: bool = False, **options: Any) -> Console:
     """Return a console with `rich`'s options; a text with brackets or colons is shown as it is."""
     file = unguarded(sys.stderr if stderr else sys.stdout)
-    return _CleanConsole(file=file, **{"markup": False, "emoji": False, **options})
+    return _CleanConsole(**{"file": file, "markup": False, "emoji": False, **options})
 
 
 def long_job_console() -> Console:
-    """Return a console whose command goes on when the reader of its output has gone."""
-    console = clean_console()
-    console.goes_on = True
-    return console
+    """Return a console whose command goes on when nothing can be printed any more."""
+    return clean_console(file=lasting(unguarded(sys.stdout)))
 
 
 def _printable(renderable: RenderableType) -> RenderableType:

@@ -7,11 +7,13 @@ import io
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, TextIO, cast
 
 from infra.printable import printable_with_colours
 
 _RETURN = "\r"
+_GOES_ON = "the job goes on, and its files have the rest"
 
 
 class _GuardedOutput:
@@ -35,6 +37,43 @@ class _GuardedOutput:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.unguarded, name)
+
+
+class _LastingOutput:
+    """An output that is silent from its first error on: nobody reads it, or its disk is full."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write the text as far as it can be."""
+        try:
+            return self._stream.write(text)
+        except OSError as error:
+            self._end(error)
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush what was written as far as it can be."""
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._end(error)
+
+    def _end(self, error: OSError) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())  # what Python still flushes at the end goes there
+        os.close(nowhere)
+        with suppress(OSError):
+            print(f"seamlessflow: nothing can be printed ({error}); {_GOES_ON}", file=sys.stderr)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def lasting(stream: TextIO) -> TextIO:
+    """Return the output of a long job, which does not end with its reader as in `| head`."""
+    return cast(TextIO, _LastingOutput(stream))
 
 
 def guard_outputs() -> None:

@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 
-_ENDING = (signal.SIGTERM, signal.SIGINT)
+
+def ending_signals() -> list[signal.Signals]:
+    """Return the signals that ask this process to end: also that its terminal has gone, unless it
+    was started to outlive that, as by nohup.
+    """
+    hung_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hung_up else [])]
 
 
 @contextmanager
@@ -33,7 +39,7 @@ def asked_to_end(
 
     thread = threading.Thread(target=answer, name="asked to end", daemon=True)
     thread.start()
-    before = {number: signal.signal(number, handle) for number in _ENDING}
+    before = {number: signal.signal(number, handle) for number in ending_signals()}
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as an event that ends every wait of a command."""
+"""Ctrl-C, SIGTERM and the end of the terminal as an event that ends every wait of a command."""
 
 import os
 import signal

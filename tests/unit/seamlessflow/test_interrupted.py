@@ -14,7 +14,7 @@ from tests.paths import ROOT
 LIMIT_S = 120
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_command_that_reads_its_configuration_ends_with_a_line(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -29,3 +29,20 @@ def test_a_command_that_reads_its_configuration_ends_with_a_line(
         process.send_signal(number)
         _, said = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, said) == (Interrupted.status, "seamlessflow: stopped as asked\n")
+
+
+def test_a_command_that_is_to_outlive_its_terminal_does(tmp_path: Path) -> None:
+    pipe = tmp_path / "run.yaml"
+    os.mkfifo(pipe)
+    command = ["nohup", sys.executable, "-m", "seamlessflow", "simulate", "--config", str(pipe)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with (
+        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process,
+        pipe.open("w") as run,  # opens once the command reads
+    ):
+        process.send_signal(signal.SIGHUP)
+        run.write("nothing: 1")
+        run.close()
+        _, said = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 78
+    assert "nothing: there is no such setting" in said
