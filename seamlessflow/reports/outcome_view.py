@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from schemas.steps import shown_step
 from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.reward_curve import EDGE_STEPS
 from trainer.metrics.reasons import listed
@@ -223,7 +224,8 @@ def _check(outcome: RunOutcome) -> Text:
         f"{found.mismatches} mismatches, {found.trained_twice} trained twice"
     )
     if found.steps_missing:
-        text += f", no record of steps {', '.join(map(str, found.steps_missing))}"
+        steps = ", ".join(str(shown_step(step)) for step in found.steps_missing)
+        text += f", no record of steps {steps}"
     for wrong in (found.wrong_marks, found.wrong_files):
         text += f", {wrong[0]}" if wrong else ""
     return Text(text, "green" if found.clean else "bold red")

@@ -119,7 +119,7 @@ def steps_made(out: Path) -> int:
     """Return the steps whose row is in the metrics."""
     try:
         with (out / "metrics.csv").open(encoding="utf-8") as rows:
-            return max((int(row["step"]) for row in csv.DictReader(rows)), default=-1) + 1
+            return max((int(row["step"]) for row in csv.DictReader(rows)), default=0)
     except FileNotFoundError:
         return 0
 

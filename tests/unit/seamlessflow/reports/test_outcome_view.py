@@ -105,8 +105,8 @@ def test_what_is_wrong_is_told_in_detail(tmp_path: Path) -> None:
     )
     said = shown(RunOutcome(tmp_path, TOLD, wrong, ("half of the groups had equal rewards",)))
     assert "1 mismatches" in said
-    assert "no record of steps 3, step 1 marks group g wrongly" in said
-    assert "step 1, session s, turn t, token 0: another id" in said
+    assert "no record of steps 4, step 1 marks group g wrongly" in said
+    assert "step 2, session s, turn t, token 0: another id" in said
     assert "! half of the groups had equal rewards" in said
 
 
