@@ -105,7 +105,9 @@ class ChildProcess:
         """Return the last lines that it logged since it was started."""
         with self.log_file.open("rb") as log:
             length = log.seek(0, 2)
-            log.seek(max(self._log_start, length - _TAIL_BYTES))
+            # A log that was cut since is shorter than it was at the start.
+            start = self._log_start if self._log_start <= length else 0
+            log.seek(max(start, length - _TAIL_BYTES))
             return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
 
     def _keep(

@@ -16,6 +16,7 @@ from typing import Self
 
 from infra.broker.jars import default_cache
 from infra.broker.jvm import environment
+from infra.broker.log_watch import LogWatch
 from infra.broker.programs import KafkaPrograms
 from infra.broker.storage import BrokerStorage, new_cluster_id
 from infra.broker.transaction_watch import TransactionWatch
@@ -77,6 +78,7 @@ class Broker:
         self._cluster_id = cluster_id or new_cluster_id()
         self._watches = watches
         self._watch: TransactionWatch | None = None
+        self._log_watch: LogWatch | None = None
         self._process: ChildProcess | None = None
 
     def __enter__(self) -> Self:
@@ -142,6 +144,7 @@ class Broker:
             raise self._failed(f"its directory cannot be made: {error.strerror}") from error
         try:
             self._wait_for_lock()
+            self._log_watch = self._log_watch or LogWatch(self.log_file)
             self._start_somewhere(programs)
             if self._watches and self._watch is None:
                 self._watch = TransactionWatch(self.settings)
@@ -161,6 +164,9 @@ class Broker:
             timeout_s = WRITE_ARCHIVE_TIMEOUT_S if self._write_archive else STOP_TIMEOUT_S
             self._process.stop(timeout_s)
             self._process = None
+        if self._log_watch is not None:
+            self._log_watch.close()
+            self._log_watch = None
         if self._temporary:
             self._storage.remove()
 

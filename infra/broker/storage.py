@@ -1,7 +1,8 @@
 """Directory of an embedded broker: its files, and whether a broker uses it.
 
     server.properties   written anew at each start
-    broker.log          output of the Java process, appended to at each start
+    broker.log          output of the Java process, appended to at each start; its middle is cut
+                        out where it grows beyond 8 MiB (`log_watch.py`)
     log/                records and metadata, written by Kafka
 
 Called by `infra.broker.broker`.

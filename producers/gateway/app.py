@@ -50,7 +50,8 @@ _GOOGLE_PREFIX = "/v1beta/"
 _METHODS = {"GET": ("GET", "HEAD"), "POST": ("POST",)}
 """Methods that a route accepts: a HEAD is a GET whose body uvicorn leaves out."""
 _BASE_URLS = (
-    "OpenAI's clients need /v1 at the end of their base URL, Anthropic's and Google's add it"
+    "OpenAI's clients need /v1 at the end of their base URL, Anthropic's and Google's own add "
+    "their version; other clients of Google's API, such as litellm, need /v1beta there"
 )
 _log = logging.getLogger(__name__)
 

@@ -91,6 +91,7 @@ GOOGLE_MODELS = "/v1beta/models/"
 _MODELS = "/v1/models/"
 _VERSIONS = ("v1", "v1beta")
 _WHOLE, _STREAMED, _COUNTED = ":generateContent", ":streamGenerateContent", ":countTokens"
+_GOOGLE_HEADERS = frozenset({b"x-goog-api-client", b"x-goog-api-key"})
 
 DIALECTS: Mapping[str, Dialect] = {
     "/v1/chat/completions": OPENAI,
@@ -122,7 +123,8 @@ def meant_paths(path: str) -> Iterator[str]:
     words = words[len(named) :]
     while words[:1] and words[0] in _VERSIONS and words[1:2] and words[1] in _VERSIONS:
         words = words[1:]
-    versions = [()] if words[:1] and words[0] in _VERSIONS else [(), *((one,) for one in _VERSIONS)]
+    likely = _VERSIONS[::-1] if _is_googles(path) else _VERSIONS
+    versions = [()] if words[:1] and words[0] in _VERSIONS else [(), *((one,) for one in likely)]
     for version in versions:
         yield "/" + "/".join([*named, *version, *words])
 
@@ -155,8 +157,13 @@ def dialect_of(path: str, headers: Mapping[bytes, bytes]) -> Dialect:
     spoken = DIALECTS.get(path)
     if spoken is not None:
         return spoken
-    if path.startswith("/v1beta/") or b"x-goog-api-client" in headers:
+    if _is_googles(path) or not _GOOGLE_HEADERS.isdisjoint(headers):
         return GOOGLE
     # Anthropic's clients send this header with every call.
     anthropic = path.startswith("/v1/messages") or b"anthropic-version" in headers
     return ANTHROPIC if anthropic else OPENAI
+
+
+def _is_googles(path: str) -> bool:
+    """Return whether a path, known or not, is one of Google's: by its version or its method."""
+    return "/v1beta/" in path or path.endswith((_WHOLE, _STREAMED, _COUNTED))

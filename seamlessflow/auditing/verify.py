@@ -21,7 +21,7 @@ from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
 from schemas.records import StepCommitted
-from schemas.steps import step_name
+from schemas.steps import shown_step, step_name
 from schemas.topics import CONTROL, SESSIONS, Topic
 from seamlessflow.auditing.sampled_tokens import SampledTokens, sampled_tokens
 from seamlessflow.auditing.step_files import FileFault, TrainedFile, step_files
@@ -234,7 +234,7 @@ class _Comparison:
             for trained, keys in zip(self.files, self.keys, strict=True)
             for token in np.flatnonzero(keys == key).tolist()
         ]
-        steps = ", ".join(str(trained.step) for trained, _ in places)
+        steps = ", ".join(str(shown_step(trained.step)) for trained, _ in places)
         return _deviation(*places[0], f"trained {len(places)} times, in steps {steps}")
 
 

@@ -6,6 +6,7 @@ Managers and workers know only the canonical request, so their errors name no pa
 import re
 from collections.abc import Mapping
 
+from producers.gateway.calls.schemas_and_tools import SCHEMA_PARAMETERS
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.dialect import RESPONSE
 from producers.gateway.errors import ApiError
@@ -25,12 +26,6 @@ _SAME_NAME = (
     "top_logprobs",
 )
 """Fields of `Sampling` that mostly have the name of the parameter they come from."""
-_SCHEMA: Mapping[str, str] = {
-    "openai.chat": "response_format",
-    "openai.responses": "text.format",
-    "anthropic.messages": "output_config.format",
-    "google.content": "generationConfig.responseSchema",
-}
 _OTHER_NAMES: Mapping[str, Mapping[str, str]] = {
     "google.content": {
         "presence_penalty": "generationConfig.presencePenalty",
@@ -64,5 +59,5 @@ def _parameter(message: str, request: CanonicalRequest) -> str | None:
         if word in given:
             return _OTHER_NAMES.get(request.dialect, {}).get(word, str(word))
     if request.sampling.json_schema is not None and "structured output" in message:
-        return _SCHEMA.get(request.dialect)
+        return SCHEMA_PARAMETERS.get(request.dialect)
     return "prompt" if request.raw and "vocabulary" in message else None

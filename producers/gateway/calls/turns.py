@@ -23,6 +23,7 @@ from producers.gateway.calls.blame import blame
 from producers.gateway.calls.callers import Caller, wishes_in
 from producers.gateway.calls.keep_alive import KeepAliveTimer
 from producers.gateway.calls.retries import idempotency_key, retry_count
+from producers.gateway.calls.schemas_and_tools import with_bound_schema
 from producers.gateway.calls.streamed import StreamedAnswer, answered_turn, finished
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.dialect import Dialect, Events
@@ -100,7 +101,7 @@ class Turns:
     ) -> None:
         settings = self._settings
         body = await exchange.body(settings.max_body_bytes, settings.body_timeout_s)
-        request = dialect.parse(body, settings.max_choices)
+        request = with_bound_schema(dialect.parse(body, settings.max_choices))
         call = self._call(request, caller, span)
         exchange.request_id = exchange.request_id or call.turn_id.encode()
         call.timer = self._loop.call_later(_WATCH_AFTER_S, self._watch, call, exchange)

@@ -2,11 +2,12 @@
 
 Chat templates write no ids: the first result stands for the first call. As at the vendors, results
 may come in any order, and each call has exactly one: a second one of a call is refused, and so is a
-call without any.
+call without any. Results follow their calls at once, but for messages that the vendor lets stand
+between them (`Wording.between`).
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from producers.gateway.errors import bad
@@ -22,6 +23,8 @@ class Wording(NamedTuple):
     param: str
     twice: str
     missing: str
+    between: Collection[str] = ()
+    """Roles whose messages may stand between a call and its result."""
 
 
 def places_by_call(messages: Sequence[Mapping[str, Any]], wording: Wording) -> Sequence[int]:
@@ -46,9 +49,10 @@ def places_by_call(messages: Sequence[Mapping[str, Any]], wording: Wording) -> S
             run = []
             if place < len(messages) - 1:
                 calls.ask(place, message.get("tool_calls") or ())
+        elif role not in wording.between:
+            calls.refuse_unanswered(wording)
     _exchange(places, run)
-    if missing := calls.unanswered():
-        raise bad(wording.param, wording.missing.format(call=", ".join(missing)))
+    calls.refuse_unanswered(wording)
     return places
 
 
@@ -77,5 +81,8 @@ class _Calls:
             return -1, int(number)
         return waiting.popleft() if waiting else None
 
-    def unanswered(self) -> Sequence[str]:
-        return [call_id for call_id, waiting in self._waiting.items() if waiting]
+    def refuse_unanswered(self, wording: Wording) -> None:
+        """Raise `ApiError` (400) that names the calls without a result, if there are any."""
+        missing = [call_id for call_id, waiting in self._waiting.items() if waiting]
+        if missing:
+            raise bad(wording.param, wording.missing.format(call=", ".join(missing)))

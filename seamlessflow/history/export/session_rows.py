@@ -120,6 +120,8 @@ def _turn(turn: Turn) -> dict[str, Any]:
         "parent_turn": started.parent_turn,
         "module": started.module,
         "policy": started.policy,
+        "match_rule": started.match_rule,
+        "match_detail": started.match_detail,
         "state": str(turn.state),
         "finish_reason": turn.finish_reason,
         "new_messages": _read(started.new_messages),

@@ -17,7 +17,9 @@ from infra.errors import SeamlessFlowError
 from infra.json_lines import json_fault, json_lines
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererError
-from producers.gateway.dialects.openai_chat.messages import canonical_messages, canonical_tools
+from producers.gateway.dialects.canonical import functions_json
+from producers.gateway.dialects.openai_chat.messages import canonical_messages
+from producers.gateway.dialects.openai_chat.tools import read_tools
 from producers.gateway.errors import ApiError
 from schemas.json_text import read_json
 from schemas.tokens import TOKEN_BYTES
@@ -114,7 +116,7 @@ def _parts(row: object) -> tuple[list[Message], list[Message] | None, list[int]]
         raise ValueError("not a JSON object")
     given = row.get("messages")
     messages = list(map(orjson.loads, canonical_messages(given)))
-    tools, _ = canonical_tools(row.get("tools"))
+    tools = functions_json(read_tools(row.get("tools")))
     turns = [place for place, one in enumerate(given or ()) if _learned(place, one)]
     return messages, read_json(tools) if tools else None, turns
 

@@ -129,7 +129,7 @@ def test_a_call_leads_by_parents_and_links_to_the_step_that_trained_its_tokens(
 ) -> None:
     out, spans = traced_demo
     batches = [span for span in spans if span.name.startswith("process trajectories")]
-    assert [attributes(span)["seamlessflow.step"] for span in batches] == list(range(STEPS))
+    assert [attributes(span)["seamlessflow.step"] for span in batches] == list(range(1, STEPS + 1))
     for batch in batches:
         assert len(batch.links) == attributes(batch)["messaging.batch.message_count"]
     sent = {span.span_id: span for span in spans}[batches[-1].links[0].span_id]
@@ -143,7 +143,8 @@ def test_a_call_leads_by_parents_and_links_to_the_step_that_trained_its_tokens(
     assert steps == [STEPS]
     session = str(attributes(call)["gen_ai.conversation.id"])
     shown = json.loads(seamlessflow("trace", session, "--json", "--out", str(out)).stdout)
-    assert shown["outcome"] == f"trained in step {STEPS}, which made version {STEPS}"
+    # A filter may have kept the session out of the loss.
+    assert f"in step {STEPS}, which made version {STEPS}" in shown["outcome"]
     assert {trace["trace_id"] for trace in shown["traces"]} == {
         call.trace_id.hex(),
         batches[-1].trace_id.hex(),

@@ -100,6 +100,8 @@ def test_messages_are_those_of_the_conversation(tmp_path: Path) -> None:
         turns = orjson.loads(row["turns"])
         assert all(turn["message"]["role"] == "assistant" for turn in turns if turn["message"])
         assert messages[-1] in [turn["message"] for turn in turns]
+        rules = {turn["match_rule"] for turn in turns}
+        assert turns[0]["match_rule"] == "root" and rules <= {"root", "extend", "render", "same"}
 
 
 def test_an_interrupted_export_goes_on_where_it_ended(tmp_path: Path) -> None:

@@ -81,7 +81,30 @@ def test_path_and_parameter_name_the_form_of_the_answer(path: str, alt: bytes, k
     assert dialect_of_call(OPENAI, path, {b"alt": alt}.__getitem__) is OPENAI
 
 
+@pytest.mark.parametrize("session", ["", "/sessions/s"])
+def test_a_method_of_google_below_no_version_means_its_beta(session: str) -> None:
+    meant = list(meant_paths(f"{session}/models/m:generateContent"))
+    assert meant[1] == f"{session}/v1beta/models/m:generateContent"
+
+
+@pytest.mark.parametrize("session", ["", "/sessions/*"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/models/m:generateContent",
+        "/models/m:streamGenerateContent",
+        "/v1/v1beta/models/m:countTokens",
+        "/v1beta/models/m:embedContent",
+    ],
+)
+def test_errors_of_google_s_paths_are_in_its_shape_also_where_they_are_unknown(
+    session: str, path: str
+) -> None:
+    assert dialect_of(session + path, {}) is GOOGLE
+
+
 def test_errors_are_told_in_the_client_s_dialect() -> None:
+    assert dialect_of("/sessions/*/models", {b"x-goog-api-key": b"k"}) is GOOGLE
     assert dialect_of("/v1beta/models/*", {}) is GOOGLE
     assert dialect_of("/v1/models", {b"x-goog-api-client": b"google-genai-sdk"}) is GOOGLE
     assert dialect_of("/v1/models", {b"anthropic-version": b"1"}) is ANTHROPIC

@@ -44,6 +44,15 @@ def test_a_child_ends_when_asked_and_its_log_begins_where_it_was_started(tmp_pat
     assert log_file.read_text() == "of an earlier life\nwaiting\n"
 
 
+def test_the_end_of_a_log_that_was_cut_meanwhile_is_shown(tmp_path: Path) -> None:
+    log_file = tmp_path / "log"
+    log_file.write_text("of an earlier life\n" * 100)
+    child = started(WAITS, log_file)
+    log_file.write_text("what is left\n")
+    assert child.tail() == "what is left"
+    child.kill()
+
+
 def test_a_child_that_does_not_end_in_time_is_killed(tmp_path: Path) -> None:
     child = started(STUBBORN, tmp_path / "log")
     child.stop(0.1)

@@ -31,6 +31,7 @@ _RESULTS = Wording(
     "each tool_use must have a single result. Found multiple `tool_result` blocks with id: {call}",
     "`tool_use` ids were found without `tool_result` blocks immediately after: {call}. "
     "Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
+    between=("system",),
 )
 _TEXT_ONLY = "this model takes text and calls of the agent's own tools only"
 

@@ -105,7 +105,9 @@ class GoogleHistory:
             self._message_of("assistant")
         elif not given.get("parts"):
             raise bad(f"{place}.parts", f"{place}.parts must not be empty")
-        for where, kind, part in _parts(place, given):
+        # Responses come first: the vendor takes them beside texts, in any order.
+        parts = sorted(_parts(place, given), key=lambda part: part[1] != "functionResponse")
+        for where, kind, part in parts:
             read(self, where, kind, part)
 
     def _message_of(self, role: str) -> _Said:

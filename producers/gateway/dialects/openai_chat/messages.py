@@ -1,4 +1,4 @@
-"""Messages and tools of an OpenAI chat request in canonical form. Pure.
+"""Messages of an OpenAI chat request in canonical form. Pure.
 
 Known members are kept, null and unknown ones dropped, text parts joined. Input that a text model
 cannot read (images, audio, files) is refused with 400, never dropped. So is a tool's answer to a
@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.dialects.canonical import canonical_json, functions_json
+from producers.gateway.dialects.canonical import canonical_json
 from producers.gateway.dialects.split_turns import is_split, joined
 from producers.gateway.dialects.tool_results import Wording, places_by_call
 from producers.gateway.errors import bad
@@ -40,20 +40,6 @@ def canonical_messages(messages: object) -> tuple[bytes, ...]:
         read = [canonical_json(message, "messages") for message in messages]
     _refuse_lone_answers(messages)
     return tuple(read[place] for place in places_by_call(messages, _RESULTS))
-
-
-def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
-    """Return the tools as one JSON array with members in their order, and their names.
-
-    The array is None if there are no tools. Raises `ApiError` that names the wrong member.
-    """
-    if tools is None or tools == []:
-        return None, frozenset()
-    if not isinstance(tools, list):
-        raise bad("tools", "tools must be a list")
-    read = [_tool(f"tools[{n}]", tool) for n, tool in enumerate(tools)]
-    names = frozenset(str(tool["name"]) for tool in read)
-    return functions_json(read), names
 
 
 def _refuse_lone_answers(messages: list[Message]) -> None:
@@ -175,25 +161,3 @@ def _tool_call(place: str, call: object) -> dict[str, object]:
             function = {"name": name, "arguments": arguments}
             return {"id": call_id, "type": "function", "function": function}
     raise bad(place, f"{place} must have an id and a function with name and arguments as text")
-
-
-def _tool(place: str, tool: object) -> dict[str, object]:
-    match tool:
-        case {"type": "function", "function": {"name": str(name)} as function} if name:
-            return _function(place, name, function)
-        case {"type": str(kind)} if kind != "function":
-            raise bad(f"{place}.type", f"{place} is of type {kind!r}: only functions are supported")
-    raise bad(place, f"{place} must be of type function and have a function with a name")
-
-
-def _function(place: str, name: str, function: Mapping[str, object]) -> dict[str, object]:
-    read: dict[str, object] = {"name": name}
-    for member, kind in (("description", str), ("parameters", dict)):
-        value = function.get(member)
-        if value is None:
-            continue
-        if not isinstance(value, kind):
-            where = f"{place}.function.{member}"
-            raise bad(where, f"{where} must be {'text' if kind is str else 'an object'}")
-        read[member] = value
-    return read

@@ -7,8 +7,13 @@ are ignored.
 from collections.abc import Mapping
 from typing import Any
 
-from producers.gateway.dialects.canonical import CanonicalRequest, canonical_json
-from producers.gateway.dialects.openai_chat.messages import canonical_messages, canonical_tools
+from producers.gateway.dialects.canonical import (
+    CanonicalRequest,
+    canonical_json,
+    functions_json,
+)
+from producers.gateway.dialects.openai_chat.messages import canonical_messages
+from producers.gateway.dialects.openai_chat.tools import read_tools, tool_choice
 from producers.gateway.dialects.parameters import (
     Check,
     flag,
@@ -33,16 +38,18 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     """Return the request in a body. Raises `ApiError` (400) that names the wrong parameter."""
     request = read_body(body)
     refuse(request, _REFUSED)
-    tools, tool_names = canonical_tools(request.get("tools"))
+    functions = read_tools(request.get("tools"))
+    names = [str(one["name"]) for one in functions]
+    choice, shown = tool_choice(request.get("tool_choice", "auto"), names)
     stream = flag("stream", request.get("stream", False))
     return CanonicalRequest(
         dialect=DIALECT,
         model=text("model", request.get("model")),
         messages=canonical_messages(request.get("messages")),
-        tools=tools,
+        tools=functions_json([one for one in functions if one["name"] in shown]),
         template_args=_template_args(request.get("chat_template_kwargs", {})),
         sampling=_sampling(request),
-        tool_choice=_tool_choice(request.get("tool_choice", "auto"), tool_names),
+        tool_choice=choice,
         choices=whole(1, max_choices)("n", request.get("n", 1)),
         stream=stream,
         include_usage=includes_usage(request.get("stream_options", {})) and stream,
@@ -72,23 +79,6 @@ def _template_args(value: object) -> bytes | None:
             where = f"{name}.{member}"
             raise bad(where, f"{where} must be true, false, a whole number or text")
     return canonical_json(asked, name) if asked else None
-
-
-def _tool_choice(value: object, names: frozenset[str]) -> str:
-    match value:
-        case "auto" | "none":
-            # Without tools there is no choice; one value gives equal calls equal hashes.
-            return str(value) if names else "auto"
-        case "required":
-            wanted = "required"
-        case {"type": "function", "function": {"name": str(wanted)}}:
-            if wanted not in names:
-                raise bad("tool_choice", f"tool_choice names {wanted!r}, which is not in tools")
-        case _:
-            raise bad("tool_choice", "tool_choice must be auto, none, required or a function")
-    if not names:
-        raise bad("tool_choice", "tool_choice needs tools")
-    return wanted
 
 
 _REFUSED: Mapping[str, Check] = {

@@ -29,6 +29,7 @@ _RESULTS = Wording(
     "input",
     "Duplicate output for call_id {call!r}: each call must have exactly one output.",
     "No tool output found for function call {call}.",
+    between=("user", "system"),
 )
 _TEXT_PARTS = ("input_text", "output_text", "text")
 _PARTS: Mapping[str, Part] = {"rs": "reasoning", "msg": "message"}
@@ -62,8 +63,9 @@ def _read(place: str, item: object, history: ResponsesHistory) -> None:
     if not isinstance(item, dict):
         raise bad(place, f"{place} must be an object")
     kind = item.get("type")
-    if kind is None and "role" in item:
-        kind = "message"
+    if kind is None:
+        # Its type may be left out of a message, and of an item that is only named.
+        kind = "message" if "role" in item else "item_reference" if _only_names(item) else None
     read = _READERS.get(kind) if isinstance(kind, str) else None
     if read is None:
         message = f"{place} is of type {kind!r}, which is not supported"
@@ -154,6 +156,10 @@ _READERS: Mapping[str, Callable[[str, Mapping[str, Any], ResponsesHistory], None
     "item_reference": _reference,
     "additional_tools": _tools,
 }
+
+
+def _only_names(item: Mapping[str, Any]) -> bool:
+    return "id" in item and item.keys() <= {"id", "type"}
 
 
 def _brings_tools(item: object) -> bool:

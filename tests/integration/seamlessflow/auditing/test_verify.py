@@ -164,7 +164,7 @@ def test_a_token_trained_twice_is_found(log: KafkaSettings, trained: Path) -> No
     found = verify(log, trained, Skipped())
 
     assert (found.mismatches, found.trained_twice) == (0, len(COMPLETION))
-    assert "in steps 0, 1" in str(found.deviations[0])
+    assert "in steps 1, 2" in str(found.deviations[0])
 
 
 def test_tokens_of_a_dispatch_that_had_been_replaced_are_found(

@@ -105,6 +105,42 @@ def test_a_call_without_a_result_is_refused_with_its_id(path: str) -> None:
     assert error.value.status == 400 and "ca" in error.value.message
 
 
+@pytest.mark.parametrize("path", [path for path in SENT if path != "/v1/responses"])
+def test_what_the_user_says_stands_behind_all_results(path: str) -> None:
+    body = SENT[path](["ca", "cb"], ["ca", "cb"])
+    turns = body.get("messages") or body["contents"]
+    user = turns[0]
+    places = [place for place in range(2, len(turns)) if turns[place] is not turns[-1]] or [2]
+    for place in places:
+        changed = {**body, _turns(body): [*turns[:place], user, *turns[place:]]}
+        with pytest.raises(ApiError) as error:
+            DIALECTS[path].parse(orjson.dumps({"model": "m", **changed}), 1)
+        assert error.value.status == 400 and "cb" in error.value.message
+
+
+def test_items_of_others_may_stand_between_a_call_and_its_output() -> None:
+    body = responses(["ca"], ["ca"])
+    user, call, output, _ = body["input"]
+    said = {"model": "m", "input": [user, call, user, output]}
+    assert len(DIALECTS["/v1/responses"].parse(orjson.dumps(said), 1).messages) == 4
+
+
+def test_responses_and_texts_of_one_google_content_may_come_in_any_order() -> None:
+    path = "/v1beta/models/*:generateContent"
+    body = google(["ca", "cb"], ["ca", "cb"])
+    *_, last = body["contents"]
+    read = []
+    for parts in (last["parts"], last["parts"][::-1]):
+        contents = [*body["contents"][:-1], {"role": "user", "parts": parts}]
+        sent = orjson.dumps({"model": "m", "contents": contents})
+        read.append(DIALECTS[path].parse(sent, 1).messages)
+    assert read[0] == read[1]
+
+
+def _turns(body: dict[str, Any]) -> str:
+    return "messages" if "messages" in body else "contents"
+
+
 def test_ids_that_each_turn_uses_again_name_the_calls_of_their_turn() -> None:
     messages = [
         message

@@ -186,7 +186,7 @@ def test_a_token_in_two_steps_or_twice_in_one_is_trained_twice() -> None:
 
     found = verified(in_two, WHOLE_TURN)
     assert (found.tokens_checked, found.mismatches, found.trained_twice) == (4, 0, 1)
-    assert "token 1: trained 2 times, in steps 0, 1" in str(found.deviations[0])
+    assert "token 1: trained 2 times, in steps 1, 2" in str(found.deviations[0])
     assert verified(in_one, WHOLE_TURN).trained_twice == 1
 
 

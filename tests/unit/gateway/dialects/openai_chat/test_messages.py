@@ -58,10 +58,16 @@ def test_a_tool_answer_keeps_the_call_it_answers() -> None:
     assert orjson.loads(sent[1]) == answer
 
 
-def test_calls_may_be_answered_in_any_order_and_behind_what_the_user_says() -> None:
+def test_calls_may_be_answered_in_any_order_but_not_behind_what_another_says() -> None:
     calls = {"role": "assistant", "tool_calls": [CALL, {**CALL, "id": "call_t_1"}]}
-    history = [calls, USER, tool_answer("call_t_1"), tool_answer("call_t_0")]
-    assert len(parsed(messages=history).messages) == 4
+    last, first = tool_answer("call_t_1"), tool_answer("call_t_0")
+    assert len(parsed(messages=[calls, last, first, USER]).messages) == 4
+    for role in ("user", "system", "developer"):
+        between = {"role": role, "content": "wait"}
+        for history in ([calls, between, last, first], [calls, last, between, first]):
+            error = refusal(messages=history)
+            assert error.param == "messages" and "did not have response messages" in error.message
+            assert error.message.endswith("call_t_0, call_t_1" if history[1] is between else "_0")
 
 
 @pytest.mark.parametrize(

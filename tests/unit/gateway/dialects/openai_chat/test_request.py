@@ -208,6 +208,35 @@ def test_tool_choice_is_a_word_or_a_function(choice: Any, read: str) -> None:
     assert parsed(tools=[TOOL], tool_choice=choice).tool_choice == read
 
 
+def allowed(mode: str, *names: str) -> dict[str, Any]:
+    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+
+
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_the_model_is_shown_the_allowed_tools_alone(mode: str) -> None:
+    other = {"type": "function", "function": {"name": "other"}}
+    request = parsed(tools=[TOOL, other], tool_choice=allowed(mode, "lookup"))
+    assert request.tool_choice == mode
+    assert request.tools == parsed(tools=[TOOL]).tools
+    both = parsed(tools=[TOOL, other], tool_choice=allowed(mode, "other", "lookup"))
+    assert both.tools == parsed(tools=[TOOL, other]).tools
+
+
+@pytest.mark.parametrize(
+    ("choice", "param"),
+    [
+        (allowed("auto"), "tool_choice.allowed_tools.tools"),
+        (allowed("auto", "other"), "tool_choice.allowed_tools.tools[0]"),
+        (allowed("none", "lookup"), "tool_choice.allowed_tools.mode"),
+        ({"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}, "tool_choice"),
+        ({"type": "allowed_tools", "mode": "auto", "tools": []}, "tool_choice"),
+    ],
+)
+def test_allowed_tools_are_a_mode_and_tools_that_are_there(choice: Any, param: str) -> None:
+    assert refusal(tools=[TOOL], tool_choice=choice).param == param
+
+
 def test_a_chosen_function_must_be_among_the_tools() -> None:
     choice = {"type": "function", "function": {"name": "other"}}
     assert refusal(tools=[TOOL], tool_choice=choice).param == "tool_choice"

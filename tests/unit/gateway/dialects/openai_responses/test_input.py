@@ -110,6 +110,12 @@ def test_items_that_are_named_stand_for_the_answer_of_their_turn() -> None:
     assert [message["role"] for message in (read[0], *read[2:])] == ["user", "tool", "tool"]
 
 
+def test_the_type_of_a_named_item_may_be_left_out() -> None:
+    typed = messages(USER, *named("msg_t_0"), USER)
+    assert messages(USER, {"id": "msg_t_0"}, USER) == typed
+    assert messages(USER, {"id": "msg_t_0", "type": None}, USER) == typed
+
+
 def test_what_is_sent_beside_a_named_item_goes_with_it() -> None:
     said = {"role": "assistant", "content": "wait"}
     read = messages(USER, *named("rs_t_0"), said, call(), OUTPUT, *named("msg_u_0"), USER)
@@ -146,6 +152,8 @@ def test_a_shell_call_and_its_output_are_a_call_and_its_answer() -> None:
         ({"type": "item_reference", "id": "x"}, "input[0].id"),
         ({"type": "item_reference", "id": "msg_"}, "input[0].id"),
         ({"type": "item_reference"}, "input[0].id"),
+        ({"id": "x"}, "input[0].id"),
+        ({"id": "msg_t_0", "content": "x"}, "input[0].type"),
         ({"role": "tool", "content": "x"}, "input[0].role"),
         ({"role": ["user"], "content": "x"}, "input[0].role"),
         ({"role": "user"}, "input[0].content"),
