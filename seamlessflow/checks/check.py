@@ -30,6 +30,7 @@ from seamlessflow.checks.tasks import (
     task_faults,
 )
 from seamlessflow.checks.truncation import truncation_faults
+from seamlessflow.checks.unread import unread_faults
 from seamlessflow.checks.updates import update_faults
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
@@ -64,6 +65,7 @@ def before_node(config: RunConfig, name: str) -> Iterator[Fault]:
     for own in each_policy(config):
         yield from gang_faults(own)
         yield from trained_model_faults(own)
+    yield from unread_faults(config)
     yield from packages.training_faults(config)
     yield from faults_of_processes(config, True)
     yield from _machine_faults(config, here.workers)
@@ -83,6 +85,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
         )
         yield from evaluation_faults(config.evaluation, config.evaluation.files)
         yield from update_faults(config)
+        yield from unread_faults(config)
         yield from packages.training_faults(config)
         yield from _shared(config, trainers=True, here=here)
         yield from _model(("policy", "model"), config.policy.model, config)
@@ -186,6 +189,7 @@ def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
     yield from gang_faults(config)
     yield from side_model_faults(config)
     yield from trained_model_faults(config)
+    yield from unread_faults(config)
     yield from devices.modelled_faults(config)
     yield from devices.divided_faults(config)
     yield from packages.training_faults(config)

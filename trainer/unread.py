@@ -1,0 +1,118 @@
+"""Settings of an algorithm that were set, and that nothing reads beside the others. Pure.
+
+A section alone cannot know: settings of a further policy stand over those of the run, and recorded
+ones have every value. So `seamlessflow/checks/unread.py` looks at the whole configuration.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+from infra.faults import SettingPath
+from trainer.settings import TrainerSection
+
+
+class SettingReader(NamedTuple):
+    """A setting, and those of its values with which another setting is read."""
+
+    setting: str
+    chosen: Callable[[TrainerSection], str]
+    values: tuple[str, ...]
+
+    def reads(self, trainer: TrainerSection) -> bool:
+        """Return whether the value is one of them."""
+        return self.chosen(trainer) in self.values
+
+    def lacking(self, trainer: TrainerSection) -> str:
+        """Return which values would read it, and which is chosen."""
+        return f"{self.setting} {_listed(self.values)}, not {self.chosen(trainer)}"
+
+
+def _listed(values: tuple[str, ...]) -> str:
+    *others, last = values
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _surrogate(*values: str) -> SettingReader:
+    return SettingReader("loss.surrogate", lambda of: of.loss.chosen_surrogate, values)
+
+
+def _correction(*values: str) -> SettingReader:
+    return SettingReader("loss.correction", lambda of: of.loss.chosen_correction, values)
+
+
+def _advantage(*values: str) -> SettingReader:
+    return SettingReader("advantage", lambda of: of.advantage, values)
+
+
+def _above_0(setting: str, number: Callable[[TrainerSection], float | None]) -> SettingReader:
+    return SettingReader(setting, lambda of: "above 0" if number(of) else "0", ("above 0",))
+
+
+_CRITIC = _advantage("gae", "turn_gae")
+_BY_DEVIATION = (
+    *("grpo", "grpo_batch", "gdpo", "turn", "session_and_turn"),
+    *("reinforce_pp", "reinforce_pp_baseline", "gae", "turn_gae"),
+)
+_KL = _above_0("loss.kl", lambda of: of.loss.kl)
+_REUSE = _above_0("reuse.groups", lambda of: of.reuse.groups)
+_FALLING = SettingReader(
+    "optimizer.schedule", lambda of: of.optimizer.schedule, ("linear", "cosine")
+)
+_CONSTANT = SettingReader("loss.aggregation", lambda of: of.loss.aggregation, ("constant",))
+
+READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
+    ("loss", "clip_low"): (_surrogate("ppo_clip", "gspo"),),
+    ("loss", "clip_high"): (_surrogate("ppo_clip", "gspo"),),
+    ("loss", "dual_clip"): (_surrogate("ppo_clip"),),
+    ("loss", "ratio_level"): (_surrogate("gspo"),),
+    ("loss", "gate_positive"): (_surrogate("sapo"),),
+    ("loss", "gate_negative"): (_surrogate("sapo"),),
+    ("loss", "divergence"): (_surrogate("dppo"),),
+    ("loss", "divergence_bound"): (_surrogate("dppo"),),
+    ("loss", "cap"): (_surrogate("cispo"), _correction("tis", "icepop")),
+    ("loss", "floor"): (_correction("icepop"),),
+    ("loss", "correction_level"): (_correction("tis"),),
+    ("loss", "kl_estimator"): (_KL,),
+    ("loss", "kl_weighted"): (_KL,),
+    ("loss", "constant_length"): (_CONSTANT,),
+    ("returns", "discount"): (_advantage("turn", "session_and_turn", "turn_gae"),),
+    ("returns", "session_weight"): (_advantage("session_and_turn"),),
+    ("returns", "turn_weight"): (_advantage("session_and_turn"),),
+    ("returns", "token_discount"): (_advantage("reinforce_pp", "reinforce_pp_baseline", "gae"),),
+    ("returns", "trace"): (_CRITIC,),
+    ("returns", "epsilon"): (_advantage(*_BY_DEVIATION, "maxrl"),),
+    ("returns", "deviation"): (_advantage(*_BY_DEVIATION),),
+    **{("critic", name): (_CRITIC,) for name in ("kind", "coefficient", "lr", "clip")},
+    ("overlong", "weight"): (_above_0("overlong.length", lambda of: of.overlong.length),),
+    **{("reuse", name): (_REUSE,) for name in ("uses", "max_staleness", "choice")},
+    ("optimizer", "min_lr"): (_FALLING,),
+}
+"""Readers of each setting that not every choice reads; any of them will do.
+
+Directories of models are none of them: one that is not used may stay named (docs/algorithms.md).
+"""
+
+
+def unread(
+    given: TrainerSection, trainers: tuple[TrainerSection, ...]
+) -> Iterator[tuple[SettingPath, str]]:
+    """Yield each setting that was set in `given` and that none of the trainers reads, and why.
+
+    `trainers`: those that have what was given, the one that the text is about first. A setting
+    of None is as if it were not set.
+    """
+    for path, readers in READERS.items():
+        if not _set(given, path) or any(one.reads(of) for one in readers for of in trainers):
+            continue
+        lacking = ", or ".join(one.lacking(trainers[0]) for one in readers)
+        yield path, f"nothing reads it: it needs {lacking}; choose that, or leave this out"
+
+
+def _set(section: BaseModel, path: SettingPath) -> bool:
+    name, *rest = path
+    if name not in section.model_fields_set:
+        return False
+    value = getattr(section, str(name))
+    return _set(value, tuple(rest)) if rest else value is not None
