@@ -29,6 +29,9 @@ _KINDS = {
 """Texts of what has another form, in the words of a configuration."""
 _UNKNOWN_NAME = ("extra_forbidden", "unexpected_keyword_argument")
 _QUOTED = re.compile(r"'([^']*)'")
+_COMMA = re.compile(r"([-+]?\d+),(\d+(?:[eE][-+]?\d+)?)")
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
+"""Numbers with a comma in them, which are texts."""
 
 
 class Fault(NamedTuple):
@@ -87,7 +90,22 @@ def _fault(item: Mapping[str, Any], settings: type[BaseModel]) -> Fault:
         text = f"must be one of {', '.join(known)}{given}{suggestion(item['input'], known)}"
         return Fault(path, text)
     text = _KINDS.get(item["type"], item["msg"].removeprefix("Value error, "))
+    if item["type"] in ("int_parsing", "float_parsing"):
+        text = _no_number(str(item["input"])) or text
     return Fault(path, f"{text}{given}")
+
+
+def _no_number(text: str) -> str:
+    """Return why a text with a comma is no number, empty if it has none."""
+    if (found := _COMMA.fullmatch(text.strip())) is None:
+        return ""
+    whole, rest = found.groups()
+    thousands = (
+        f", or {whole}{rest} if it stands between thousands"
+        if _THOUSANDS.fullmatch(text.strip())
+        else ""
+    )
+    return f"is a text, since a comma is in it: write a decimal point, {whole}.{rest}{thousands}"
 
 
 def _given(path: SettingPath, given: object) -> str:

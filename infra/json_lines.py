@@ -7,6 +7,7 @@ carriage return of Windows. A line without content is passed over, also the last
 
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
+from json import JSONDecodeError
 from typing import NamedTuple
 
 
@@ -32,6 +33,26 @@ def json_lines(lines: Iterable[bytes]) -> Iterator[JsonLine]:
         if content := line_content(line):
             yield JsonLine(number, offset, len(line), content)
         offset += len(line)
+
+
+def json_fault(content: bytes, error: ValueError) -> str:
+    """Return why the content of a line was refused, which a reader of JSON calls line 1."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as broken:
+        return f"it is not UTF-8 {broken_place(broken)}"
+    if isinstance(error, JSONDecodeError):
+        return f"{error.msg} at column {error.colno}" if error.pos else error.msg
+    return str(error)
+
+
+def broken_place(error: UnicodeDecodeError) -> str:
+    """Return which byte is not UTF-8, and what to do."""
+    line = error.object.count(b"\n", 0, error.start) + 1
+    column = error.start - error.object.rfind(b"\n", 0, error.start)
+    byte = f"byte 0x{error.object[error.start]:02x} at column {column}"
+    where = byte if line == 1 else f"{byte} of line {line}"
+    return f"({where}): write it in UTF-8, not in Latin-1 or UTF-16"
 
 
 def line_content(line: bytes) -> bytes:

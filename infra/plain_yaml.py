@@ -2,7 +2,8 @@
 
 PyYAML reads YAML 1.1, where 1:30 is 90, 010 is 8, a date is no text and 1e-3 is one. Here a number
 has the digits that it is written with, as in YAML 1.2, and what the two may read as different
-numbers is refused; so is a name that a mapping has twice, of which PyYAML takes the last one.
+numbers is refused; so is a name that a mapping has twice, of which PyYAML takes the last one, and
+a name that is no text.
 """
 
 import re
@@ -12,6 +13,14 @@ import yaml
 
 _INT, _FLOAT, _DATE = (f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
 _LEADING_ZERO = "!leading-zero"
+_KINDS = {
+    _INT: "a number",
+    _FLOAT: "a number",
+    _LEADING_ZERO: "a number",
+    "tag:yaml.org,2002:bool": "true or false",
+    "tag:yaml.org,2002:null": "null",
+}
+"""Kind of a name that is no text, by its tag."""
 _NUMBERS = (
     (_LEADING_ZERO, r"[-+]?0[0-9_]+$"),
     (_INT, r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)$"),
@@ -23,16 +32,57 @@ _NUMBERS = (
 )
 
 
+_NAMES = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "merge", "value")}
+"""Tags of what may stand before a colon; merge is <<, value is =."""
+_DIGITS = re.compile(r"[0-9]+")
+
+
 def read_yaml(text: str) -> Any:
     """Return the value of a document. Raises `yaml.YAMLError`, with the line."""
     loader = _Loader(text)
     try:
-        return loader.get_single_data()
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _check_names(node, (), set())
+        return loader.construct_document(node)
     finally:
         loader.dispose()
 
 
-def _refused(node: yaml.ScalarNode, problem: str) -> yaml.YAMLError:
+def _check_names(node: yaml.Node, path: tuple[str, ...], seen: set[int]) -> None:
+    """Raise an error for a name at any depth that is no text; `seen` are the nodes looked at."""
+    if id(node) in seen:  # by an alias
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for number, inner in enumerate(node.value):
+            _check_names(inner, (*path, f"[{number}]"), seen)
+    elif isinstance(node, yaml.MappingNode):
+        before = ""
+        for name, value in node.value:
+            if name.tag not in _NAMES:
+                raise _refused(name, _no_name(name, value, path, before))
+            _check_names(value, (*path, f".{name.value}"), seen)
+            before = value.value if isinstance(value, yaml.ScalarNode) else ""
+
+
+def _no_name(name: yaml.Node, value: yaml.Node, path: tuple[str, ...], before: str) -> str:
+    """Return why a node is no name; `before` is the value that stands before it."""
+    where = f"{''.join(path).lstrip('.')}: " if path else ""
+    if not isinstance(name, yaml.ScalarNode):
+        return f"{where}a list or a mapping stands where a name belongs"
+    shown = name.value or "nothing"
+    # A comma ends a value between braces: {lr: 0,001} has the names lr and 001.
+    alone = value.start_mark.index == value.end_mark.index
+    if alone and _DIGITS.fullmatch(before) and _DIGITS.fullmatch(shown):
+        number = f"{before}.{shown}"
+        return f"{where}a comma ends the number {before}: write a decimal point, as in {number}"
+    kind = _KINDS.get(name.tag, "no text")
+    return f'{where}the name {shown} is {kind} to YAML: put it in quotes, as in "{name.value}"'
+
+
+def _refused(node: yaml.Node, problem: str) -> yaml.YAMLError:
     return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 

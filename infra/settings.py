@@ -13,7 +13,15 @@ from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic import SecretStr as SecretStr
 from pydantic_settings import (
     BaseSettings,
@@ -26,6 +34,7 @@ from infra.errors import ExitStatus
 from infra.faults import faults
 from infra.help import describe
 from infra.network.addresses import StorageUrl
+from infra.truth_values import refuse_truth
 from infra.variables import ENV_PREFIX as ENV_PREFIX
 from infra.variables import misspelt, variable
 from schemas.records import Sampling
@@ -56,6 +65,11 @@ class Section(BaseModel):
     """A frozen group of settings that refuses names it does not know, and numbers without end."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers(cls, value: object, info: ValidationInfo) -> object:
+        return refuse_truth(value, cls.model_fields[info.field_name or ""].annotation)
 
 
 class KafkaSettings(Section):

@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from consumers.trajectories.settings import ManagerSection
 from infra.device_model.settings import DeviceModelSection
 from infra.settings import ENV_PREFIX, KafkaSettings, Section, TelemetrySettings
+from infra.truth_values import refuse_truth
 from infra.weights.settings import WeightsSection
 from infra.worker.tags import SHARED
 from producers.agents.settings import AgentsSection
@@ -174,6 +175,11 @@ class RunConfig(BaseSettings):
     start_timeout_s: float = Field(
         180, gt=0, description="Seconds after which all processes must be ready"
     )
+
+    @field_validator("start_timeout_s", mode="before")
+    @classmethod
+    def _seconds(cls, value: object) -> object:
+        return refuse_truth(value, float)
 
     @field_validator("gateway", mode="before")
     @classmethod

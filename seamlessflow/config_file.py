@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from infra.errors import SeamlessFlowError
 from infra.faults import Fault, SettingPath, faults
+from infra.json_lines import broken_place
 from infra.plain_yaml import read_yaml
 from infra.settings import from_environment, unread
 from infra.variables import place_in
@@ -161,7 +162,9 @@ def sections_of(path: Path) -> Mapping[str, Any]:
         found = tomllib.loads(text) if path.suffix == ".toml" else read_yaml(text)
     except OSError as error:
         raise FileRejected(path, error.strerror or str(error)) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+    except UnicodeDecodeError as error:
+        raise FileRejected(path, f"it is not UTF-8 {broken_place(error)}") from error
+    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
         raise FileRejected(path, str(error)) from error
     if found is None:  # nothing but comments
         return {}

@@ -54,3 +54,50 @@ def test_a_leading_zero_is_refused_with_the_numbers_that_it_may_be(text: str, re
 def test_a_name_that_stands_there_twice_is_refused() -> None:
     with pytest.raises(yaml.YAMLError, match=r"(?s)a stands there twice.*line 3"):
         read_yaml("x:\n a: 1\n a: 2\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("1: 2", 'the name 1 is a number to YAML: put it in quotes, as in "1"'),
+        ("trainer: {rewards: {1: 1.0, no: 1}}", "trainer.rewards: the name 1 is a number"),
+        ("trainer: {rewards: {no: 1}}", "trainer.rewards: the name no is true or false to YAML"),
+        ("a: {~: 1}", "a: the name ~ is null"),
+        ("a: {null: 1}", "a: the name null is null"),
+        ("a:\n  ?\n  : 1", "a: the name nothing is null"),
+        ("a: {b: {1.5: 1}}", "a.b: the name 1.5 is a number"),
+        ("a: {b: {010: 1}}", "a.b: the name 010 is a number"),
+        ("a: {!!timestamp 2026-01-01: 1}", "a: the name 2026-01-01 is no text"),
+        ("a:\n  ? [x]\n  : 1", "a: a list or a mapping stands where a name belongs"),
+        ("a:\n  ? {x: 1}\n  : 1", "a: a list or a mapping stands where a name belongs"),
+        ("workers: [{id: a}, {true: 1}]", r"workers\[1\]: the name true is true or false"),
+        ("- 1\n- {2: 3}", r"\[1\]: the name 2 is a number"),
+        ("optimizer: {lr: 0,001}", "optimizer: a comma ends the number 0: .* as in 0.001"),
+        ("{lr: 1,5}", "a comma ends the number 1: write a decimal point, as in 1.5"),
+        ("{lr: 1, no}", "the name no is true or false"),
+    ],
+)
+def test_a_name_that_is_no_text_is_refused_with_its_path(text: str, reason: str) -> None:
+    with pytest.raises(yaml.YAMLError, match=f"{reason}(.|\n)*line "):
+        read_yaml(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2026-01-01: 1", {"2026-01-01": 1}),
+        ("1.2.3: 1", {"1.2.3": 1}),
+        ("'1': 2", {"1": 2}),
+        ("=: 1", {"=": 1}),
+        ("a: &a {x: 1}\nb: {<<: *a, y: 2}", {"a": {"x": 1}, "b": {"x": 1, "y": 2}}),
+        ("", None),
+        ("{lr: 5, x}", {"lr": 5, "x": None}),
+    ],
+)
+def test_all_that_is_a_text_may_be_a_name(text: str, value: object) -> None:
+    assert read_yaml(text) == value
+
+
+def test_a_mapping_may_hold_itself() -> None:
+    found = read_yaml("a: &a {b: *a}")
+    assert found["a"]["b"] is found["a"]

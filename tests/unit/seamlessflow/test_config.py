@@ -206,6 +206,59 @@ def test_a_number_with_a_leading_zero_is_refused_with_its_line(tmp_path: Path) -
         load(file)
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "trainer:\n  optimizer:\n    lr: 0,001\n",
+            "trainer.optimizer.lr: is a text, since a comma is in it: write a decimal point, 0.001 "
+            "(got '0,001')",
+        ),
+        (
+            "run: {steps: '1,000'}",
+            "run.steps: is a text, since a comma is in it: write a decimal point, 1.000, or 1000 "
+            "if it stands between thousands (got '1,000')",
+        ),
+        (
+            "run: {steps: yes}",
+            "run.steps: must be a number, not true or false, which yes, no, on and off are also "
+            "(got True)",
+        ),
+        (
+            "start_timeout_s: on",
+            "start_timeout_s: must be a number, not true or false, which yes, no, on and off are "
+            "also (got True)",
+        ),
+    ],
+)
+def test_what_only_looks_like_a_number_is_refused(tmp_path: Path, text: str, line: str) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigRejected) as refusal:
+        load(file)
+    assert refusal.value.faults == (line,)
+
+
+@pytest.mark.parametrize("text", ["1: 2", "trainer: {rewards: {1: 1.0, no: 1}}", "~: {}"])
+def test_a_name_that_is_no_text_is_refused_with_its_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    with pytest.raises(FileRejected, match=r"(?s)the name .* to YAML: put it in quotes.*line 1"):
+        load(file)
+
+
+def test_a_file_in_another_encoding_is_refused_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_bytes("# K\u00e4se\nout: here\n".encode("latin-1"))
+    with pytest.raises(
+        FileRejected, match=r"not UTF-8 \(byte 0xe4 at column 4\): write it in UTF-8"
+    ):
+        load(file)
+    file.write_bytes("out: here\n# K\u00e4se\n".encode("latin-1"))
+    with pytest.raises(FileRejected, match=r"\(byte 0xe4 at column 4 of line 2\)"):
+        load(file)
+
+
 @pytest.mark.parametrize("name", ["run.yaml", "run.toml"])
 def test_an_empty_file_has_no_sections(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("# nothing yet\n")
