@@ -22,6 +22,9 @@ from infra.settings import (
 SetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
 """Name of one of several task sets: the split of its sessions, and a part of names of metrics."""
 
+_LEAST_SAMPLES = 2
+"""Least samples of a trained group: one alone has nothing to compare with."""
+
 
 class RunSection(SharedRunSection):
     """The run: its policy, its length, its groups."""
@@ -34,8 +37,11 @@ class RunSection(SharedRunSection):
         description="Start of all group and session ids; a new run needs a new one",
     )
     group_size: int = Field(8, ge=1, description="Samples of a group")
-    min_group_size: int = Field(
-        2, ge=1, description="Least samples with which a group that is at its deadline is trained"
+    min_group_size: int | None = Field(
+        None,
+        ge=1,
+        description="Least samples with which a group that is at its deadline is trained; none: 2, "
+        "or all of a group of one",
     )
     turn_limit: int = Field(
         0,
@@ -47,9 +53,17 @@ class RunSection(SharedRunSection):
 
     @model_validator(mode="after")
     def _group_sizes(self) -> Self:
-        if self.min_group_size > self.group_size:
-            raise ValueError("run.min_group_size must not exceed run.group_size")
+        if self.min_group_size is not None and self.min_group_size > self.group_size:
+            raise ValueError(
+                f"run.min_group_size must not exceed run.group_size, which is {self.group_size}: "
+                "leave it out, or set a larger group_size"
+            )
         return self
+
+    @property
+    def least_samples(self) -> int:
+        """Return `min_group_size`, also where none is set; a smaller group has all of its own."""
+        return _LEAST_SAMPLES if self.min_group_size is None else self.min_group_size
 
 
 class SchedulerSection(Section):

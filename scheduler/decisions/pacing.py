@@ -217,7 +217,7 @@ def _sizes(purpose: str, split: str, settings: SchedulerSettings, row: TaskRow) 
     if purpose == EVAL:
         return settings.evaluation.terms(split).samples, 1
     size = settings.run.group_size if row.samples is None else row.samples
-    least = settings.run.min_group_size if row.min_samples is None else row.min_samples
+    least = settings.run.least_samples if row.min_samples is None else row.min_samples
     return size, min(least, size)
 
 

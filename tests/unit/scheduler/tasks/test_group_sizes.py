@@ -41,6 +41,13 @@ def test_a_group_records_the_sizes_of_its_task_or_of_the_settings() -> None:
     assert asked == [*[("pair", 2, 2)] * 2, *[("four", 4, 3)] * 4, *[("plain", 8, 5)] * 8]
 
 
+def test_a_group_of_one_is_whole_with_that_and_others_need_two_unless_it_is_set() -> None:
+    run = RunSection(groups_per_step=2, group_size=1, lag=1, steps=10)
+    due = pacing.admissions(fold(*STARTED), scheduler_settings(run, pacing=PACING), SIZED, 0)
+    sizes = {one.task_id: (one.group_size, one.min_group_size) for one in due}
+    assert sizes == {"pair": (2, 2), "four": (4, 3), "plain": (1, 1)}
+
+
 def test_a_group_under_way_keeps_its_size_when_the_settings_change() -> None:
     due = pacing.admissions(fold(*STARTED), SETTINGS, SIZED, 0)
     later = scheduler_settings(RunSection(group_size=3, min_group_size=3), pacing=PACING)

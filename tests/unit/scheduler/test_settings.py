@@ -1,0 +1,31 @@
+"""Settings of the scheduler: sizes of groups that fit together."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.settings import RunSection
+
+
+@pytest.mark.parametrize(
+    ("given", "least"),
+    [
+        ({}, 2),
+        ({"group_size": 1}, 2),
+        ({"group_size": 2}, 2),
+        ({"group_size": 16}, 2),
+        ({"group_size": 4, "min_group_size": 4}, 4),
+        ({"group_size": 4, "min_group_size": 1}, 1),
+    ],
+)
+def test_a_least_size_that_was_not_set_fits_each_size(given: dict[str, Any], least: int) -> None:
+    run = RunSection(**given)
+    assert run.least_samples == least
+    assert RunSection.model_validate(run.model_dump()) == run, "as a process gets it"
+
+
+@pytest.mark.parametrize("sizes", [(1, 2), (4, 5)])
+def test_a_least_size_above_the_size_is_refused(sizes: tuple[int, int]) -> None:
+    size, least = sizes
+    with pytest.raises(ValueError, match=f"must not exceed run.group_size, which is {size}"):
+        RunSection(group_size=size, min_group_size=least)
