@@ -6,6 +6,7 @@ from an agent's tools, calls and tasks is read and written here.
 """
 
 import json
+from math import isfinite
 from typing import Any
 
 import orjson
@@ -13,6 +14,9 @@ import orjson
 _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _MANY_DIGITS = b"0" * len(str(2**63))
 _TOO_WIDE = "Integer exceeds 64-bit range"
+_INFINITE = "number is infinity"
+_MOST_DIGITS = 4300
+"""Digits of the longest integer that Python reads."""
 
 
 def read_json(text: bytes) -> Any:
@@ -20,18 +24,40 @@ def read_json(text: bytes) -> Any:
 
     Raises `orjson.JSONDecodeError`, a `ValueError`; of an integer of more than 4300 digits too.
     """
-    value = orjson.loads(text)
-    # Two passes of C code, which cost less than a regular expression: most texts end here.
-    if _MANY_DIGITS not in text.translate(_AS_ZERO):
-        return value
-    # Only a text that orjson took comes here, so it holds no NaN and no half of a character.
-    shown = text.decode()
     try:
-        return json.loads(shown)
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        # So orjson says of an integer of more than 308 digits also.
+        if not error.msg.startswith(_INFINITE):
+            raise
+        return _read_exactly(text)
+    # Two passes of C code, which cost less than a regular expression: most texts end here.
+    return value if _MANY_DIGITS not in text.translate(_AS_ZERO) else _read_exactly(text)
+
+
+def _read_exactly(text: bytes) -> Any:
+    """Return the value of a JSON text as Python's parser reads it, which takes more than JSON."""
+    shown = text.decode(errors="replace")
+    try:
+        value = json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_whole)
+        json.dumps(value, ensure_ascii=False).encode()
+        return value
     except json.JSONDecodeError as error:
         raise orjson.JSONDecodeError(error.msg, shown, error.pos) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # of half of a character too
         raise orjson.JSONDecodeError(str(error), shown, 0) from error
+
+
+def _number(text: str) -> float:
+    if not isfinite(value := float(text)):
+        raise ValueError(f"{text} is no finite number")
+    return value
+
+
+def _whole(text: str) -> int:
+    if (digits := len(text.lstrip("-"))) > _MOST_DIGITS:
+        raise ValueError(f"an integer has {digits} digits, and at most {_MOST_DIGITS} are read")
+    return int(text)
 
 
 def write_json(value: object, *, sort_keys: bool = False) -> bytes:

@@ -20,7 +20,7 @@ import numpy as np
 import xxhash
 
 from infra.errors import SeamlessFlowError
-from infra.json_lines import json_lines, line_content
+from infra.json_lines import json_fault, json_lines, line_content
 from scheduler.tasks.source import TaskRow, TaskSource
 from schemas.json_text import read_json
 
@@ -29,6 +29,9 @@ _ROWS_KEPT = 1_024
 _OURS = ("id", "group_size", "min_group_size", "turn_limit", "metadata", "tags")
 """Members of a task that are read here; all others are the agent's."""
 _OURS_IN_JSON = tuple(f'"{name}"'.encode() for name in _OURS)
+_BLANK = " \t\r\n"
+_SHOWN = 60
+"""Most characters of a wrong value in an error."""
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
 
@@ -160,16 +163,39 @@ def source_of(file: TaskFile, seed: int = 0, shuffled: bool = True) -> TaskSourc
 
 
 def task_row(task_id: str, task: Mapping[str, Any]) -> TaskRow:
-    """Return the row of a task's object. Raises `ValueError` for sizes that cannot be."""
-    metadata, tags = task.get("metadata"), task.get("tags")
-    words = metadata if isinstance(metadata, dict) else {}
+    """Return the row of a task's object. Raises `ValueError` for members that cannot be."""
     return TaskRow(
         task_id,
         json.dumps(task, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(),
-        {str(name): str(value) for name, value in words.items()},
+        _metadata(task),
         *_sizes(task),
-        tuple(map(str, tags)) if isinstance(tags, list) else (),
+        _tags(task),
     )
+
+
+def _metadata(task: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the `metadata` of a task, empty if it has none. Raises `ValueError`."""
+    words = task.get("metadata")
+    if not isinstance(words, dict | None):
+        raise ValueError(f"metadata is {_shown(words)}, not an object")
+    return {name: str(value) for name, value in (words or {}).items()}
+
+
+def _tags(task: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the `tags` of a task, empty if it has none. Raises `ValueError`."""
+    tags = task.get("tags")
+    if not isinstance(tags, list | None):
+        raise ValueError(f"tags is {_shown(tags)}, not a list of texts")
+    for tag in tags or ():
+        if not isinstance(tag, str | int) or isinstance(tag, bool) or not str(tag).strip(_BLANK):
+            raise ValueError(f"a tag is {_shown(tag)}, not a text")
+    return tuple(map(str, tags or ()))
+
+
+def _shown(value: object) -> str:
+    """Return a value as its line has it, cut if it is long."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _sizes(task: Mapping[str, Any]) -> tuple[int | None, int | None, int | None]:
@@ -196,16 +222,16 @@ def task_lines(path: Path, id_of: Callable[[bytes], str] | None = None) -> Itera
     `id_of` returns the id of a line and raises `ValueError`; by default that of a user's task.
     """
     id_of = id_of or _id_of
-    number = 0
+    number, content = 0, b""
     try:
         with path.open("rb") as file:
             for line in json_lines(file):
-                number = line.number
+                number, content = line.number, line.content
                 yield TaskLine(number, line.offset, line.size, id_of(line.content))
     except OSError as error:
         raise TasksRejected(path, 0, error.strerror or str(error)) from error
     except ValueError as error:
-        raise TasksRejected(path, number, str(error)) from error
+        raise TasksRejected(path, number, json_fault(content, error)) from error
 
 
 def _id_of(line: bytes) -> str:
@@ -213,10 +239,14 @@ def _id_of(line: bytes) -> str:
     task: Any = read_json(line)
     if any(line.count(name) > 1 for name in _OURS_IN_JSON):
         json.loads(line, object_pairs_hook=_once)  # three times as slow, so not for each line
-    task_id = task.get("id") if isinstance(task, dict) else None
-    if not isinstance(task_id, str | int):
-        raise ValueError('not a JSON object with an "id", a text or a number')
-    _sizes(task)
+    if not isinstance(task, dict) or "id" not in task:
+        raise ValueError('not a JSON object with an "id", a text or a whole number')
+    task_id = task["id"]
+    if not isinstance(task_id, str | int) or isinstance(task_id, bool):
+        raise ValueError(f"id is {_shown(task_id)}, not a text or a whole number")
+    if not str(task_id).strip(_BLANK):
+        raise ValueError(f"id is {_shown(task_id)}, which names no task")
+    _sizes(task), _metadata(task), _tags(task)
     return str(task_id)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import xxhash
 
-from infra.json_lines import json_lines
+from infra.json_lines import json_fault, json_lines
 from seamlessflow.history.importing.foreign_row import ForeignRowRejected, RowRead
 
 Rows = Callable[[Path], Iterator[RowRead]]
@@ -21,7 +21,8 @@ def jsonl_rows(path: Path) -> Iterator[RowRead]:
             try:
                 row = orjson.loads(line.content)
             except orjson.JSONDecodeError as error:
-                raise ForeignRowRejected(str(path), line.number, f"no JSON: {error}") from None
+                reason = f"no JSON: {json_fault(line.content, error)}"
+                raise ForeignRowRejected(str(path), line.number, reason) from None
             if not isinstance(row, dict):
                 raise ForeignRowRejected(str(path), line.number, "no JSON object")
             yield row

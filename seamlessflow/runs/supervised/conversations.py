@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from infra.errors import SeamlessFlowError
-from infra.json_lines import json_lines
+from infra.json_lines import json_fault, json_lines
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererError
 from producers.gateway.dialects.openai_chat.messages import canonical_messages, canonical_tools
@@ -69,7 +69,8 @@ def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tup
         except ApiError as error:
             faults.append(f"{path}:{number}: {error.message}")
         except (ValueError, RecursionError, RendererError) as error:
-            faults.append(f"{path}:{number}: {error}")
+            text = json_fault(content, error) if isinstance(error, ValueError) else error
+            faults.append(f"{path}:{number}: {text}")
     if not found and not faults:
         faults.append("it has no conversation")
     if faults:

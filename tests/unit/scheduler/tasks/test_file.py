@@ -67,7 +67,7 @@ def test_a_task_keeps_all_its_fields(tmp_path: Path) -> None:
     assert row.metadata == {"level": "2"}
 
 
-@pytest.mark.parametrize("number", [2**63, 2**64, -(2**64), 10**30])
+@pytest.mark.parametrize("number", [2**63, 2**64, -(2**64), 10**30, 10**400])
 def test_a_wide_integer_keeps_its_digits(tmp_path: Path, number: int) -> None:
     (row,) = read(write(tmp_path, f'{{"id": {number}, "answer": {number}}}')).rows
     assert row.task_id == str(number)
@@ -96,6 +96,54 @@ def test_a_size_that_no_group_can_have_is_refused_at_the_start(
     with pytest.raises(TasksRejected, match="line 2") as caught:
         read(write(tmp_path, '{"id": "a"}', f'{{"id": "b", {members}}}'))
     assert told in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("members", "told"),
+    [
+        ('"id": true', "id is true, not a text or a whole number"),
+        ('"id": null', "id is null, not a text or a whole number"),
+        ('"id": 1.5', "id is 1.5, not a text or a whole number"),
+        ('"id": {"a": 1}', 'id is {"a": 1}, not a text'),
+        ('"id": ["a"]', 'id is ["a"], not a text'),
+        ('"id": ""', 'id is "", which names no task'),
+        ('"id": " \\n"', 'id is " \\n", which names no task'),
+        ('"id": "b", "tags": "gpu"', 'tags is "gpu", not a list of texts'),
+        ('"id": "b", "tags": {"gpu": 1}', 'tags is {"gpu": 1}, not a list'),
+        ('"id": "b", "tags": ["gpu", null]', "a tag is null, not a text"),
+        ('"id": "b", "tags": [true]', "a tag is true, not a text"),
+        ('"id": "b", "tags": [["gpu"]]', 'a tag is ["gpu"], not a text'),
+        ('"id": "b", "tags": [""]', 'a tag is "", not a text'),
+        ('"id": "b", "metadata": "x"', 'metadata is "x", not an object'),
+        ('"id": "b", "metadata": ["x"]', 'metadata is ["x"], not an object'),
+        ('"id": "b", "metadata": false', "metadata is false, not an object"),
+        (f'"id": "b", "tags": "{"g" * 99}"', f'tags is "{"g" * 59}..., not a list'),
+        (f'"id": {"1" * 5000}', "an integer has 5000 digits, and at most 4300 are read"),
+        ('"id": 1e999', "1e999 is no finite number"),
+        ('"id": "\\ud800"', "no low surrogate"),
+    ],
+)
+def test_a_member_of_another_form_is_refused_with_its_line(
+    tmp_path: Path, members: str, told: str
+) -> None:
+    with pytest.raises(TasksRejected, match="line 2: ") as caught:
+        read(write(tmp_path, '{"id": "a"}', f"{{{members}}}"))
+    assert caught.value.reason.startswith(told)
+
+
+def test_tags_and_metadata_of_null_are_none(tmp_path: Path) -> None:
+    (row,) = read(write(tmp_path, '{"id": "a", "tags": null, "metadata": null}')).rows
+    assert (row.tags, row.metadata) == ((), {})
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_file_in_another_encoding_is_refused_with_line_and_byte(
+    tmp_path: Path, encoding: str
+) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_bytes(b'{"id": "a"}\n' + '{"id": "k\u00e4se"}'.encode(encoding))
+    with pytest.raises(TasksRejected, match=r"line 2: it is not UTF-8 \(byte 0x.. at column \d+"):
+        read(path)
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_an_answer_that_the_template_changes_later_ends_its_chain(
             )
         ),
         ("[" * 99_999, "recursion"),
-        (b'{"messages": "\xe9"}', "'utf-8' codec can't decode byte 0xe9"),
+        (b'{"messages": "\xe9"}', "it is not UTF-8 (byte 0xe9 at column 15)"),
     ],
 )
 def test_a_bad_line_is_refused_with_its_number(
