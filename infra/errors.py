@@ -142,6 +142,18 @@ class BrokerFailed(SeamlessFlowError):
         super().__init__(f"embedded Kafka broker in {data_dir}: {reason}{tail}")
 
 
+class BrokerLate(BrokerFailed):
+    """The embedded broker was not ready in time; `setting` is that of the limit, if it has one."""
+
+    lasting = False
+
+    def __init__(self, data_dir: str, limit_s: float, setting: str, log_file: str) -> None:
+        self.limit_s = limit_s
+        self.setting = setting
+        remedy = f"set a larger {setting}, or see" if setting else "try again, or see"
+        super().__init__(f"not ready within {limit_s:g} s: {remedy} {log_file}", data_dir)
+
+
 class DeliveryFailed(SeamlessFlowError):
     """A record was not written to Kafka."""
 

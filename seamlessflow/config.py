@@ -173,7 +173,9 @@ class RunConfig(BaseSettings):
         description="The modelled cluster of `seamlessflow simulate`; no run reads it",
     )
     start_timeout_s: float = Field(
-        180, gt=0, description="Seconds after which all processes must be ready"
+        180,
+        gt=0,
+        description="Seconds in which the embedded Kafka, then all processes, must be ready",
     )
 
     @field_validator("start_timeout_s", mode="before")

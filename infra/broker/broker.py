@@ -20,7 +20,7 @@ from infra.broker.programs import KafkaPrograms
 from infra.broker.storage import BrokerStorage, new_cluster_id
 from infra.broker.transaction_watch import TransactionWatch
 from infra.child import ChildProcess
-from infra.errors import BrokerFailed, KafkaUnavailable
+from infra.errors import BrokerFailed, BrokerLate, KafkaUnavailable
 from infra.kafka.start.cluster import find_cluster
 from infra.network.ports import HOST, free_port, is_free, is_open
 from infra.settings import KafkaSettings
@@ -29,6 +29,8 @@ STOP_TIMEOUT_S = 15.0
 WRITE_ARCHIVE_TIMEOUT_S = 120.0
 LOCK_TIMEOUT_S = 15.0
 PORT_ATTEMPTS = 3
+_ANSWER_S = 2.0
+"""Time of one question to a broker that starts: too short for a line of a Kafka that is away."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +39,7 @@ class Broker:
     """One broker over one data directory, with the records of earlier runs.
 
     `data_dir` None: a temporary directory, removed by `stop`. `port` None: any free port.
+    `ready_setting` names the setting of `ready_timeout_s` in an error, if it has one.
     `short_lived` saves CPU in the first half minute and costs CPU after it (see `jvm.py`).
     `properties` are added to those of `infra.broker.properties`, or replace them; the brokers of a
     cluster have one `cluster_id`. `write_archive` is for `infra.broker.archive` only. A transaction
@@ -51,7 +54,8 @@ class Broker:
         *,
         heap_mb: int = 384,
         short_lived: bool = False,
-        ready_timeout_s: float = 60,
+        ready_timeout_s: float = 180,
+        ready_setting: str = "",
         cache: Path | None = None,
         write_archive: Path | None = None,
         properties: Mapping[str, str | int] | None = None,
@@ -66,6 +70,7 @@ class Broker:
         self._heap_mb = heap_mb
         self._short_lived = short_lived
         self._ready_timeout_s = ready_timeout_s
+        self._ready_setting = ready_setting
         self._cache = cache or default_cache()
         self._write_archive = write_archive
         self._properties = properties or {}
@@ -122,7 +127,8 @@ class Broker:
     def start(self) -> None:
         """Start it, at its earlier port if it ran before; return when it answers clients.
 
-        Raises `BrokerFailed` with the end of its log, `JarRejected` or `JarsUnavailable`.
+        Raises `BrokerFailed` with the end of its log, `BrokerLate`, `JarRejected` or
+        `JarsUnavailable`.
         """
         programs = KafkaPrograms.from_cache(
             self._cache,
@@ -204,12 +210,16 @@ class Broker:
         deadline = time.monotonic() + self._ready_timeout_s
         while not process.wait(0.02):
             if (left := deadline - time.monotonic()) <= 0:
-                reason = f"not ready within {self._ready_timeout_s:g} s"
-                raise self._failed(reason, self.tail())
+                raise BrokerLate(
+                    str(self.data_dir),
+                    self._ready_timeout_s,
+                    self._ready_setting,
+                    str(self.log_file),
+                )
             if not is_open(port):
                 continue
             try:
-                find_cluster(self.settings, limit_s=min(left, 5))
+                find_cluster(self.settings, limit_s=min(left, _ANSWER_S))
                 return
             except KafkaUnavailable as error:
                 _log.debug("not ready yet: %s", error)

@@ -31,17 +31,23 @@ _MEASURE_EVERY_S = 1.0
 _STACKS_LINES = 1_000
 
 
+MORE_TIME = "; set a larger start_timeout_s if it only needs longer"
+"""Remedy of a start that took too long."""
+
+
 class NotReady(SeamlessFlowError):
     """A condition did not come true in time; `tails` are the ends of the processes' logs."""
 
     lasting = False
 
-    def __init__(self, what: str, timeout_s: float, tails: Mapping[str, str]) -> None:
+    def __init__(
+        self, what: str, timeout_s: float, tails: Mapping[str, str], remedy: str = ""
+    ) -> None:
         self.what = what
         self.timeout_s = timeout_s
         self.tails = tails
         logs = "".join(f"\n--- end of the log of {name} ---\n{t}" for name, t in tails.items())
-        super().__init__(f"{what}: not within {timeout_s:g} s{logs}")
+        super().__init__(f"{what}: not within {timeout_s:g} s{remedy}{logs}")
 
 
 class Launcher:

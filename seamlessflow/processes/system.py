@@ -6,6 +6,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from infra.broker.broker import Broker
 from infra.clock import now_ms
@@ -17,7 +18,7 @@ from schemas.topics import TOPICS
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.cluster import remove_address, write_address
-from seamlessflow.processes.launcher import Launcher, NotReady
+from seamlessflow.processes.launcher import MORE_TIME, Launcher, NotReady
 from seamlessflow.processes.specs import (
     AGENTS,
     GATEWAY,
@@ -50,10 +51,20 @@ def kafka_to_run_on(
         yield config.kafka
         return
     display.phase("starting Kafka")
-    with Broker(config.kafka_dir, heap_mb=config.broker.heap_mb) as broker:
+    with embedded_broker(config.kafka_dir, config) as broker:
         launcher.watch(broker)
         create_topics(broker.settings, TOPICS.values(), options, launcher.stopping)
         yield broker.settings
+
+
+def embedded_broker(directory: Path, config: RunConfig) -> Broker:
+    """Return the embedded broker over a directory, with the limits of a configuration."""
+    return Broker(
+        directory,
+        heap_mb=config.broker.heap_mb,
+        ready_timeout_s=config.start_timeout_s,
+        ready_setting="start_timeout_s",
+    )
 
 
 class System:
@@ -151,7 +162,7 @@ class System:
             self.wait_for("start", lambda: not missing(), limit_s)
         except NotReady as error:
             what = f"start_timeout_s: no {', no '.join(missing())}"
-            raise NotReady(what, limit_s, error.tails) from error
+            raise NotReady(what, limit_s, error.tails, MORE_TIME) from error
 
     def wait_for_newest_weights(self) -> None:
         """Wait until every worker in the rollout role serves the newest weights."""

@@ -12,7 +12,7 @@ from infra.settings import KafkaSettings
 from schemas.topics import TOPICS
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.cluster import has_address
-from seamlessflow.processes.launcher import Launcher, NotReady
+from seamlessflow.processes.launcher import MORE_TIME, Launcher, NotReady
 from seamlessflow.processes.run_lock import only_run
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop
@@ -54,7 +54,7 @@ def _wait_for_head(config: RunConfig, launcher: Launcher) -> None:
         launcher.wait_for("start", lambda: has_address(config.out), limit_s)
     except NotReady as error:
         text = f"out: no run of node {config.head} in {config.out}, which all nodes must share"
-        raise NotReady(text, limit_s, error.tails) from error
+        raise NotReady(text, limit_s, error.tails, MORE_TIME) from error
 
 
 def _run(

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from infra.broker.broker import Broker
 from infra.clock import now_ms
 from infra.deadline import Stopping
 from infra.errors import SettingsRejected
@@ -29,6 +28,7 @@ from seamlessflow.processes.run_lock import only_run
 from seamlessflow.processes.specs import SCHEDULER, LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
+from seamlessflow.processes.system import embedded_broker
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.reports.summary import LauncherFacts
 from seamlessflow.runs.training import is_finished
@@ -168,6 +168,6 @@ def _kafka(config: RunConfig, launcher: Launcher, display: Display) -> Iterator[
     if not (run / KAFKA_DIR).is_dir():
         raise NoRunData(run)
     display.phase("starting Kafka")
-    with Broker(run / KAFKA_DIR, heap_mb=config.broker.heap_mb) as broker:
+    with embedded_broker(run / KAFKA_DIR, config) as broker:
         launcher.watch(broker)
         yield broker.settings

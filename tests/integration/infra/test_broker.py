@@ -15,7 +15,7 @@ import pytest
 from infra.broker.broker import Broker
 from infra.broker.jars import class_path, default_cache, locked_jars
 from infra.broker.properties import properties
-from infra.errors import BrokerFailed, JarRejected, JarsUnavailable, SettingsRejected
+from infra.errors import BrokerFailed, ExitStatus, JarRejected, JarsUnavailable, SettingsRejected
 from infra.kafka.client import BEGINNING
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
@@ -200,9 +200,10 @@ def test_a_broker_that_fails_shows_the_end_of_its_log(tmp_path: Path) -> None:
 
 def test_a_broker_that_is_late_is_given_up(tmp_path: Path) -> None:
     broker = Broker(tmp_path, ready_timeout_s=0.05)
-    with pytest.raises(BrokerFailed, match=r"not ready within 0\.05 s"):
+    with pytest.raises(BrokerFailed, match=r"not ready within 0\.05 s: try again") as late:
         broker.start()
     assert not broker.running
+    assert late.value.process_status(ready=False) is ExitStatus.PASSING
 
 
 def test_a_jar_that_differs_is_not_run(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from infra.errors import BrokerLate, ExitStatus
 from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from seamlessflow.config import RestartsSection
@@ -12,7 +13,7 @@ from seamlessflow.config_file import parse
 from seamlessflow.processes.launcher import Launcher, NotReady
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
-from seamlessflow.processes.system import System
+from seamlessflow.processes.system import System, kafka_to_run_on
 from seamlessflow.watching.display import PlainDisplay
 from tests.builders.own_topics import SMALL
 
@@ -42,4 +43,20 @@ def test_a_start_that_takes_too_long_names_who_is_missing_and_the_setting(
     assert late.value.what.startswith(
         "start_timeout_s: no weights of the trainer, no rollout of a, no rollout of b"
     )
-    assert "not within 0.5 s" in str(late.value)
+    assert "not within 0.5 s; set a larger start_timeout_s" in str(late.value)
+
+
+def test_an_embedded_kafka_that_is_late_names_the_setting_and_may_be_tried_again(
+    tmp_path: Path,
+) -> None:
+    config = parse({"out": tmp_path, "start_timeout_s": 0.05})
+    display, supervisor = PlainDisplay(Console()), Supervisor(RestartsSection(), print)
+    with (
+        Launcher(tmp_path / "logs", Stop(), supervisor) as launcher,
+        pytest.raises(BrokerLate) as late,
+        kafka_to_run_on(config, launcher, display),
+    ):
+        pass
+    assert "not ready within 0.05 s: set a larger start_timeout_s, or see" in str(late.value)
+    assert "\n" not in str(late.value)
+    assert late.value.process_status(ready=False) is ExitStatus.PASSING
