@@ -1,5 +1,6 @@
 """Addresses of other processes, host:port, connections to them, and URLs of storages."""
 
+import errno
 import socket
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -46,6 +47,23 @@ def listener_on(host: str) -> socket.socket:
     """
     family, *_, place = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
     return socket.create_server(place[:2], family=family)
+
+
+def no_own_host(host: str) -> str:
+    """Return why no program of this machine can listen on a host, empty if one can."""
+    if host.startswith("["):
+        return f"is written without brackets here: {host.strip('[]')}"
+    try:
+        listener_on(host).close()
+    except socket.gaierror as error:
+        return f"is no name that this machine knows ({error.strerror})"
+    except UnicodeError:
+        return "is no name of a host"
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            return "is not an address of this machine"
+        return f"cannot be listened on ({error.strerror})"
+    return ""
 
 
 def connect_to(address: str, limit_s: float) -> socket.socket:

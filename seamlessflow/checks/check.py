@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from infra.faults import Fault, SettingPath
-from infra.network.ports import is_free
+from infra.network.addresses import no_own_host
+from infra.network.ports import HOST, is_free
 from infra.network.storages import local_path
 from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
@@ -33,7 +34,7 @@ from seamlessflow.checks.truncation import truncation_faults
 from seamlessflow.checks.unread import unread_faults
 from seamlessflow.checks.updates import update_faults
 from seamlessflow.config import RunConfig
-from seamlessflow.each_policy import each_policy
+from seamlessflow.each_policy import each_policy, sections_path
 from seamlessflow.inspection.model_directory import (
     foreign_tokenizer,
     incomplete,
@@ -192,6 +193,7 @@ def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
     yield from unread_faults(config)
     yield from devices.modelled_faults(config)
     yield from devices.divided_faults(config)
+    yield from _host_faults(config, gateway=False, trainers=True)
     yield from packages.training_faults(config)
     yield from _machine_faults(config, config.workers)
     yield from _writable(config)
@@ -228,10 +230,29 @@ def _shared(config: RunConfig, trainers: bool, here: RunConfig | None = None) ->
     command = config.agents.command
     if command and shutil.which(command[0]) is None:
         yield Fault(("agents", "command"), f"there is no program {command[0]}")
+    wrong_hosts = list(_host_faults(config, gateway=True, trainers=trainers))
+    yield from wrong_hosts
     gateway = config.gateway
-    if "port" in gateway.model_fields_set and not is_free(gateway.port, gateway.host):
+    set_port = "port" in gateway.model_fields_set and not wrong_hosts
+    if set_port and not is_free(gateway.port, gateway.host):
         yield Fault(("gateway", "port"), f"{gateway.port} is taken by another program")
     yield from _writable(config)
+
+
+def _host_faults(config: RunConfig, gateway: bool, trainers: bool) -> Iterator[Fault]:
+    """Yield a fault for each host on which a process of this machine will listen, and cannot.
+
+    Those of trainers are looked at if they are on this machine for sure.
+    """
+    hosts: dict[SettingPath, str] = {("telemetry", "metrics_host"): config.telemetry.metrics_host}
+    if gateway:
+        hosts["gateway", "host"] = config.gateway.host or HOST
+    if trainers and len(config.nodes) < 2:
+        for own in each_policy(config):
+            hosts[(*sections_path(own), "trainer", "host")] = own.trainer.host
+    for setting, host in hosts.items():
+        if reason := no_own_host(host):
+            yield Fault(setting, f"{host} {reason}")
 
 
 def _machine_faults(config: RunConfig, here: Sequence[WorkerSection]) -> Iterator[Fault]:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from infra.network.ports import HOST
 from infra.variables import place_in, variable
 from seamlessflow.config import RunConfig
 from seamlessflow.reports.simulated_workers import with_own_model
@@ -10,7 +11,7 @@ from seamlessflow.worker_section import WorkerSection
 CLOCK = "clock"
 """Name of the engine, and of the trainer's backend, that follow the device model."""
 _ENGINE = {"engine": CLOCK}
-_TRAINER = {"backend": CLOCK, "device": "cpu"}
+_TRAINER = {"backend": CLOCK, "device": "cpu", "host": HOST}
 
 
 def rehearsed(

@@ -10,6 +10,7 @@ from infra.network.addresses import (
     connect_to,
     host_and_port,
     listener_on,
+    no_own_host,
     reached_here,
 )
 from infra.network.line import Line
@@ -30,6 +31,25 @@ HOSTS = ["127.0.0.1", pytest.param("::1", marks=pytest.mark.skipif(not socket.ha
 def test_an_address_has_one_border_between_host_and_port(host: str, address: str) -> None:
     assert address_of(host, 80) == address
     assert host_and_port(address) == (host, 80)
+
+
+@pytest.mark.parametrize("host", [*HOSTS, "0.0.0.0", "localhost"])
+def test_a_program_may_listen_on_addresses_of_its_machine(host: str) -> None:
+    assert no_own_host(host) == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("[::1]", "is written without brackets here: ::1"),
+        ("1.2.3.4", "is not an address of this machine"),
+        ("\u00fcn\u00ef.invalid", "is no name that this machine knows"),
+        ("a..b", "is no name of a host"),
+        ("127.0.0.1:80", "is no name that this machine knows"),
+    ],
+)
+def test_a_host_of_no_machine_here_is_told_from_others(host: str, reason: str) -> None:
+    assert no_own_host(host).startswith(reason)
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,19 @@ def test_a_configuration_of_a_model_that_is_no_object_is_named(
     assert "config.json cannot be read" in line
 
 
+@pytest.mark.parametrize("host", ["[::1]", "1.2.3.4", "\u00fcn\u00ef.invalid"])
+@pytest.mark.parametrize(
+    ("section", "setting"),
+    [("gateway", "host"), ("trainer", "host"), ("telemetry", "metrics_host")],
+)
+def test_a_host_on_which_nothing_can_listen_is_named_once(
+    values: Mapping[str, Any], section: str, setting: str, host: str
+) -> None:
+    more = {"port": 0} if section == "gateway" else {}
+    [line] = faults(changed(values, section, **{setting: host}, **more))
+    assert line.startswith(f"{section}.{setting}: {host} is ")
+
+
 def test_a_port_that_is_taken_is_named(values: Mapping[str, Any]) -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
