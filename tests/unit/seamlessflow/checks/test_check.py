@@ -97,6 +97,12 @@ def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check
         ("weights", {"url": ""}, "weights.url: '' is no whole path, as file:///mnt/weights is"),
         ("weights", {"url": "file:sent"}, "weights.url: 'file:sent' is no whole path"),
         ("policy", {"model": "nope"}, "policy.model: there is no directory nope"),
+        (
+            "policy",
+            {"model": "Org/Name"},
+            "policy.model: there is no directory Org/Name: names of a hub are not fetched, so "
+            "download it and name the directory",
+        ),
         ("policy", {"renderer": {"name": "glm-4.5"}}, "policy.renderer: renderer glm-4.5: the tok"),
         ("pacing", {"tasks": None}, "pacing.tasks: no file of tasks is named"),
         (
@@ -189,6 +195,14 @@ def test_a_host_on_which_nothing_can_listen_is_named_once(
     more = {"port": 0} if section == "gateway" else {}
     [line] = faults(changed(values, section, **{setting: host}, **more))
     assert line.startswith(f"{section}.{setting}: {host} is ")
+
+
+def test_an_output_in_the_home_directory_is_not_made_in_one_named_so(
+    values: Mapping[str, Any],
+) -> None:
+    found = faults({**values, "out": "~/run"})
+    assert found == ("out: ~/run: ~ is not expanded here: write the whole path",)
+    assert not Path("~").exists()
 
 
 def test_a_port_that_is_taken_is_named(values: Mapping[str, Any]) -> None:
