@@ -98,6 +98,20 @@ def test_all_that_is_a_text_may_be_a_name(text: str, value: object) -> None:
     assert read_yaml(text) == value
 
 
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('run: {policy: "a\\ud800"}', "run.policy: "),
+        ('run: {"\\udfff": 1}', "run: "),
+        ('agents: {command: [x, "\\uD800"]}', r"agents.command\[1\]: "),
+    ],
+)
+def test_half_of_a_character_is_refused_with_its_path(text: str, path: str) -> None:
+    with pytest.raises(yaml.YAMLError, match=rf"{path}\\ud(800|fff) is half of a character"):
+        read_yaml(text)
+    assert read_yaml('"a\\udce4"') == "a\udce4", "a byte of a path that is not UTF-8"
+
+
 def test_a_mapping_may_hold_itself() -> None:
     found = read_yaml("a: &a {b: *a}")
     assert found["a"]["b"] is found["a"]
