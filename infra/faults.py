@@ -31,6 +31,8 @@ _KINDS = {
 """Texts of what has another form, in the words of a configuration."""
 _UNKNOWN_NAME = ("extra_forbidden", "unexpected_keyword_argument")
 _QUOTED = re.compile(r"'([^']*)'")
+_ONE_CLASS = re.compile(r"\^\[(A-Za-z0-9[^]]*)\][+*]\$")
+"""A pattern that is made of some characters."""
 _COMMA = re.compile(r"([-+]?\d+),(\d+(?:[eE][-+]?\d+)?)")
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 """Numbers with a comma in them, which are texts."""
@@ -97,10 +99,23 @@ def _fault(item: Mapping[str, Any], settings: type[BaseModel]) -> Fault:
         known = _QUOTED.findall(item["ctx"]["expected"])
         text = f"must be one of {', '.join(known)}{given}{suggestion(item['input'], known)}"
         return Fault(path, text)
+    if item["input"] is None and item["type"] != "missing":
+        text = "it is empty (null, which ~ is also): give a value, or leave it out for its default"
+        return Fault(path, text)
     text = _KINDS.get(item["type"], item["msg"].removeprefix("Value error, "))
+    if item["type"] == "string_pattern_mismatch":
+        text = _characters(item["ctx"]["pattern"]) or text
     if item["type"] in ("int_parsing", "float_parsing"):
         text = _no_number(str(item["input"])) or text
     return Fault(path, f"{text}{given}")
+
+
+def _characters(pattern: str) -> str:
+    """Return which characters a text of a pattern has, empty for a pattern of another form."""
+    if (found := _ONE_CLASS.fullmatch(pattern)) is None:
+        return ""
+    *others, last = list(found[1].replace("A-Za-z", "").replace("0-9", ""))
+    return f"must be made of letters (A to Z), digits, {', '.join(others)} and {last} alone"
 
 
 def _no_number(text: str) -> str:
@@ -128,11 +143,13 @@ def _place(loc: Sequence[int | str], settings: Any) -> tuple[SettingPath, Sequen
     names: Sequence[str] = ()
     for part in loc:
         fields = _fields(settings)
+        if part == "[key]":  # the name itself is wrong
+            break
         if fields is not None:
             names = list(fields)
             path.append(part)
             settings = fields.get(str(part))
-        elif get_origin(settings) in (dict, Mapping, tuple, list) and part != "[key]":
+        elif get_origin(settings) in (dict, Mapping, tuple, list):
             path.append(part)
             inner = -1 if get_origin(settings) in (dict, Mapping) else 0
             names, settings = (), _plain(get_args(settings)[inner])

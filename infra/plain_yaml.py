@@ -51,11 +51,16 @@ def read_yaml(text: str) -> Any:
 
 
 def _check_names(node: yaml.Node, path: tuple[str, ...], seen: set[int]) -> None:
-    """Raise an error for a name at any depth that is no text; `seen` are the nodes looked at."""
+    """Raise an error for a name at any depth that is no text, and for a text with half of a
+    character, after halves are joined; `seen` are the nodes looked at.
+    """
     if id(node) in seen:  # by an alias
         return
     seen.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
+    if isinstance(node, yaml.ScalarNode):
+        node.value = _joined(node.value)
+        _check_text(node, path)
+    elif isinstance(node, yaml.SequenceNode):
         for number, inner in enumerate(node.value):
             _check_names(inner, (*path, f"[{number}]"), seen)
     elif isinstance(node, yaml.MappingNode):
@@ -63,13 +68,32 @@ def _check_names(node: yaml.Node, path: tuple[str, ...], seen: set[int]) -> None
         for name, value in node.value:
             if name.tag not in _NAMES:
                 raise _refused(name, _no_name(name, value, path, before))
+            _check_names(name, path, seen)
             _check_names(value, (*path, f".{name.value}"), seen)
             before = value.value if isinstance(value, yaml.ScalarNode) else ""
 
 
+def _joined(text: str) -> str:
+    r"""Return a text with each pair of halves, as "\ud83d\ude00" of JSON, as its character."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def _check_text(node: yaml.ScalarNode, path: tuple[str, ...]) -> None:
+    try:
+        node.value.encode(errors="surrogateescape")  # bytes of a path that are not UTF-8
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])[1:-1]
+        text = f"{_where(path)}{half} is half of a character, and no text alone"
+        raise _refused(node, text) from error
+
+
+def _where(path: tuple[str, ...]) -> str:
+    return f"{''.join(path).lstrip('.')}: " if path else ""
+
+
 def _no_name(name: yaml.Node, value: yaml.Node, path: tuple[str, ...], before: str) -> str:
     """Return why a node is no name; `before` is the value that stands before it."""
-    where = f"{''.join(path).lstrip('.')}: " if path else ""
+    where = _where(path)
     if not isinstance(name, yaml.ScalarNode):
         return f"{where}a list or a mapping stands where a name belongs"
     shown = name.value or "nothing"
@@ -104,20 +128,11 @@ def _leading_zero(_: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
     raise _refused(node, told)
 
 
-def _text(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
-    r"""Return a text, with each pair of halves, as in "\ud83d\ude00" of JSON, as its character."""
-    text = str(loader.construct_scalar(node))
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-
-
 class _Loader(yaml.SafeLoader):
     """Reader of plain values, lists and mappings."""
 
     yaml_implicit_resolvers = _rules()
-    yaml_constructors = yaml.SafeLoader.yaml_constructors | {
-        _LEADING_ZERO: _leading_zero,
-        "tag:yaml.org,2002:str": _text,
-    }
+    yaml_constructors = yaml.SafeLoader.yaml_constructors | {_LEADING_ZERO: _leading_zero}
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set[str]()

@@ -30,6 +30,11 @@ def printable_with_colours(text: str) -> str:
     return _HIDDEN_BUT_COLOURS.sub(lambda found: found[1] or _sign(found), text)
 
 
+def number_of(number: int, thing: str, things: str = "") -> str:
+    """Return a number of things, such as 1 step or 1,000 steps."""
+    return f"1 {thing}" if number == 1 else f"{number:,} {things or f'{thing}s'}"
+
+
 def _sign(found: re.Match[str]) -> str:
     code = ord(found[0])
     if code == _DELETE:

@@ -4,6 +4,7 @@ So a file with its tasks may be named from anywhere. What a run writes (`out` an
 is always relative to the working directory. Called by `config_file.py`.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,20 +42,45 @@ def found_beside(sections: Mapping[str, Any], directory: Path) -> dict[str, Any]
 
 
 def searched(sections: Mapping[str, Any], directory: Path) -> Mapping[SettingPath, str]:
-    """Return where each relative path was looked for that is nowhere, by its setting."""
+    """Return where each relative path was looked for that is nowhere, by its setting, and why a
+    path can be nowhere.
+    """
     places = dict.fromkeys((str(directory.absolute()), str(Path.cwd())))
     told = f"looked for in {' and in '.join(places)}"
-    return {
-        path: told
+    found = {
+        path: unreachable(text) or told
         for path, text in _relative(sections)
         if not _exists(directory / text) and not _exists(Path(text))
     }
+    return found | {path: why for path, text in _named(sections) if (why := _unencodable(text))}
+
+
+def unreachable(text: str) -> str:
+    """Return why no file can have a path as it is written, empty if one can."""
+    if text == "~" or text.startswith("~/"):
+        return "~ is not expanded here: write the whole path"
+    return _unencodable(text)
+
+
+def _unencodable(text: str) -> str:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        if (encoding := error.encoding.lower()) == "utf-8":
+            return "it has half of a character, which no file has in its name"
+        remedy = "set LC_ALL=C.UTF-8 and leave PYTHONUTF8 unset"
+        return f"the encoding of this locale, {encoding}, lacks letters of it: {remedy}"
+    return ""
 
 
 def _relative(sections: Mapping[str, Any]) -> Iterator[tuple[SettingPath, str]]:
+    return ((path, text) for path, text in _named(sections) if not Path(text).is_absolute())
+
+
+def _named(sections: Mapping[str, Any]) -> Iterator[tuple[SettingPath, str]]:
     for pattern in READ:
         for path, value in _matching(sections, pattern):
-            if isinstance(value, str) and value and not Path(value).is_absolute():
+            if isinstance(value, str) and value:
                 yield path, value
 
 
@@ -79,5 +105,5 @@ def _replaced(sections: Mapping[str, Any], path: SettingPath, value: str) -> dic
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a name that no disk can have
+    except (OSError, ValueError):  # a name that no disk can have
         return False

@@ -17,9 +17,9 @@ _LARGEST_SECTION = 120_000
 
 
 def size_faults(config: BaseModel) -> Iterator[Fault]:
-    """Yield a fault for each path that is too long, and for each section that is too large."""
+    """Yield a fault for each path that no disk can have, and for each section that is too large."""
     for path, value in _paths((), config):
-        if why := _too_long(value):
+        if why := _impossible(value):
             yield Fault(path, f"is a path that {why}")
     for name in type(config).model_fields:
         size = len(json.dumps(_plain(getattr(config, name)), default=str).encode())
@@ -28,8 +28,10 @@ def size_faults(config: BaseModel) -> Iterator[Fault]:
             yield Fault((name,), f"{text}: put large values into a file that your code reads")
 
 
-def _too_long(path: Path) -> str:
+def _impossible(path: Path) -> str:
     """Return what a file system does not take of a path, empty if it may be there."""
+    if "\0" in str(path):
+        return "has a null character, which no file system takes"
     longest = max((len(name.encode()) for name in path.parts), default=0)
     if longest > _LONGEST_NAME:
         return f"has a name of {longest:,} bytes; file systems take {_LONGEST_NAME}"

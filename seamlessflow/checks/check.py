@@ -43,6 +43,7 @@ from seamlessflow.inspection.model_directory import (
 from seamlessflow.machine import this_machine
 from seamlessflow.memory.faults import memory_faults
 from seamlessflow.nodes.faults import elsewhere_faults, name_faults, spread_faults
+from seamlessflow.read_paths import unreachable
 from seamlessflow.worker_section import WorkerSection
 from trainer.steps.run_tokens import other_tokens
 
@@ -292,6 +293,9 @@ def _writable(config: RunConfig) -> Iterator[Fault]:
 
 def _unwritable(setting: SettingPath, directory: Path) -> Iterator[Fault]:
     path = directory.absolute()
+    if why := unreachable(str(directory)):
+        yield Fault(setting, f"{directory}: {why}")
+        return
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

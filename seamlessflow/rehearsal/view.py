@@ -7,7 +7,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from infra.printable import number_of
 from seamlessflow.rehearsal.rehearsal import Rehearsed
+from seamlessflow.reports.outcome_view import staleness
 
 
 def view(of: Rehearsed) -> RenderableType:
@@ -40,13 +42,14 @@ def _figures(of: Rehearsed) -> list[tuple[str, str]]:
     hop = f"{of.software.hops.mean_ms:.0f} ms mean, {of.software.hops.p95_ms} ms p95"
     delay = f"{of.software.delay_ms:.0f} ms from a batch's last group to its step"
     policies = told.get("policies") or {}
+    switches = number_of(told["role_switches"], "change of role", "changes of role")
     return [
         ("step", f"{step_s / scale:.2f} s; no shorter than {' and '.join(limits)}"),
         ("tokens", f"{scale * (tokens or 0) / wall_s:,.0f} trained a second"),
         *((name, _policy(one, scale)) for name, one in policies.items()),
         ("device time", ", ".join(f"{name.replace('_', '-')} {part:.1%}" for name, part in shares)),
-        ("staleness", f"at most {told['max_staleness']} optimizer steps"),
-        ("switches", f"{told['role_switches']} changes of role in {_steps(told)}"),
+        ("staleness", staleness(told["max_staleness"])),
+        ("switches", f"{switches} in {_steps(told)}"),
         ("software", f"{hop} from a request to its TurnStarted; {delay}"),
         ("would break first", _limit(of)),
         ("files", f"{of.outcome.out}: timeline.png, summary.json, rehearsal.json"),
@@ -60,7 +63,7 @@ def _policy(of: Mapping[str, Any], scale: float) -> str:
 
 
 def _steps(told: Mapping[str, Any]) -> str:
-    return "1 step" if told["steps"] == 1 else f"{told['steps']} steps"
+    return number_of(told["steps"], "step")
 
 
 def _limit(of: Rehearsed) -> str:

@@ -1,12 +1,14 @@
 """View of a run's outcome for the terminal. Pure; makes `rich` objects."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from infra.printable import number_of
 from schemas.steps import shown_step
 from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.reward_curve import EDGE_STEPS
@@ -19,7 +21,7 @@ FILES = {
     "lengths.png": "lengths of the sessions that were begun and trained",
     "timeline.png": "who did what, when",
     "trained": "every token that was trained",
-    "kafka": "the log: seamlessflow show --out DIR",
+    "kafka": "the log: seamlessflow show --out {out}",
 }
 
 
@@ -46,7 +48,8 @@ def outcome_view(outcome: RunOutcome) -> RenderableType:
     parts += [Text(f"  {deviation}", "red") for deviation in deviations]
     files = Table.grid(padding=(0, 2))
     files.add_column(overflow="fold")
-    made = {outcome.out / name: meaning for name, meaning in FILES.items()}
+    out = quote(str(outcome.out))
+    made = {outcome.out / name: meaning.format(out=out) for name, meaning in FILES.items()}
     made |= dict.fromkeys(outcome.weights, "the last weights, a Hugging Face directory")
     for path, meaning in made.items():
         if path.exists():
@@ -68,15 +71,17 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         (
             "trained",
             f"{_steps(values)} in {_number(values['train_wall_s'], 0)} s, "
-            f"{values['trajectories']:,} sessions, {values['turns']:,} turns, "
+            f"{number_of(values['trajectories'], 'session')}, "
+            f"{number_of(values['turns'], 'turn')}, "
             f"{_tokens(values)} of {values['tokens_sampled']:,} sampled tokens{_again(values)}",
         ),
         ("not trained", _masked(values.get("tokens_masked") or {})),
         ("length", _length(values.get("lengths") or {})),
         (
             "workers",
-            f"{values['role_switches']} changes of role, "
-            f"{values['interrupted_turns_continued']} turns continued after a pause or move, "
+            f"{number_of(values['role_switches'], 'change of role', 'changes of role')}, "
+            f"{number_of(values['interrupted_turns_continued'], 'turn')} continued after a pause "
+            "or move, "
             + ", ".join(f"{name} {share:.0%} idle" for name, share in values["idle_share"].items()),
         ),
         ("device time", _device_time(values["device_time"])),
@@ -88,9 +93,14 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             ", ".join(f"{limit} {share:.1%}" for limit, share in values["ended_at"].items()),
         ),
         ("restarts", ", ".join(f"{name} {n}" for name, n in values["restarts"].items())),
-        ("staleness", f"at most {values['max_staleness']} optimizer steps"),
+        ("staleness", staleness(values["max_staleness"])),
     ]
     return [(name, text) for name, text in rows if text]
+
+
+def staleness(most: int | None) -> str:
+    """Return the largest staleness of a trained token, empty if none was trained."""
+    return "" if most is None else f"at most {number_of(most, 'optimizer step')}"
 
 
 def _of(values: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
@@ -110,7 +120,7 @@ def _rounds(rounds: Sequence[Mapping[str, Any]]) -> str:
 
 def _source(of: Mapping[str, Any], what: str) -> str:
     edges = of["reward_first10"], of["reward_last10"]
-    return f"{_change(*edges, what)}, {of['groups']:,} groups"
+    return f"{_change(*edges, what)}, {number_of(of['groups'], 'group')}"
 
 
 def _policy(of: Mapping[str, Any]) -> str:
@@ -124,7 +134,7 @@ def _policy(of: Mapping[str, Any]) -> str:
 
 
 def _steps(values: Mapping[str, Any]) -> str:
-    return "1 step" if values["steps"] == 1 else f"{values['steps']} steps"
+    return number_of(values["steps"], "step")
 
 
 def _rewards(values: Mapping[str, Any]) -> str:
@@ -222,7 +232,8 @@ def _check(outcome: RunOutcome) -> Text:
         return Text("of tokens: none, since another run sampled them", "dim")
     text = (
         f"{found.tokens_checked:,} trained tokens held against the log: "
-        f"{found.mismatches} mismatches, {found.trained_twice} trained twice"
+        f"{number_of(found.mismatches, 'mismatch', 'mismatches')}, "
+        f"{found.trained_twice} trained twice"
     )
     if found.steps_missing:
         numbers = ", ".join(str(shown_step(step)) for step in found.steps_missing)

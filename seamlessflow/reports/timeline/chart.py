@@ -16,6 +16,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from infra.printable import number_of
 from scheduler.state.accounts.bars import Bar, bars, parts
 from scheduler.state.accounts.device_time import Window, together
 from scheduler.state.timeline import StepEnd, Timeline
@@ -207,9 +208,10 @@ def _summary(timeline: Timeline) -> str:
     seconds = _seconds(timeline, timeline.training_ms[1])
     spent = together(timeline.device_time().values())
     parts = [
-        f"{timeline.steps_made} optimizer steps in {seconds:.0f} s{_by_policy(timeline)}",
-        f"{timeline.switches} changes of role",
-        f"{timeline.handed_back} turns handed back",
+        f"{number_of(timeline.steps_made, 'optimizer step')} in {seconds:.0f} s"
+        f"{_by_policy(timeline)}",
+        number_of(timeline.switches, "change of role", "changes of role"),
+        f"{number_of(timeline.handed_back, 'turn')} handed back",
     ]
     if spent.total:
         parts.append(f"idle ({IDLE}) {spent.idle_share:.1%} of device time")

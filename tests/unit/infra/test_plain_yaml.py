@@ -108,4 +108,17 @@ def test_a_mapping_may_hold_itself() -> None:
 def test_json_is_yaml_also_with_escaped_characters_beyond_16_bits() -> None:
     value = {"out": "runs/\U0001f600 ü", "\U0001f600": [1, "x"]}
     assert read_yaml(json.dumps(value)) == value
-    assert read_yaml(r'"\ud83d"') == "\ud83d"  # half of a character is refused by who uses it
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('run: {policy: "a\\ud800"}', "run.policy: "),
+        ('run: {"\\udfff": 1}', "run: "),
+        ('agents: {command: [x, "\\uD800"]}', r"agents.command\[1\]: "),
+    ],
+)
+def test_half_of_a_character_is_refused_with_its_path(text: str, path: str) -> None:
+    with pytest.raises(yaml.YAMLError, match=rf"{path}\\ud(800|fff) is half of a character"):
+        read_yaml(text)
+    assert read_yaml('"a\\udce4"') == "a\udce4", "a byte of a path that is not UTF-8"

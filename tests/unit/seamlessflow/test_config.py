@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -273,12 +274,31 @@ def test_every_setting_is_explained() -> None:
 @pytest.mark.parametrize(
     ("values", "line"),
     [
+        (
+            {"evaluation": {"sets": {"a b": {"tasks": "t"}}}},
+            "evaluation.sets.a b: must be made of letters (A to Z), digits, _ and - alone "
+            "(got 'a b')",
+        ),
+        (
+            {"workers": [{"id": "a b"}]},
+            "workers[0].id: must be made of letters (A to Z), digits, _, . and - alone (got 'a b')",
+        ),
+        (
+            {"out": None},
+            "out: it is empty (null, which ~ is also): give a value, or leave it out for its "
+            "default",
+        ),
+        (
+            {"trainer": None},
+            "trainer: it is empty (null, which ~ is also): give a value, or leave it out for its "
+            "default",
+        ),
         ({"workers": 3}, "workers: must be a list (got 3)"),
         ({"simulation": 3}, "simulation: must be a section: names with values (got 3)"),
     ],
 )
 def test_a_value_of_another_form_is_told_in_the_words_of_a_file(
-    values: dict[str, int], line: str
+    values: dict[str, Any], line: str
 ) -> None:
     with pytest.raises(ConfigRejected) as error:
         parse(values)

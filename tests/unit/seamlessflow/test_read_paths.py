@@ -1,5 +1,8 @@
 """Paths of what a run reads: beside the file first, then in the working directory."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -12,8 +15,9 @@ from infra.faults import Fault
 from seamlessflow.checks.check import before_training
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import ConfigRejected, load
-from seamlessflow.read_paths import READ
+from seamlessflow.read_paths import READ, unreachable
 from tests.builders.run_files import run_values
+from tests.paths import ROOT
 
 WRITTEN = (
     *("out", "weights_dir", "trained_dir", "checkpoints_dir", "cache_dir"),
@@ -99,3 +103,40 @@ def test_a_whole_run_may_be_named_from_elsewhere(file: Path) -> None:
     run_values(file.parent)
     written(file, policy={"model": "model"}, pacing={"tasks": "tasks.jsonl"})
     assert load(file, before_training).pacing.tasks == Path("../there/tasks.jsonl")
+
+
+@pytest.mark.parametrize("path", ["~", "~/tasks.jsonl"])
+def test_a_path_from_the_home_directory_is_refused_with_the_reason(path: str, file: Path) -> None:
+    with pytest.raises(
+        ConfigRejected, match=r"pacing\.tasks: .*~ is not expanded here: write the w"
+    ):
+        load(written(file, pacing={"tasks": path}), missing_tasks)
+
+
+@pytest.mark.parametrize("path", ["t\u00e4sks.jsonl", "/tmp/t\u00e4sks.jsonl"])
+def test_a_name_that_the_encoding_of_the_locale_lacks_is_refused_with_the_reason(
+    path: str,
+) -> None:
+    program = (
+        "from pathlib import Path; from seamlessflow.read_paths import searched\n"
+        f"print(ascii(searched({{'pacing': {{'tasks': {path!a}}}}}, Path('.'))))"
+    )
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0"}
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **locale, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert "the encoding of this locale, ascii, lacks letters of it: set LC_ALL=C" in ran.stdout
+
+
+def test_half_of_a_character_is_in_no_name() -> None:
+    assert unreachable("a\ud800b") == "it has half of a character, which no file has in its name"
+    assert unreachable("t\u00e4sks.jsonl") == unreachable("a\udce4b") == ""
+
+
+def missing_tasks(_: RunConfig) -> Iterator[Fault]:
+    yield Fault(("pacing", "tasks"), "No such file or directory")

@@ -22,7 +22,8 @@ from infra.process import run_sync
 assert "NOTIFY_SOCKET" in os.environ
 def main(stop):
     print([name for name in os.environ if "NOTIFY" in name], flush=True)
-    stop.wait()
+    while not stop.wait(0.1):  # a signal that another thread took is handled when this one wakes
+        pass
 run_sync(main)
 """
 ASYNC = """

@@ -111,6 +111,12 @@ def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check
         ("weights", {"url": ""}, "weights.url: '' is no whole path, as file:///mnt/weights is"),
         ("weights", {"url": "file:sent"}, "weights.url: 'file:sent' is no whole path"),
         ("policy", {"model": "nope"}, "policy.model: there is no directory nope"),
+        (
+            "policy",
+            {"model": "Org/Name"},
+            "policy.model: there is no directory Org/Name: names of a hub are not fetched, so "
+            "download it and name the directory",
+        ),
         ("policy", {"renderer": {"name": "glm-4.5"}}, "policy.renderer: renderer glm-4.5: the tok"),
         ("pacing", {"tasks": None}, "pacing.tasks: no file of tasks is named"),
         (
@@ -205,6 +211,14 @@ def test_a_host_on_which_nothing_can_listen_is_named_once(
     assert line.startswith(f"{section}.{setting}: {host} is ")
 
 
+def test_an_output_in_the_home_directory_is_not_made_in_one_named_so(
+    values: Mapping[str, Any],
+) -> None:
+    found = faults({**values, "out": "~/run"})
+    assert found == ("out: ~/run: ~ is not expanded here: write the whole path",)
+    assert not Path("~").exists()
+
+
 def test_a_port_that_is_taken_is_named(values: Mapping[str, Any]) -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
@@ -235,7 +249,7 @@ def test_every_directory_of_the_run_must_be_one(
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("n" * 256, "File name too long"), ("p/" * 2500, "File name too long"), ("a\0b", "null")],
+    [("n" * 256, "take 255"), ("p/" * 2500, "takes 4,095"), ("a\0b", "null character")],
 )
 def test_a_directory_that_no_disk_can_have_is_named(
     values: Mapping[str, Any], name: str, reason: str
@@ -243,7 +257,7 @@ def test_a_directory_that_no_disk_can_have_is_named(
     for setting, more in (("out", name), ("trainer", {"weights_dir": name})):
         [line] = faults({**values, setting: more})
         assert line.startswith(setting)
-        assert "cannot be a directory: " in line
+        assert "is a path that has" in line
         assert reason in line
 
 

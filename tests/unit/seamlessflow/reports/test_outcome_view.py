@@ -54,12 +54,27 @@ def test_what_came_of_a_run_and_where_it_lies(tmp_path: Path) -> None:
         "1.00 s; no shorter than 0.75 s by work and 0.50 s by latency",
         "context 2.0%, time 10.0%",
         "gateway 1, trainer-w1 2",
-        "at most 1 optimizer steps",
+        "at most 1 optimizer step",
+        "232 changes of role, 718 turns continued",
         "12,345 trained tokens held against the log: 0 mismatches, 0 trained twice",
         "reward.png",
     ):
         assert part in said
     assert "timeline.png" not in said
+
+
+def test_one_of_a_thing_is_no_plural(tmp_path: Path) -> None:
+    once = {"steps": 1, "trajectories": 1, "turns": 1, "role_switches": 1}
+    said = shown(RunOutcome(tmp_path, {**TOLD, **once, "interrupted_turns_continued": 1}, CLEAN))
+    assert "1 step in 120 s, 1 session, 1 turn, " in said
+    assert "1 change of role, 1 turn continued" in said
+
+
+def test_the_log_is_shown_by_a_command_with_the_directory(tmp_path: Path) -> None:
+    out = tmp_path / "of two words"
+    (out / "kafka").mkdir(parents=True)
+    said = shown(RunOutcome(out, TOLD, CLEAN)).replace("\n", "")
+    assert f"--out '{out}'" in " ".join(said.split())
 
 
 def test_the_last_weights_are_named_wherever_they_lie(tmp_path: Path) -> None:
@@ -104,7 +119,7 @@ def test_what_is_wrong_is_told_in_detail(tmp_path: Path) -> None:
         deviations=(Deviation(1, "s", "t", 0, "another id"),),
     )
     said = shown(RunOutcome(tmp_path, TOLD, wrong, ("half of the groups had equal rewards",)))
-    assert "1 mismatches" in said
+    assert "1 mismatch, " in said
     assert "no record of steps 4, step 1 marks group g wrongly" in said
     assert "step 2, session s, turn t, token 0: another id" in said
     assert "! half of the groups had equal rewards" in said
