@@ -1,4 +1,4 @@
-"""Who holds the topics of a run, by the members of its group."""
+"""The command that holds the topics of a run, by the members of its group."""
 
 from pathlib import Path
 
