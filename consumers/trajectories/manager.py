@@ -27,6 +27,7 @@ from consumers.trajectories.bus.connections import Connections, close
 from consumers.trajectories.bus.outbox import Outbox
 from consumers.trajectories.decisions.context import Contexts
 from consumers.trajectories.decisions.fleet import RolloutFleet
+from consumers.trajectories.decisions.run_ends import RunEnds
 from consumers.trajectories.decisions.session_fates import SessionFates
 from consumers.trajectories.matching.renderers import Renderers
 from consumers.trajectories.sessions.partition import Partition
@@ -38,11 +39,13 @@ from infra.kafka.client import Received
 from infra.process import collect_seldom, ready
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import Telemetry
-from schemas.records import ManagerStarted, PolicyWeights, Record
+from schemas.records import ManagerStarted, PolicyWeights, Record, RunFinished
 from schemas.topics import REQUESTS, SESSIONS
 
 _log = logging.getLogger(__name__)
 _HOUSEKEEPING_EVERY_S = 1.0
+_CLOSING_S = 5.0
+"""Longest time, at the end, for the closing of sessions of a finished run."""
 
 
 class Manager:
@@ -70,6 +73,7 @@ class Manager:
         self._renderers = renderers
         self._fleet = RolloutFleet()
         self._fates = SessionFates()
+        self._run_ends = RunEnds()
         self._clock = clock
         self._outages = Outages(clock)
         contexts = self._contexts(settings)
@@ -108,6 +112,7 @@ class Manager:
             self._connections.largest_trajectory,
             self._fates,
             self._outages.ended_ms,
+            self._run_ends,
         )
 
     def run(self, stopping: Callable[[], bool]) -> None:
@@ -126,12 +131,23 @@ class Manager:
         try:
             while not stopping():
                 self._round()
+            self._close_of_finished_runs()
         except MemberReplaced as error:
             raise self._succession.replaced("another manager") from error
         finally:
             self._ownership.leave()
             self._long_prompts.close()
             close(self._connections)
+
+    def _close_of_finished_runs(self) -> None:
+        """Close what the agents of a finished run left open; they ended before this manager."""
+        if self._run_ends.finished_ms is None:
+            return
+        self._run_ends.grace_ms = 0
+        self._actor.expect_end_of_run()
+        deadline_s = time.monotonic() + _CLOSING_S
+        while self._actor.leaves_open and time.monotonic() < deadline_s:
+            self._round()
 
     def _round(self) -> None:
         # At least 1 ms, so that a commit that is due but still in progress does not spin.
@@ -170,6 +186,9 @@ class Manager:
         elif isinstance(record, ManagerStarted):
             self._succession.apply(record)
         self._fates.apply(record)
+        self._run_ends.apply(record)
+        if isinstance(record, RunFinished):
+            self._actor.expect_end_of_run()
         departure = self._fleet.apply(record, self._clock())
         if departure is not None:
             self._placement.departed(departure)

@@ -30,6 +30,8 @@ TRAINER = "trainer"
 TRAINING = "training"
 OBSERVER = "observer"
 
+RUN_GROUP = "run"
+"""Group whose only member is the command of a run."""
 _LOOKUPS = ("bounds", "reading")
 """Groups named by clients that look up the bounds of partitions, and that read a whole topic."""
 
@@ -100,6 +102,7 @@ def needs(manager_group: str, agents_group: str) -> Mapping[str, Access]:
         TRAINING: Access(reads=(CONTROL, FLEET), writes=(CONTROL, FLEET), names=("trainer-",)),
         OBSERVER: Access(
             inspects=tuple(TOPICS.values()),
+            joins=(RUN_GROUP,),
             looks_up=(manager_group, agents_group),
             names=("launcher",),
         ),

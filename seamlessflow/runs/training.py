@@ -5,6 +5,7 @@ on the log or in its checkpoint. With held-back tasks, the first and the last we
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from seamlessflow.processes.run_lock import only_run
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import System, kafka_to_run_on
+from seamlessflow.processes.topics_lock import only_run_on
 from seamlessflow.processes.usage import LoadMeter
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.reports.summary import LauncherFacts
@@ -50,14 +52,15 @@ def train(
 ) -> RunOutcome:
     """Train to the last step and write the report in `config.out`.
 
-    Raises `RunUnderWay`, `Interrupted`, `ChildEnded`, `NotReady` and the errors of the broker, each
-    after all processes have ended.
+    Raises `RunUnderWay`, `TopicsInUse`, `Interrupted`, `ChildEnded`, `NotReady` and the errors of
+    the broker, each after all processes have ended.
     """
     supervisor = Supervisor(config.restarts, display.notice)
     with (
         only_run(config.out),
         Launcher(config.logs_dir, stop, supervisor) as launcher,
         kafka_to_run_on(config, launcher, display) as kafka,
+        _only_run_on(config, launcher.stopping),
     ):
         facts = LauncherFacts()
         if not is_finished(config, kafka, launcher.stopping):
@@ -65,6 +68,13 @@ def train(
         display.phase("checking what was trained against the log")
         facts = replace(facts, restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
         return write_report(config, kafka, facts, launcher.stopping)
+
+
+def _only_run_on(config: RunConfig, stopping: Stopping) -> AbstractContextManager[None]:
+    """Return the lock of the topics; an embedded Kafka is in the directory, which is locked."""
+    if config.kafka is None:
+        return nullcontext()
+    return only_run_on(config.kafka, config.out, stopping)
 
 
 def run_processes(

@@ -167,6 +167,21 @@ class Actor:
                     self._due.expect(partition, session)
         self._due.expect_spilled(partition)
 
+    def expect_end_of_run(self) -> None:
+        """Look at all sessions again: a run has finished."""
+        self._due.expect_end_of_run()
+
+    @property
+    def leaves_open(self) -> bool:
+        """Return whether a session in memory is still open whose run has finished."""
+        due_ms = self._contexts.run_ends.due_ms
+        return any(
+            session.closed is None and due_ms(session.opened) is not None
+            for partition in self._partitions.values()
+            if partition.owned
+            for session in partition.sessions.in_memory
+        )
+
     def handle_deadlines(self) -> None:
         """Decide all deadlines that have passed. Called once a round."""
         now = self._contexts.clock()

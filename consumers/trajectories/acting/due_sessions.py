@@ -45,12 +45,23 @@ class DueSessions:
 
     def expect(self, partition: Partition, session: Session) -> None:
         """Set the alarm of a session."""
-        self._alarms.set(partition.number, session.session_id, deadlines.due_ms(session))
+        self._alarms.set(partition.number, session.session_id, self._due_ms(session))
 
     def expect_spilled(self, partition: Partition) -> None:
         """Set the alarms of all spilled sessions of a partition."""
         for session_id, spilled in partition.sessions.spilled.items():
             self._alarms.set(partition.number, session_id, spilled.due_ms)
+
+    def expect_end_of_run(self) -> None:
+        """Set the alarms of all sessions anew: a run has finished. Spilled ones are read back."""
+        ends = self._contexts.run_ends
+        due_ms = (ends.finished_ms or 0) + ends.grace_ms
+        for partition in self._partitions.values():
+            for session in partition.sessions.in_memory if partition.owned else ():
+                self.expect(partition, session)
+            for name, spilled in partition.sessions.spilled.items() if partition.owned else ():
+                own_ms = due_ms if spilled.due_ms is None else min(spilled.due_ms, due_ms)
+                self._alarms.set(partition.number, name, own_ms)
 
     def decide(self, now: int) -> None:
         """Decide deadlines that have passed, the next ones first; the others at the next call.
@@ -62,14 +73,15 @@ class DueSessions:
             if partition is None or not partition.owned:
                 continue
             due = partition.sessions.spilled_due_ms(session_id)
-            if due is not None and due > min(now, partition.may_pass_ms(now)):
+            later = due is not None and due > min(now, partition.may_pass_ms(now))
+            if due is not None and later and self._contexts.run_ends.finished_ms is None:
                 self._wait_for(partition, session_id, due, now)
             elif (session := partition.sessions.get(session_id)) is not None:
                 with self._failures.guard(partition, session, "decide its deadlines"):
                     self._decide(partition, session, now)
 
     def _decide(self, partition: Partition, session: Session, now: int) -> None:
-        due = deadlines.due_ms(session)
+        due = self._due_ms(session)
         if due is None:
             return
         as_of = partition.may_pass_ms(now)
@@ -77,6 +89,9 @@ class DueSessions:
             decision = deadlines.overdue(session, self._contexts.at(partition, as_of))
             self._outbox.carry_out(partition, decision)
         self._wait_for(partition, session.session_id, due, now)
+
+    def _due_ms(self, session: Session) -> int | None:
+        return deadlines.due_ms(session, self._contexts.run_ends.due_ms(session.opened))
 
     def _wait_for(self, partition: Partition, session_id: str, due: int, now: int) -> None:
         if partition.may_pass_ms(now) < due <= now:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from consumers.trajectories.decisions.fleet import RolloutFleet
+from consumers.trajectories.decisions.run_ends import RunEnds
 from consumers.trajectories.decisions.session_fates import SessionFates
 from consumers.trajectories.matching.prompt_renderer import PromptRenderer
 from consumers.trajectories.sessions.addressing import Command, Question
@@ -34,6 +35,7 @@ class Context:
     """Time of this manager's claim, or of the end of an outage of Kafka behind it. Gateways may
     lack answers that the log had before."""
     fates: SessionFates = field(default_factory=SessionFates)
+    run_ends: RunEnds = field(default_factory=RunEnds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Contexts:
     fates: SessionFates = field(default_factory=SessionFates)
     outage_ended_ms: Callable[[], int] = lambda: 0
     """Returns when the last outage of Kafka ended; 0 without one."""
+    run_ends: RunEnds = field(default_factory=RunEnds)
 
     def now(self, partition: Partition) -> Context:
         """Return the context of a decision made now about a session of `partition`."""
@@ -67,6 +70,7 @@ class Contexts:
             partition.ended,
             max(partition.owner_since_ms, self.outage_ended_ms()),
             self.fates,
+            self.run_ends,
         )
 
 

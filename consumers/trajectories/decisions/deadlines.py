@@ -4,15 +4,21 @@ from collections.abc import Iterator
 
 from consumers.trajectories.decisions import decide, dispatch
 from consumers.trajectories.decisions.context import Context, Decision
-from consumers.trajectories.decisions.endings import ending_left_open
+from consumers.trajectories.decisions.endings import SessionEnding, ending_left_open
 from consumers.trajectories.sessions.session import Session, Turn
 from infra.worker.tags import wishes_of
 from schemas import records as r
 
+RUN_FINISHED = "its run has finished"
+_OF_FINISHED_RUN = SessionEnding("aborted", "setting", "")
 
-def due_ms(session: Session) -> int | None:
-    """Return the earliest deadline of the session, or None once it is finalized."""
-    return min(_deadlines(session), default=None)
+
+def due_ms(session: Session, run_over_ms: int | None = None) -> int | None:
+    """Return the earliest deadline of the session, or None once it is finalized.
+
+    `run_over_ms`: the time at which it is closed since its run has finished.
+    """
+    return min(_deadlines(session, run_over_ms), default=None)
 
 
 def overdue(session: Session, context: Context) -> Decision:
@@ -27,7 +33,7 @@ def overdue(session: Session, context: Context) -> Decision:
     return decision
 
 
-def _deadlines(session: Session) -> Iterator[int]:
+def _deadlines(session: Session, run_over_ms: int | None) -> Iterator[int]:
     if session.finalized_at_ms is not None:
         return
     for turn in session.running.values():
@@ -38,6 +44,8 @@ def _deadlines(session: Session) -> Iterator[int]:
         yield session.closed.await_reward_until_ms
         return
     yield session.opened.at_ms + session.opened.max_age_ms
+    if run_over_ms is not None:
+        yield run_over_ms
     if not session.running:
         yield session.last_activity_ms + session.opened.max_idle_ms
 
@@ -73,15 +81,17 @@ def _overdue_session(session: Session, context: Context) -> Decision:
     opened, now = session.opened, context.now_ms
     too_old = opened.at_ms + opened.max_age_ms <= now
     idle = not session.running and session.last_activity_ms + opened.max_idle_ms <= now
-    if not (too_old or idle):
+    run_over_ms = context.run_ends.due_ms(opened)
+    over = run_over_ms is not None and run_over_ms <= now
+    if not (too_old or idle or over):
         return Decision()
-    status, cause, limit = ending_left_open(session)
+    status, cause, limit = ending_left_open(session) if too_old or idle else _OF_FINISHED_RUN
     event = r.SessionClosed(
         session_id=session.session_id,
         epoch=context.epoch,
         at_ms=now,
         status=status,
-        reason="too old" if too_old else "idle",
+        reason="too old" if too_old else "idle" if idle else RUN_FINISHED,
         cause=cause,
         limit=limit,
         await_reward_until_ms=now,

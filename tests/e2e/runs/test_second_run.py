@@ -1,4 +1,4 @@
-"""A second command in the directory of a run, on a Kafka of one's own."""
+"""A second command in the directory of a run, or on its topics, on a Kafka of one's own."""
 
 from pathlib import Path
 
@@ -39,3 +39,22 @@ def test_a_second_training_in_the_same_directory_takes_nothing_over(
         assert third.poll() is None
         third.terminate()
         third.wait(LIMIT_S)
+
+
+def test_a_second_training_on_the_same_topics_takes_nothing_over(
+    kafka: KafkaSettings, tmp_path: Path
+) -> None:
+    configs = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        configs.append(short_run(tmp_path / name, AGENT, steps=2, modelled=True, kafka=kafka))
+    out = tmp_path / "one" / "out"
+    with started(configs[0], "train") as first:
+        until(lambda: has_address(out) or first.poll() is not None, "start", LIMIT_S)
+        with started(configs[1], "train") as second:
+            said, _ = second.communicate(timeout=LIMIT_S)
+        assert second.returncode == ExitStatus.LASTING
+        assert f"another run writes to these topics (process {first.pid} of" in said
+        assert first.poll() is None
+        first.terminate()
+        first.wait(LIMIT_S)

@@ -1,0 +1,114 @@
+"""Lock of the topics of a run on a Kafka of one's own: runs in two directories would mix there.
+
+The lock is membership in the Kafka consumer group `run`. A command that was killed leaves it by
+itself once the session time-out has passed, so it blocks no later start for longer. `run_lock.py`
+is the lock of a directory.
+"""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from infra.deadline import Stopping
+from infra.errors import KafkaRefused, SeamlessFlowError
+from infra.kafka.start.members import client_ids
+from infra.kafka.start.presence import Presence
+from infra.settings import KafkaSettings
+from schemas.topics import CONTROL
+from seamlessflow.access.needs import RUN_GROUP
+
+JOIN_S = 30.0
+_LOOK_S = 0.5
+_MARGIN_S = 3.0
+_log = logging.getLogger(__name__)
+
+
+class TopicsInUse(SeamlessFlowError):
+    """Topics to which the command of another directory writes."""
+
+    lasting = True
+
+    def __init__(self, prefix: str, owner: str) -> None:
+        self.prefix = prefix
+        self.owner = owner
+        super().__init__(
+            f"kafka.topic_prefix {prefix!r}: another run writes to these topics ({owner}), which "
+            "this one would take over: end that first, or set another kafka.topic_prefix"
+        )
+
+
+def owner_of(out: Path, begun_s: float) -> str:
+    """Return the name of this command in the group, which others show."""
+    begun = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(begun_s))
+    return f"process {os.getpid()} of {_place(out)} since {begun} UTC"
+
+
+def others(owners: Iterable[str], out: Path) -> list[str]:
+    """Return those of other directories, the first to begin first.
+
+    One of this directory is dead, since this command holds the lock of the directory. Pure.
+    """
+    alive = [one for one in owners if f" of {_place(out)} since " not in one]
+    return sorted(alive, key=_begun)
+
+
+@contextmanager
+def only_run_on(
+    settings: KafkaSettings, out: Path, stopping: Stopping, clock: Callable[[], float] = time.time
+) -> Iterator[None]:
+    """Hold the topics of a prefix for the directory, whose own lock is held already.
+
+    Raises `TopicsInUse`, after as long as a killed command may seem to hold them. A user who may
+    not join the group holds nothing.
+    """
+    try:
+        _await_free(settings, out, stopping)
+        own = owner_of(out, clock())
+        member = Presence(settings, RUN_GROUP, CONTROL, own)
+    except KafkaRefused as error:
+        _log.warning("a second run on these topics would not be noticed: %s", error)
+        yield
+        return
+    try:
+        _check_first(settings, out, own, stopping)
+        yield
+    finally:
+        member.close()
+
+
+def _await_free(settings: KafkaSettings, out: Path, stopping: Stopping) -> None:
+    """Return once no command of another directory is in the group. Raises `TopicsInUse`."""
+    deadline_s = time.monotonic() + settings.session_timeout_s + _MARGIN_S
+    while found := others(client_ids(settings, RUN_GROUP), out):
+        if time.monotonic() > deadline_s:
+            raise TopicsInUse(settings.topic_prefix, found[0])
+        if stopping():
+            return
+        time.sleep(_LOOK_S)
+
+
+def _check_first(settings: KafkaSettings, out: Path, own: str, stopping: Stopping) -> None:
+    """Return once this command is in the group. Raises `TopicsInUse` if one that began at the same
+    moment comes before it.
+    """
+    deadline_s = time.monotonic() + JOIN_S
+    while own not in (there := client_ids(settings, RUN_GROUP)):
+        if stopping() or time.monotonic() > deadline_s:
+            _log.warning("group %s was not joined: a second run would not be noticed", RUN_GROUP)
+            return
+        time.sleep(_LOOK_S)
+    first = min([*others(there, out), own], key=_begun)
+    if first != own:
+        raise TopicsInUse(settings.topic_prefix, first)
+
+
+def _begun(owner: str) -> tuple[str, str]:
+    return owner.rpartition(" since ")[2], owner
+
+
+def _place(out: Path) -> str:
+    return f"{socket.gethostname()}, out {out.resolve()},"

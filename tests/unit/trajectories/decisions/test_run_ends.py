@@ -1,0 +1,87 @@
+"""Sessions of a run that has finished: closed after a grace, and those of others left alone."""
+
+from typing import Any
+
+import pytest
+
+from consumers.trajectories.decisions import deadlines
+from consumers.trajectories.decisions.run_ends import GRACE_MS, RunEnds
+from schemas import records as r
+from schemas.records import Record
+from tests.builders.records import control
+from tests.builders.records.sessions import closed, opened
+from tests.builders.trajectories.decisions import context, kinds
+from tests.builders.trajectories.session_builder import SessionBuilder
+
+OF_RUN = {"session_id": "run-3.1.0", "group_id": "run-3", "sample": 1, "attempt": 0}
+
+
+def ends(*records: Record) -> RunEnds:
+    found = RunEnds()
+    for record in records:
+        found.apply(record)
+    return found
+
+
+def finished(policy: str = "p", at_ms: int = 1_000) -> r.RunFinished:
+    return control.finished(5, policy=policy, at_ms=at_ms)
+
+
+def session(**changes: Any) -> r.SessionOpened:
+    return opened(**{"policy": "p", **OF_RUN, **changes})
+
+
+def test_a_session_of_a_finished_run_is_closed_after_the_grace() -> None:
+    known = ends(control.admitted("run-3", at_ms=5), finished())
+    built = SessionBuilder().apply(session(max_age_ms=10**7, max_idle_ms=10**7))
+    due_ms = known.due_ms(built.session.opened)
+
+    assert due_ms == 1_000 + GRACE_MS == deadlines.due_ms(built.session, due_ms)
+    early = context(now_ms=GRACE_MS + 999, run_ends=known)
+    assert deadlines.overdue(built.session, early).events == []
+    due = context(now_ms=GRACE_MS + 1_000, run_ends=known)
+    events = deadlines.overdue(built.session, due).events
+    assert kinds(events) == ["SessionClosed", "SessionFinalized"]
+    assert isinstance(events[0], r.SessionClosed)
+    assert (events[0].status, events[0].reason) == ("aborted", deadlines.RUN_FINISHED)
+
+
+def test_a_manager_that_was_asked_to_end_waits_no_longer() -> None:
+    known = ends(finished())
+    known.grace_ms = 0
+    assert known.due_ms(session()) == 1_000
+
+
+def test_a_session_that_was_opened_after_the_end_of_its_run_is_closed_too() -> None:
+    assert ends(finished()).due_ms(session(at_ms=9_000)) is not None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"session_id": "of-a-service"},
+        {"group_id": ""},
+        {"purpose": "eval"},
+        {"policy": "another"},
+        {"policies": {"planner": "another"}},
+    ],
+)
+def test_other_sessions_go_on(other: dict[str, Any]) -> None:
+    assert ends(finished()).due_ms(session(**other)) is None
+
+
+def test_a_run_goes_on_until_all_policies_have_finished_and_with_more_steps() -> None:
+    both = session(policies={"planner": "q"})
+    admitted = control.admitted("run-4", at_ms=2_000)
+    assert ends(finished(), admitted).due_ms(session()) is None
+    assert ends(finished(), admitted, finished("q", 3_000)).due_ms(both) == 3_000 + GRACE_MS
+    evaluated = control.admitted("eval5-0", at_ms=2_000, purpose="eval")
+    assert ends(finished(), evaluated).due_ms(session()) is not None
+    assert ends().due_ms(session()) is None
+
+
+def test_a_closed_session_that_waits_for_a_reward_keeps_its_own_deadline() -> None:
+    built = SessionBuilder().apply(
+        session(), closed(session_id="run-3.1.0", await_reward_until_ms=9_000)
+    )
+    assert deadlines.due_ms(built.session, 1_000) == 9_000
