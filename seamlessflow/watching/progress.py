@@ -16,7 +16,7 @@ from scheduler.state.accounts.division import shares
 from schemas import records as r
 from schemas.records import Record
 from schemas.steps import step_name
-from trainer.metrics.reasons import masked_tokens, steps_with_ended
+from trainer.metrics.reasons import masked_tokens, shares_of_ended
 
 RECENT_STEPS = 10
 _SPEED_WINDOW_MS = 10_000
@@ -156,14 +156,9 @@ class RunProgress:
         return fmean(window) if window else None
 
     def recent_limits(self) -> Mapping[str, float]:
-        """Return the mean shares of sessions that a limit ended, by limit, over ten steps."""
+        """Return the shares of the sessions that a limit ended, by limit, over ten steps."""
         recent = [self.steps[number].metrics for number in sorted(self.steps)[-RECENT_STEPS:]]
-        steps = steps_with_ended(recent)
-        names = {name for metrics in steps for name in metrics if name.startswith(_LIMIT)}
-        return {
-            name.removeprefix(_LIMIT): fmean(metrics.get(name, 0.0) for metrics in steps)
-            for name in sorted(names)
-        }
+        return shares_of_ended(recent, _LIMIT, "sessions_ended")
 
     def masked(self) -> dict[str, int]:
         """Return how many sampled tokens of all steps were not trained, by reason."""

@@ -23,6 +23,8 @@ METRICS: Mapping[str, str] = {
     "groups": "Groups of the batch",
     "sessions": "Sessions of the batch",
     "dropped/*": "Groups dropped since the step before, by reason",
+    "sessions_ended": "Training sessions that ended since the step before",
+    "turns_ended": "Their turns",
     "ended_at/*": "Share of the sessions since the step before that a limit ended: time, context "
     "(the prompt was too long) or max_tokens (the last completion was cut)",
     "failed_at_limit": "Those of them whose agent failed or gave no reward, and that count "

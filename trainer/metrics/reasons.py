@@ -56,9 +56,23 @@ def reasons_for_little_learning(
     return [head, *_reasons(steps, equal_share=_LARGE_SHARE, least_share=_LARGE_SHARE)]
 
 
-def steps_with_ended(steps: Sequence[Metrics]) -> list[Metrics]:
-    """Return the steps before which sessions ended: others tell nothing of how sessions end."""
-    return [one for one in steps if any(name.startswith(_OF_ENDED) for name in one)]
+def shares_of_ended(steps: Sequence[Metrics], family: str, counted: str) -> dict[str, float]:
+    """Return the shares of a family over all sessions, or turns, that ended before these steps.
+
+    Each step counts as many as ended before it, by the metric `counted`; one of an earlier release,
+    which lacks that, counts as one. Empty if none ended.
+    """
+    weights = [(of, of.get(counted, 1.0)) for of in steps if _some_ended(of)]
+    names = sorted({name for of, _ in weights for name in of if name.startswith(family)})
+    whole = sum(weight for _, weight in weights)
+    return {
+        name.removeprefix(family): sum(of.get(name, 0.0) * weight for of, weight in weights) / whole
+        for name in names
+    }
+
+
+def _some_ended(metrics: Metrics) -> bool:
+    return any(name.startswith(_OF_ENDED) for name in metrics)
 
 
 def masked_tokens(steps: Sequence[Metrics]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from trainer.metrics.reasons import Metrics, steps_with_ended
+from trainer.metrics.reasons import Metrics, shares_of_ended
 
 WINDOW = 20
 """Last steps whose metrics are looked at."""
@@ -50,12 +50,14 @@ def _family(prefix: str) -> Callable[[Sequence[Metrics]], float | None]:
     return lambda steps: fmean(_sum(prefix, one) for one in steps)
 
 
-def _of_ended(prefix: str) -> Callable[[Sequence[Metrics]], float | None]:
-    """Return the mean of the sum of a family, over the steps before which sessions ended."""
+def _of_ended(
+    family: str, counted: str, name: str | None = None
+) -> Callable[[Sequence[Metrics]], float | None]:
+    """Return a share of what ended before the steps: of one member of a family, or of all."""
 
     def figure(steps: Sequence[Metrics]) -> float | None:
-        known = steps_with_ended(steps)
-        return _family(prefix)(known) if known else None
+        shares = shares_of_ended(steps, family, counted)
+        return sum(shares.values()) if name is None else shares.get(name)
 
     return figure
 
@@ -152,7 +154,7 @@ SYMPTOMS = (
         "the agent's own max_tokens (ended_at/max_tokens), policy.max_context, run.turn_limit, "
         "agents.time_limit_s, agents.on_limit",
         0.1,
-        _of_ended("ended_at/"),
+        _of_ended("ended_at/", "sessions_ended"),
     ),
     Symptom(
         "the longest tenth of the sessions is {:.1f} times as long as the median",
@@ -171,7 +173,7 @@ SYMPTOMS = (
         "policy.strictness, policy.renderer; seamlessflow replay match --strictness ids counts "
         "what would match",
         0.1,
-        _of_ended("matched/render"),
+        _of_ended("matched/", "turns_ended", "render"),
     ),
     Symptom(
         "{:.0%} of the sampled tokens are not trained since the engine saw another prompt",

@@ -113,6 +113,16 @@ def test_ends_at_limits_are_a_share_over_the_steps_before_which_sessions_ended()
     assert symptoms([none_ended] * 9) == []
 
 
+def test_each_session_and_turn_counts_once_whatever_its_step() -> None:
+    few = WELL | {"sessions_ended": 2.0, "turns_ended": 4.0}
+    many = WELL | {"sessions_ended": 18.0, "turns_ended": 36.0}
+    (told,) = symptoms([few, many | {"ended_at/max_tokens": 0.5}])
+    assert "45% of the sessions ended at a limit" in told
+    assert symptoms([few | {"ended_at/max_tokens": 0.5}, many]) == []
+    (told,) = symptoms([few, many | {"matched/render": 0.5}])
+    assert "45% of the turns" in told
+
+
 def test_the_part_of_a_group_is_that_of_groups_which_are_trained() -> None:
     half = {"filtered/untrainable": 0.45, "filtered/zero_variance": 0.3}
     assert symptoms([WELL | half | {"largest_group_share": 0.6}]) == []
