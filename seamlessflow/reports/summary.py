@@ -53,7 +53,7 @@ with its own `step_s`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
@@ -76,7 +76,7 @@ from seamlessflow.reports.reward_curve import (
     step_facts,
     task_set_figures,
 )
-from trainer.metrics.phases import mean_phases
+from trainer.metrics.phases import mean_phases, within
 from trainer.metrics.reasons import masked_tokens
 
 
@@ -139,7 +139,7 @@ def summary(
         "warmup_s": facts.warmup_s,
         **_wall_time(_training(control), roles.pauses),
         **_device_time(roles, facts.lag),
-        **_phases(steps),
+        **_phases([step for of in made for step in _lived(of, _training(control), roles.pauses)]),
         "restarts": dict(facts.restarts),
         "peak_rss_mb": {name: round(mb, 1) for name, mb in sorted(facts.peak_rss_mb.items())},
         "processors": {name: _rounded(asdict(load)) for name, load in facts.loads.items()},
@@ -237,8 +237,23 @@ def _wall_time(training: Window | None, paused: Sequence[Window]) -> dict[str, A
     return {"train_wall_s": lived_s, "paused_s": round(whole_s - (lived_s or 0.0), 3)}
 
 
-def _phases(steps: Sequence[StepFacts]) -> dict[str, Any]:
-    found = mean_phases([step.metrics for step in steps])
+def _lived(
+    steps: Sequence[StepFacts], training: Window | None, paused: Sequence[Window]
+) -> Iterator[Mapping[str, float]]:
+    """Yield the metrics of the steps of a policy, without what was before the training, or while
+    no process lived.
+    """
+    before_ms = None if training is None else training[0]
+    for step in steps:
+        if before_ms is None or step.at_ms is None:
+            yield step.metrics
+        else:
+            yield within(step.metrics, without((before_ms, step.at_ms), paused) / 1000)
+            before_ms = step.at_ms
+
+
+def _phases(steps: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    found = mean_phases(steps)
     rate = found.pop("tokens_per_s", None)
     return {"phases": _rounded(found), "tokens_per_s": None if rate is None else round(rate, 1)}
 

@@ -12,6 +12,7 @@ from statistics import fmean
 
 PHASES = ("batch_s", "wait_s", "annotate_s", "advantages_s", "update_s", "commit_s", "publish_s")
 """Metrics of the phases, in their order; together nearly all of a step's time."""
+_BATCH = PHASES[0]
 
 
 @dataclass(slots=True)
@@ -44,6 +45,16 @@ def token_rates(metrics: Mapping[str, float], epochs: int) -> dict[str, float]:
     if all_s > 0:
         found["tokens_per_s"] = tokens / all_s
     return found
+
+
+def within(metrics: Mapping[str, float], most_s: float) -> dict[str, float]:
+    """Return the metrics of a step whose phases are together no longer than `most_s`.
+
+    A trainer that starts waits for its first batch from then on, also while no session can begin.
+    """
+    others = sum(metrics.get(name, 0.0) for name in PHASES if name != _BATCH)
+    batch_s = min(metrics.get(_BATCH, 0.0), max(0.0, most_s - others))
+    return {**metrics, _BATCH: batch_s} if _BATCH in metrics else dict(metrics)
 
 
 def mean_phases(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -13,6 +13,7 @@ from seamlessflow.reports.reward_curve import SessionFacts, mean_reward, session
 from seamlessflow.reports.summary import LauncherFacts, summary
 from tests.builders.records import control
 from tests.builders.trainer.trajectories import Run, trajectory
+from trainer.metrics.phases import PHASES
 
 FIELDS = [
     "reward_first10",
@@ -315,6 +316,20 @@ def test_what_is_not_known_is_null(log: list[Record]) -> None:
 def test_a_training_of_recorded_sessions_lasts_from_its_first_step() -> None:
     log = [control.started(["w"], at_ms=500), control.completed(0, at_ms=2_500)]
     assert summary(log, {}, LauncherFacts(), None)["train_wall_s"] == 2
+
+
+def test_the_start_of_a_trainer_is_no_time_of_a_step() -> None:
+    phases = dict.fromkeys(PHASES, 0.0) | {"update_s": 0.5, "tokens_trained": 100.0}
+    log: list[Record] = [
+        admitted(1_000),
+        committed(0, "a"),
+        control.completed(0, at_ms=3_000, metrics=phases | {"batch_s": 39.0}),
+        committed(1, "b"),
+        control.completed(1, at_ms=5_000, metrics=phases | {"batch_s": 1.4}),
+    ]
+    told = summary(log, {}, LauncherFacts(), None)
+    assert told["phases"]["batch_s"] == pytest.approx((1.5 + 1.4) / 2)
+    assert told["tokens_per_s"] == pytest.approx(200 / (2 + 1.9), abs=0.1)
 
 
 def test_a_pause_of_the_run_is_in_no_figure_but_its_own() -> None:
