@@ -92,7 +92,7 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             "ended at",
             ", ".join(f"{limit} {share:.1%}" for limit, share in values["ended_at"].items()),
         ),
-        ("restarts", ", ".join(f"{name} {n}" for name, n in values["restarts"].items())),
+        ("restarts", _restarts(values["restarts"])),
         ("staleness", staleness(values["max_staleness"])),
     ]
     return [(name, text) for name, text in rows if text]
@@ -101,6 +101,13 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 def staleness(most: int | None) -> str:
     """Return the largest staleness of a trained token, empty if none was trained."""
     return "" if most is None else f"at most {number_of(most, 'optimizer step')}"
+
+
+def _restarts(counts: Mapping[str, int]) -> str:
+    """Return how often processes were started again; those of an earlier command are not known."""
+    if not counts:
+        return ""
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) + " (by this command)"
 
 
 def _of(values: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:

@@ -1,7 +1,7 @@
 """The occupation of the workers: the state of each over time, folded from `control`.
 
 A worker is there from its first process's joining to the loss of its last one; without a role it
-waits. Called by `scheduler/state/timeline.py`.
+waits, also while it starts with its first one. Called by `scheduler/state/timeline.py`.
 """
 
 from dataclasses import dataclass, field
@@ -32,6 +32,16 @@ class _Present:
     devices: int = 1
     processes: dict[str, str] = field(default_factory=dict)
     """Incarnation by process."""
+    starting: set[str] = field(default_factory=set)
+    """Processes that had no role yet."""
+    had_role: bool = False
+
+    def starts_with(self, role: str) -> bool:
+        """Return whether a role is the first of this worker, or of its rollout process.
+
+        An engine is loaded with its first role; what trains is there already when it takes over.
+        """
+        return role in self.starting and (role == ROLLOUT or not self.had_role)
 
 
 @dataclass
@@ -51,10 +61,14 @@ class Occupation:
             case r.WorkerLost():
                 self._lost(record)
             case r.RoleAssigned():
-                self._enter(record.worker, SWITCHING, record.at_ms)
+                present = self._present.get(record.worker)
+                starts = present is not None and present.starts_with(record.role)
+                self._enter(record.worker, WAITING if starts else SWITCHING, record.at_ms)
             case r.RoleAcquired():
                 state = ROLLOUT if record.role == ROLLOUT else WAITING
                 self._enter(record.worker, state, record.at_ms)
+                self._present[record.worker].had_role = True
+                self._present[record.worker].starting.discard(record.role)
             case r.RoleReleased() if self._served_by(record.worker) == record.role:
                 self._enter(record.worker, WAITING, record.at_ms)  # given up unasked
             case r.AssignmentTimedOut() if self._state(record.worker) == SWITCHING:
@@ -87,6 +101,8 @@ class Occupation:
         if record.worker not in self._present:
             self._enter(record.worker, WAITING, record.at_ms)
         present = self._present[record.worker]
+        if present.processes.get(record.process) != record.incarnation:
+            present.starting.add(record.process)
         present.processes[record.process] = record.incarnation
         devices = device_count(record)
         if devices != present.devices:

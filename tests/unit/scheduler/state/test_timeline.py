@@ -95,12 +95,32 @@ def test_a_worker_without_a_role_waits() -> None:
     lost = control.lost("w", "train", at_ms=50)
 
     assert spans(*joined, control.assigned("w", at_ms=10), late, lost, control.ready(at_ms=60)) == [
-        (WAITING, 0, 10),
-        (SWITCHING, 10, 40),
-        (WAITING, 40, 60),
+        (WAITING, 0, 60)
     ]
     assert spans(*joined, lost, control.lost("w", at_ms=60), control.ready(at_ms=90)) == [
         (WAITING, 0, 60)
+    ]
+
+
+def test_the_start_of_an_engine_is_no_switch() -> None:
+    joined = [control.joined("w", process, at_ms=0) for process in ("rollout", "train")]
+    first = [control.assigned("w", at_ms=5), control.acquired("w", at_ms=20)]
+    change = [
+        control.assigned("w", "train", 1, gang_epoch=1, at_ms=30),
+        control.acquired("w", "train", 1, at_ms=40),
+    ]
+    killed = [
+        control.lost("w", at_ms=50),
+        control.joined("w", incarnation="again", at_ms=60),
+        control.assigned("w", assignment=2, at_ms=65),
+        control.acquired("w", assignment=2, at_ms=90),
+    ]
+    assert spans(*joined, *first, *change, *killed, control.ready(at_ms=100)) == [
+        (WAITING, 0, 20),
+        (ROLLOUT, 20, 30),
+        (SWITCHING, 30, 40),
+        (WAITING, 40, 90),
+        (ROLLOUT, 90, 100),
     ]
 
 
@@ -270,10 +290,9 @@ def test_a_time_in_which_no_process_lived_is_nobodys() -> None:
     log = [RUN[0], group[0], *RUN[1:], *resumed(), group[1]]
     found = timeline(log)
     assert found.pauses == ((220, HOUR),)
-    assert [(of.state, of.start_ms, of.end_ms) for of in found.intervals[-4:]] == [
+    assert [(of.state, of.start_ms, of.end_ms) for of in found.intervals[-3:]] == [
         (SWITCHING, 205, 220),
-        (WAITING, HOUR + 2, HOUR + 10),
-        (SWITCHING, HOUR + 10, HOUR + 30),
+        (WAITING, HOUR + 2, HOUR + 30),
         (TRAINING, HOUR + 30, HOUR + 80),
     ]
     assert found.step_ms == (220 + 80) / 2

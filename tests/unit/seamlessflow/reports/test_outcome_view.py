@@ -53,7 +53,7 @@ def test_what_came_of_a_run_and_where_it_lies(tmp_path: Path) -> None:
         "decoding 50.0%, training 25.0%, under-filled 25.0%",
         "1.00 s; no shorter than 0.75 s by work and 0.50 s by latency",
         "context 2.0%, time 10.0%",
-        "gateway 1, trainer-w1 2",
+        "gateway 1, trainer-w1 2 (by this command)",
         "at most 1 optimizer step",
         "232 changes of role, 718 turns continued",
         "12,345 trained tokens held against the log: 0 mismatches, 0 trained twice",

@@ -27,7 +27,7 @@ def waited(*records: Record, until_ms: int = 100) -> dict[str, float]:
 def test_a_worker_without_a_role_waits_for_one() -> None:
     late = [control.joined("w", at_ms=0), control.assigned("w", at_ms=40)]
 
-    assert waited(*late, control.timed_out("w", at_ms=70)) == {ROLE: 70}
+    assert waited(*late, control.timed_out("w", at_ms=70)) == {ROLE: 100}
 
 
 def test_a_role_given_up_unasked_and_a_lost_process_leave_a_wait_for_a_role() -> None:
