@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 from transformers import PreTrainedModel
 
 from infra.worker.device import device_named
@@ -94,7 +95,10 @@ class Forward:
         if (asked := self._asked) is None:
             return None
         hidden_BTH, *others = arguments
-        hidden_NH = asked.hidden_NH = hidden_BTH[asked.rows_N, asked.columns_N]
+        places_N = asked.rows_N * hidden_BTH.shape[1] + asked.columns_N
+        # Not by an index: of a place that predicts several tokens (layout tree) its backward pass
+        # adds the gradients in any order, where several threads compute.
+        hidden_NH = asked.hidden_NH = embedding(places_N, hidden_BTH.flatten(0, 1))
         alone = not asked.scored or self._too_many(layer, asked)
         return (hidden_NH[:0] if alone else hidden_NH).unsqueeze(0), *others
 

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from tests.builders.trainer.chains import sampled, some_chains, with_advantages
-from tests.builders.trainer.models import open_tiny, write_tiny, write_windowed
+from tests.builders.trainer.models import VOCABULARY, open_tiny, write_tiny, write_windowed
+from tests.builders.trainer.trajectories import Run, trajectory
 from trainer.backends.backend import ModelUnusable, StepInput
 from trainer.backends.torch_backend import TorchBackend
-from trainer.data.chains import Chain
+from trainer.data.chains import Chain, chains
 from trainer.data.packing import Layout, pack
 from trainer.settings import TrainerSection
 
@@ -246,3 +247,19 @@ def test_a_step_is_the_same_in_each_thread(threads: int | None, tmp_path: Path) 
     with ThreadPoolExecutor(1) as other:
         there = other.submit(gradient, backend, given).result()
     assert_equal(here, there, atol=0)
+
+
+def test_a_place_that_predicts_many_tokens_has_the_same_gradient_each_time(tmp_path: Path) -> None:
+    """In layout tree the prompt of a group is there once, and many threads add its gradients."""
+    torch.set_num_threads(2)
+    directory = write_tiny(tmp_path, hidden_size=128, intermediate_size=384, num_hidden_layers=3)
+    settings = TrainerSection(device="cpu", threads=2, layout="tree")
+    backend = TorchBackend(directory, settings)
+    prompt = Run([1, 2, 3, 4, 5], "prompt")
+    answers = [Run([n % VOCABULARY], parent=0, parent_end=5, logprobs=[-3.5]) for n in range(600)]
+    sessions = [trajectory([prompt, answer]) for answer in answers]
+    group = [chain for session in sessions for chain in chains(session, "tiny").chains]
+    given = step(group, [n * 37 % 11 - 5.0 for n in range(600)], 10_000, "tree")
+    first = gradient(backend, given)
+    for _ in range(9):
+        assert_equal(first, gradient(backend, given), atol=0)
