@@ -4,11 +4,13 @@
     ```console                each line that begins with `$ ` is run, the others are its output
     ```sh norun: REASON       commands that no test can run here
     ```yaml (or toml, text)   no commands
+    ```python                 none either; it has to be Python
 
 A command ends with status 0, or with another one that its comment names (`# ...; status 1 if ...`).
 One whose comment says `until Ctrl-C` is interrupted after its first line.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +19,8 @@ _FENCE = re.compile(r"^```(?P<kind>\w*)(?: norun: (?P<reason>\S.*))?$")
 _INDENTED = re.compile(r"^    (?:\$ |\.venv/|scripts/|seamlessflow |curl |export |python )")
 _COMMENT = re.compile(r"\s+# (?P<text>.*)$")
 _STATUS = re.compile(r"\bstatus (\d+)")
-_SHELL, _CONSOLE, _DATA = "sh", "console", ("yaml", "toml", "text")
+_SHELL, _CONSOLE, _PYTHON = "sh", "console", "python"
+_DATA = ("yaml", "toml", "text", _PYTHON)
 
 
 class RunbookWrong(Exception):
@@ -42,7 +45,7 @@ class Block:
 
 
 def blocks(page: str) -> Iterator[Block]:
-    """Yield the blocks with commands. Raises `RunbookWrong`."""
+    """Yield the blocks with commands. Raises `RunbookWrong`, and `SyntaxError` of Python."""
     lines = iter(page.splitlines())
     for line in lines:
         if _INDENTED.match(line):
@@ -51,7 +54,9 @@ def blocks(page: str) -> Iterator[Block]:
             continue
         fence, inside = _FENCE.match(line), _inside(lines)
         if fence is None or fence["kind"] not in (_SHELL, _CONSOLE, *_DATA):
-            raise RunbookWrong(f"{line}: must be sh, console, yaml, toml or text")
+            raise RunbookWrong(f"{line}: must be sh, console, python, yaml, toml or text")
+        if fence["kind"] == _PYTHON:
+            ast.parse("\n".join(inside))
         if fence["kind"] in _DATA:
             continue
         if fence["kind"] == _CONSOLE:
