@@ -71,14 +71,13 @@ def runs_on_gpu(config: RunConfig, worker: WorkerSection, gpus: int | None) -> b
     return _engine_on_gpu(config, worker, gpus)
 
 
-def in_words(config: RunConfig) -> str:
+def in_words(config: RunConfig, gpus: int) -> str:
     """Return a line about the settings in force whose defaults follow from the devices."""
-    rollout, server = config.rollout, config.rollout.vllm
-    engine = f"{rollout.engine} engine"
-    if rollout.engine == "torch":
-        engine += f" (rollout.torch.device {rollout.torch.device})"
-    elif rollout.engine == "vllm":
-        engine += f" on a {'GPU' if server.gpu else 'CPU'} (rollout.vllm.gpu)"
+    rollout, engine = config.rollout, f"{config.rollout.engine} engine"
+    setting = {"torch": "rollout.torch.device", "vllm": "rollout.vllm.gpu"}.get(rollout.engine)
+    if setting:
+        where = "GPUs" if _samples_on_gpu(config, gpus) else "the CPU"
+        engine += f" on {where} ({setting})"
     return (
         f"each {engine} samples at most {rollout.capacity} turns at once (rollout.capacity), "
         f"{config.agents.concurrency} agents play at once (agents.concurrency)"

@@ -11,6 +11,7 @@ from infra.errors import ExitStatus
 from seamlessflow.config import RunConfig
 from seamlessflow.console import long_job_console
 from seamlessflow.device_defaults import in_words
+from seamlessflow.machine import this_machine
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
 from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.outcome_view import outcome_view
@@ -31,7 +32,9 @@ def run_training(
     """
     # What is prepared is a demo, whose next run sets the directory aside.
     later = RESUMED if prepare is None else "the next demo begins anew and renames"
-    long_job_console().print(in_words(config), markup=False, highlight=False)
+    long_job_console().print(
+        in_words(config, this_machine().gpus or 0), markup=False, highlight=False
+    )
     _run(config, lambda progress, stop: train(config, progress, stop, prepare, held_back), later)
 
 

@@ -113,8 +113,12 @@ def test_modelled_devices_are_gpus_and_a_cluster_is_by_its_workers() -> None:
 
 
 def test_what_is_in_force_is_told() -> None:
-    line = in_words(with_defaults(RunConfig.model_validate({"rollout": {"engine": "vllm"}}), 1))
-    assert "vllm engine on a GPU" in line
+    config = with_defaults(RunConfig.model_validate({"rollout": {"engine": "vllm"}}), 1)
+    line = in_words(config, 1)
+    assert line.startswith("each vllm engine on GPUs (rollout.vllm.gpu) samples")
+    assert in_words(RunConfig(), 0).startswith(
+        "each torch engine on the CPU (rollout.torch.device)"
+    )
     assert "at most 256 turns at once (rollout.capacity)" in line
     assert "64 agents play at once (agents.concurrency)" in line
 
