@@ -23,7 +23,14 @@ def test_a_command_that_reads_its_configuration_ends_with_a_line(
     command = [sys.executable, "-m", "seamlessflow", "simulate", "--config", str(pipe)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (
-        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process,
+        subprocess.Popen(
+            command,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+            # The tests themselves may run under nohup.
+            preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+        ) as process,
         pipe.open("w"),  # opens once the command reads
     ):
         process.send_signal(number)
