@@ -19,16 +19,17 @@ _MOST_DIGITS = 4300
 """Digits of the longest integer that Python reads."""
 
 
-def read_json(text: bytes) -> Any:
+def read_json(text: bytes, *, beyond_float: bool = True) -> Any:
     """Return the value of a JSON text; its integers are exact.
 
-    Raises `orjson.JSONDecodeError`, a `ValueError`; of an integer of more than 4300 digits too.
+    Raises `orjson.JSONDecodeError`, a `ValueError`; of an integer of more than 4300 digits too, and
+    without `beyond_float` of one that is larger than any float.
     """
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         # So orjson says of an integer of more than 308 digits also.
-        if not error.msg.startswith(_INFINITE):
+        if not (beyond_float and error.msg.startswith(_INFINITE)):
             raise
         return _read_exactly(text)
     # Two passes of C code, which cost less than a regular expression: most texts end here.

@@ -62,13 +62,18 @@ def shares_of_ended(steps: Sequence[Metrics], family: str, counted: str) -> dict
     Each step counts as many as ended before it, by the metric `counted`; one of an earlier release,
     which lacks that, counts as one. Empty if none ended.
     """
-    weights = [(of, of.get(counted, 1.0)) for of in steps if _some_ended(of)]
+    weights = [(of, of.get(counted, _uncounted(of))) for of in steps if _some_ended(of)]
     names = sorted({name for of, _ in weights for name in of if name.startswith(family)})
     whole = sum(weight for _, weight in weights)
     return {
         name.removeprefix(family): sum(of.get(name, 0.0) * weight for of, weight in weights) / whole
         for name in names
     }
+
+
+def _uncounted(metrics: Metrics) -> float:
+    """Return what a step counts without a number of turns: none ended, or it is an earlier one."""
+    return 0.0 if "sessions_ended" in metrics else 1.0
 
 
 def _some_ended(metrics: Metrics) -> bool:

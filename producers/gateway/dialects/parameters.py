@@ -22,7 +22,8 @@ MOST_STOPS = 16
 def read_body(body: bytes) -> dict[str, Any]:
     """Return the members of a JSON body that are not null. Raises `ApiError` (400)."""
     try:
-        request = read_json(body)
+        # The messages of a call are read by orjson wherever they are: it refuses such integers.
+        request = read_json(body, beyond_float=False)
     except orjson.JSONDecodeError as error:
         raise ApiError(400, f"the body is not JSON: {error}", code="invalid_json") from error
     if not isinstance(request, dict):

@@ -66,3 +66,11 @@ def test_a_wide_integer_lets_nothing_pass_that_is_no_json(text: bytes) -> None:
 def test_what_is_no_json_is_not_written(value: object) -> None:
     with pytest.raises(TypeError):
         write_json(value)
+
+
+def test_an_integer_beyond_any_float_is_read_only_where_it_is_asked_for() -> None:
+    text = b"1" * 400
+    assert read_json(text) == int(text)
+    with pytest.raises(orjson.JSONDecodeError, match="infinity"):
+        read_json(text, beyond_float=False)
+    assert read_json(b"1" * 300, beyond_float=False) == int(b"1" * 300)

@@ -41,7 +41,8 @@ class SessionsOfStep:
         """Return the metrics of these sessions, and begin anew."""
         found = length_metrics("begun", self._lengths)
         count, turns = len(self._lengths), self._rules.total()
-        found |= {"sessions_ended": float(count), "turns_ended": float(turns)} if count else {}
+        found |= {"sessions_ended": float(count)} if count else {}
+        found |= {"turns_ended": float(turns)} if turns else {}
         found |= {f"ended_at/{name}": n / count for name, n in self._limits.items() if name}
         found |= {f"matched/{rule}": n / turns for rule, n in sorted(self._rules.items())}
         found |= {name: float(n) for name, n in self._counts.items() if n}

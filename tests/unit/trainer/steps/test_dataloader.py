@@ -31,9 +31,10 @@ def admitted(name: str, version: int = 0, deadline_ms: int = 9) -> r.GroupAdmitt
 
 
 def lost(feed: FedDataloader) -> dict[str, float]:
-    """Return the metrics of what was lost since the last call, without lengths."""
+    """Return the metrics of what was lost since the last call, without lengths and counts."""
     found = feed.loader.drop_metrics()
-    return {name: of for name, of in found.items() if not name.startswith("begun_")}
+    names = (name for name in found if not name.startswith("begun_"))
+    return {name: found[name] for name in names if not name.endswith("_ended")}
 
 
 def fails_above_1(episodes: Sequence[Episode]) -> Advantages:
