@@ -115,7 +115,7 @@ def summary(
     made = [step_facts(records, sessions) for records in own.values()]
     first, steps = made[0], [step for of in made for step in of]
     training = [one for one in sessions.values() if one.purpose != "eval"]
-    roles = timeline(control)
+    roles, window = timeline(control), _training(control)
     each = {
         name: policy_figures(of, for_policy(sessions, name), roles.pauses)
         for name, of in own.items()
@@ -137,9 +137,9 @@ def summary(
         "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
         "interrupted_turns_continued": sum(one.interrupted_turns for one in training),
         "warmup_s": facts.warmup_s,
-        **_wall_time(_training(control), roles.pauses),
+        **_wall_time(window, roles.pauses),
         **_device_time(roles, facts.lag),
-        **_phases([step for of in made for step in _lived(of, _training(control), roles.pauses)]),
+        **_phases([step for of in made for step in _lived(of, window, roles.pauses)]),
         "restarts": dict(facts.restarts),
         "peak_rss_mb": {name: round(mb, 1) for name, mb in sorted(facts.peak_rss_mb.items())},
         "processors": {name: _rounded(asdict(load)) for name, load in facts.loads.items()},

@@ -75,17 +75,17 @@ def test_a_loop_that_waits_for_events_is_not_blocked(
 LIBRARY = FrameSummary(threading.__file__, 3, "wait")
 FROZEN = FrameSummary("<frozen importlib._bootstrap>", 1360, "_find_and_load")
 TEXT = FrameSummary("<string>", 1, "__create_fn__")
-OWN = FrameSummary("/work/my_agent.py", 7, "run")
-MODULE = FrameSummary("/work/my_tools.py", 2, "<module>")
+OWN = FrameSummary("/agents/my_agent.py", 7, "run")
+MODULE = FrameSummary("/agents/my_tools.py", 2, "<module>")
 
 
 @pytest.mark.parametrize(
     ("running", "place", "imports"),
     [
-        ([FROZEN, FROZEN, OWN], "/work/my_agent.py:7 (run)", True),
-        ([LIBRARY, FROZEN, OWN], "/work/my_agent.py:7 (run)", True),
-        ([LIBRARY, MODULE, FROZEN, OWN], "/work/my_tools.py:2 (<module>)", True),
-        ([TEXT, LIBRARY, OWN], "/work/my_agent.py:7 (run)", False),
+        ([FROZEN, FROZEN, OWN], "/agents/my_agent.py:7 (run)", True),
+        ([LIBRARY, FROZEN, OWN], "/agents/my_agent.py:7 (run)", True),
+        ([LIBRARY, MODULE, FROZEN, OWN], "/agents/my_tools.py:2 (<module>)", True),
+        ([TEXT, LIBRARY, OWN], "/agents/my_agent.py:7 (run)", False),
         ([TEXT, LIBRARY], f"{LIBRARY.filename}:3 (wait)", False),
         ([TEXT], "<string>:1 (__create_fn__)", False),
         ([], "", False),
