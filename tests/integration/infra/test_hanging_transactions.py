@@ -30,6 +30,8 @@ from tests.waiting import until
 PLACE = (TRAJECTORIES.name, PARTITION)
 REQUEST = (REQUESTS.name, PARTITION)
 LIMIT_S = 2.0
+BOTH = 2
+"""Partitions in which a manager's transaction is open: of trajectories and of offsets."""
 
 
 @pytest.fixture(scope="module")
@@ -59,27 +61,31 @@ def stable_end(kafka: KafkaSettings) -> int:
         return lookup.ends([PLACE], LIMIT_S)[PLACE]
 
 
-def look(lookup: TransactionLookup) -> list[OpenTransaction]:
-    """Look until Kafka answers: a topic that was made a moment ago may have no leader yet."""
+def look(lookup: TransactionLookup, expected: int = 0) -> list[OpenTransaction]:
+    """Look until Kafka answers with as many transactions as are expected.
+
+    A topic that was made a moment ago may have no leader yet. A busy broker leaves out the ends of
+    some partitions, and a lookup then says nothing of these.
+    """
     answers: list[list[OpenTransaction]] = []
 
     def answered() -> bool:
         with suppress(KafkaUnavailable):
             answers.append(lookup.find())
-        return answers != []
+        return answers != [] and len(answers[-1]) >= expected
 
-    until(answered, "an answer about transactions")
-    return answers[0]
+    until(answered, f"an answer about {expected} transactions")
+    return answers[-1]
 
 
-def found(kafka: KafkaSettings) -> Mapping[str, OpenTransaction]:
+def open_by_topic(kafka: KafkaSettings, expected: int = 0) -> Mapping[str, OpenTransaction]:
     with closing(TransactionLookup(kafka)) as lookup:
-        return {one.producer.place[0]: one for one in look(lookup)}
+        return {item.producer.place[0]: item for item in look(lookup, expected)}
 
 
 def end_all(kafka: KafkaSettings) -> None:
     with closing(TransactionLookup(kafka)) as lookup:
-        for transaction in look(lookup):
+        for transaction in look(lookup, BOTH):
             lookup.end(transaction)
 
 
@@ -89,20 +95,20 @@ def test_one_that_was_to_be_committed_is_committed(kafka: KafkaSettings) -> None
     with pytest.raises(KafkaUnavailable, match="committed offsets"):
         committed(kafka)
     name = f"{kafka.topic_prefix}trajectories-{MEMBER}"
-    hanging = found(kafka)
+    hanging = open_by_topic(kafka, BOTH)
     assert set(hanging) == {kafka.topic_prefix + TRAJECTORIES.name, OFFSETS}
     for transaction in hanging.values():
         assert (transaction.transactional_id, transaction.verdict) == (name, Verdict.COMMITTED)
     end_all(kafka)
     assert committed(kafka) == (OFFSET, "progress")
     assert stable_end(kafka) == 2  # the record and its marker
-    assert found(kafka) == {}
+    assert open_by_topic(kafka) == {}
 
 
 def test_one_that_was_to_be_aborted_leaves_nothing(kafka: KafkaSettings) -> None:
     make_topics(kafka)
     leave_hanging(kafka, IdState.PREPARE_ABORT)
-    assert {one.verdict for one in found(kafka).values()} == {Verdict.ABORTED}
+    assert {item.verdict for item in open_by_topic(kafka, BOTH).values()} == {Verdict.ABORTED}
     end_all(kafka)
     assert committed(kafka)[0] < 0
     assert stable_end(kafka) == 2  # the record, which committed readers pass over, and its marker
@@ -112,8 +118,8 @@ def test_one_that_was_to_be_aborted_leaves_nothing(kafka: KafkaSettings) -> None
 def test_one_under_way_is_not_ended(kafka: KafkaSettings) -> None:
     make_topics(kafka)
     leave_open(kafka)
-    hanging = found(kafka)
-    assert {one.verdict for one in hanging.values()} == {Verdict.UNDER_WAY}
+    hanging = open_by_topic(kafka, BOTH)
+    assert {item.verdict for item in hanging.values()} == {Verdict.UNDER_WAY}
     with (
         closing(TransactionLookup(kafka)) as lookup,
         pytest.raises(ValueError, match="under way"),
@@ -148,6 +154,6 @@ def test_on_a_secured_cluster_one_needs_the_permission(tmp_path: Path) -> None:
         owner, guest = as_user(kafka, "owner", "right"), as_user(kafka, "guest", "right")
         make_topics(owner)
         leave_hanging(owner, IdState.PREPARE_COMMIT)
-        assert found(guest) == {}  # it sees no topics
+        assert open_by_topic(guest) == {}  # it sees no topics
         end_all(owner)
         assert committed(owner) == (OFFSET, "progress")
