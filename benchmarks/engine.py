@@ -24,15 +24,15 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from infra.device_model.lengths import LengthsSection
-from infra.device_model.rates import Rates
-from infra.device_model.settings import DeviceModelSection, worker_rates
-from producers.rollout.clock_engine.answers import Answers
-from producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
-from producers.rollout.clock_engine.lengths import AnswerLengths
-from producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk
-from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
-from schemas.tokens import pack
+from seamlessflow.infra.device_model.lengths import LengthsSection
+from seamlessflow.infra.device_model.rates import Rates
+from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
+from seamlessflow.producers.rollout.clock_engine.answers import Answers
+from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
+from seamlessflow.producers.rollout.clock_engine.lengths import AnswerLengths
+from seamlessflow.producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk
+from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.schemas.tokens import pack
 
 _SEQUENCES = (1, 8, 32)
 _VOCABULARY = 512

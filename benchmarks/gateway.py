@@ -28,18 +28,18 @@ import httpx
 from benchmarks.load.children import Children
 from benchmarks.load.measured_load import run_load
 from benchmarks.load.sessions import open_sessions
-from infra.broker.broker import Broker
-from infra.clock import now_ms
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.network.ports import free_port
-from infra.rendering.settings import RendererSettings, rendering_hash
-from infra.rendering.tokenizer import Tokenizer
-from infra.settings import KafkaSettings
-from schemas.records import PolicyWeights, Sampling
-from schemas.tokens import pack
-from schemas.topics import FLEET, REQUESTS, TOPICS, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.rendering.settings import RendererSettings, rendering_hash
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import PolicyWeights, Sampling
+from seamlessflow.schemas.tokens import pack
+from seamlessflow.schemas.topics import FLEET, REQUESTS, TOPICS, fleet_key
 
 _POLICY = "policy"
 _SECRET = "secret of the benchmark"
@@ -137,13 +137,17 @@ def _start(system: RunningSystem, scratch: Path, manager: str) -> None:
             "chunks": _CHUNKS,
         }
         system.children.start("worker", "benchmarks.load.scripted_worker", orders)
-        system.children.start("manager", "consumers.trajectories", environment=variables)
+        system.children.start(
+            "manager", "seamlessflow.consumers.trajectories", environment=variables
+        )
     gateway = {
         "SEAMLESSFLOW_GATEWAY__PORT": system.url.rpartition(":")[2],
         "SEAMLESSFLOW_GATEWAY__SECRET": _SECRET,
         "SEAMLESSFLOW_GATEWAY__LINGER_MS": str(system.linger_ms),
     }
-    system.children.start("gateway", "producers.gateway", environment={**variables, **gateway})
+    system.children.start(
+        "gateway", "seamlessflow.producers.gateway", environment={**variables, **gateway}
+    )
     _await_answer(system)
 
 

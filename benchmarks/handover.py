@@ -25,16 +25,16 @@ from benchmarks.load.children import Children, cpu_s
 from benchmarks.manager import recorded
 from benchmarks.recorded.demo_policy import renderer
 from benchmarks.recorded.sessions import Shape, interleaved
-from infra.broker.broker import Broker
-from infra.clock import now_ms
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.topics.groups import GroupLookup
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.records import PolicyWeights, Record
-from schemas.topics import ENDED_SESSIONS, FLEET, REQUESTS, SESSIONS, TOPICS, fleet_key
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.groups import GroupLookup
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import PolicyWeights, Record
+from seamlessflow.schemas.topics import ENDED_SESSIONS, FLEET, REQUESTS, SESSIONS, TOPICS, fleet_key
 
 _GROUP = "trajectory-managers"
 _SHARED = (REQUESTS, SESSIONS, ENDED_SESSIONS)
@@ -122,7 +122,9 @@ class Managers:
         }
         self._started += 1
         name = f"manager-{self._started}"
-        started = self._children.start(name, "consumers.trajectories", environment=variables)
+        started = self._children.start(
+            name, "seamlessflow.consumers.trajectories", environment=variables
+        )
         self._running.append(started)
         deadline = time.monotonic() + _DEADLINE_S
         while len(self._lookup.find(_GROUP, _DEADLINE_S).members) != len(self._running):

@@ -21,14 +21,14 @@ from statistics import median
 from benchmarks.recorded.broker_rebuild import broker_rebuild
 from benchmarks.recorded.demo_policy import renderer
 from benchmarks.recorded.sessions import Recorder, Shape, interleaved
-from consumers.trajectories.sessions.assemble import trajectory
-from consumers.trajectories.sessions.message_keys import Strictness
-from consumers.trajectories.sessions.partition import Partition, PartitionProgress
-from infra.clock import now_ms
-from infra.rendering.renderer import Renderer
-from schemas.codec import decode, encode
-from schemas.records import PartitionClaimed, PolicyWeights, Record
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas.codec import decode, encode
+from seamlessflow.schemas.records import PartitionClaimed, PolicyWeights, Record
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 _TEMPLATES = 4
 _REPEATS = 7

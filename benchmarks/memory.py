@@ -24,16 +24,16 @@ from benchmarks.manager import decide_us
 from benchmarks.recorded.broker_rebuild import broker_rebuild
 from benchmarks.recorded.demo_policy import renderer
 from benchmarks.recorded.sessions import Recorder, Shape, interleaved
-from consumers.trajectories.acting.spill_file import SpillFile
-from consumers.trajectories.acting.spilling import Spilling
-from consumers.trajectories.sessions.partition import Partition
-from consumers.trajectories.sessions.spilled.session_state import session_of, state_of
-from consumers.trajectories.settings import ManagerSection
-from infra.clock import now_ms
-from infra.rendering.renderer import Renderer
-from infra.telemetry.metrics import Metrics
-from schemas.codec import decode, encode
-from schemas.records import PolicyWeights, Record
+from seamlessflow.consumers.trajectories.acting.spill_file import SpillFile
+from seamlessflow.consumers.trajectories.acting.spilling import Spilling
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.consumers.trajectories.sessions.spilled.session_state import session_of, state_of
+from seamlessflow.consumers.trajectories.settings import ManagerSection
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.schemas.codec import decode, encode
+from seamlessflow.schemas.records import PolicyWeights, Record
 
 _AT_ONCE = 100
 _BATCH = 500

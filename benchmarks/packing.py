@@ -18,9 +18,9 @@ from typing import get_args
 import numpy as np
 
 from benchmarks.recorded.shared_prompts import Workload, steps
-from schemas.records import Trajectory, TrajectoryNode, VersionSpan
-from trainer.data.chains import Chain, chains
-from trainer.data.packing import Layout, pack
+from seamlessflow.schemas.records import Trajectory, TrajectoryNode, VersionSpan
+from seamlessflow.trainer.data.chains import Chain, chains
+from seamlessflow.trainer.data.packing import Layout, pack
 
 _REPEATS = 5
 

@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from benchmarks.manager import recorded
 from benchmarks.recorded.demo_policy import renderer
 from benchmarks.recorded.sessions import Shape, interleaved
-from consumers.history.bounds import partition_bounds
-from consumers.history.selection import SessionSelection
-from consumers.replay.merge import MergeJob
-from consumers.replay.shards import merge_on
-from infra.broker.broker import Broker
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from schemas.records import Record
-from schemas.topics import SESSIONS
+from seamlessflow.consumers.history.bounds import partition_bounds
+from seamlessflow.consumers.history.selection import SessionSelection
+from seamlessflow.consumers.replay.merge import MergeJob
+from seamlessflow.consumers.replay.shards import merge_on
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import SESSIONS
 
 _USUAL = {"prompt": 340, "sampled": 300}
 _DEADLINE_S = 120

@@ -19,19 +19,19 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.load.children import Children, cpu_s
-from infra.broker.broker import Broker
-from infra.kafka.client import BEGINNING
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererSettings
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.records import Sampling
-from schemas.tokens import pack
-from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import RendererSettings
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Sampling
+from seamlessflow.schemas.tokens import pack
+from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, fleet_key
 
 _PARTITION = 3
 _POLICY = "policy"
@@ -97,7 +97,7 @@ def start_worker(children: Children, kafka: KafkaSettings, tokenizer: Path, toke
     producer = Producer(kafka, "benchmark-scheduler")
     weights = policy_weights(tokenizer)
     producer.send(FLEET.name, weights, key=fleet_key(weights))
-    process = children.start("worker", "producers.rollout", environment=environment)
+    process = children.start("worker", "seamlessflow.producers.rollout", environment=environment)
     beat = first(kafka, FLEET.name, r.WorkerHeartbeat, "w")
     producer.send(CONTROL.name, assignment(beat.incarnation), partition=0)
     first(kafka, CONTROL.name, r.RoleAcquired, "w")

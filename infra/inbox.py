@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from typing import Generic, TypeVar
 
-from infra.kafka.client import Received
+from seamlessflow.infra.kafka.client import Received
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """Shell of a process: logging to standard error, signals that ask it to end, exit status.
 
 SIGTERM or SIGINT sets the stop event that `main` waits for; the same signal once more ends the
-process at once. The exit status (`infra.errors.ExitStatus`) says if another start may help: an
+process at once. The exit status (`ExitStatus`) says if another start may help: an
 error of `main` or of a thread that this project does not know ends with a traceback and status 1,
 its own errors with status 75 (passing) or 78 (lasting). Lasting faults, errors before `ready`, and
 Kafka being away while the process ends are printed as one line without a traceback.
@@ -23,11 +23,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from infra.cores import share_cores
-from infra.errors import ExitStatus, KafkaUnavailable, SeamlessFlowError
-from infra.printable import printable
-from infra.supervision import life_signs
-from infra.supervision.asked_to_end import asked_to_end
+from seamlessflow.infra.cores import share_cores
+from seamlessflow.infra.errors import ExitStatus, KafkaUnavailable, SeamlessFlowError
+from seamlessflow.infra.printable import printable
+from seamlessflow.infra.supervision import life_signs
+from seamlessflow.infra.supervision.asked_to_end import asked_to_end
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _GC_THRESHOLDS = (50_000, 20, 100)

@@ -30,15 +30,15 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from infra.errors import ExitStatus
-from infra.faults import faults
-from infra.help import describe
-from infra.network.addresses import StorageUrl
-from infra.truth_values import refuse_truth
-from infra.variables import ENV_PREFIX as ENV_PREFIX
-from infra.variables import misspelt, variable
-from schemas.records import Sampling
-from schemas.releases import release_named
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.faults import faults
+from seamlessflow.infra.help import describe
+from seamlessflow.infra.network.addresses import StorageUrl
+from seamlessflow.infra.truth_values import refuse_truth
+from seamlessflow.infra.variables import ENV_PREFIX as ENV_PREFIX
+from seamlessflow.infra.variables import misspelt, variable
+from seamlessflow.schemas.records import Sampling
+from seamlessflow.schemas.releases import release_named
 
 _CREDENTIAL = re.compile("password|secret|key.pem|jaas|oauthbearer.config")
 """Words in the names of librdkafka's settings whose values are secret."""

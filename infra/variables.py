@@ -11,7 +11,7 @@ from json import JSONDecodeError
 
 ENV_PREFIX = "SEAMLESSFLOW_"
 Place = tuple[int | str, ...]
-"""Place of a setting, as in `infra.faults`."""
+"""Place of a setting, as in `seamlessflow.infra.faults`."""
 
 SECTIONS = (
     "AGENTS",

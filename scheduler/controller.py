@@ -13,27 +13,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import Event
 
-from infra.clock import now_ms
-from infra.errors import SeamlessFlowError
-from infra.kafka.dead_letters import DeadLetters
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.start.cluster import find_cluster
-from infra.process import collect_seldom, ready
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.output import MetricsOutput
-from infra.worker.roles import ENDED
-from scheduler.decisions.decide import Outgoing, Rules, View, decide, finished
-from scheduler.decisions.strategies import registry
-from scheduler.group_watch import GroupWatch
-from scheduler.journal import Clock, Journal
-from scheduler.settings import SchedulerSettings, milliseconds
-from scheduler.state import state
-from scheduler.task_sets import task_sets
-from schemas import records as r
-from schemas.records import Record
-from schemas.releases import this_release
-from schemas.topics import CONTROL, FLEET, PROMPTS, REQUESTS, TASKS, fleet_key
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.dead_letters import DeadLetters
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.process import collect_seldom, ready
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.output import MetricsOutput
+from seamlessflow.infra.worker.roles import ENDED
+from seamlessflow.scheduler.decisions.decide import Outgoing, Rules, View, decide, finished
+from seamlessflow.scheduler.decisions.strategies import registry
+from seamlessflow.scheduler.group_watch import GroupWatch
+from seamlessflow.scheduler.journal import Clock, Journal
+from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state import state
+from seamlessflow.scheduler.task_sets import task_sets
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.releases import this_release
+from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, REQUESTS, TASKS, fleet_key
 
 _TOPICS = (CONTROL, FLEET, TASKS, PROMPTS)
 TICK_S = 0.1

@@ -9,11 +9,11 @@ import threading
 from collections.abc import Mapping
 from queue import Empty, SimpleQueue
 
-from infra.errors import KafkaRefused, KafkaUnavailable
-from infra.kafka.bounds import BoundsLookup
-from infra.kafka.topics.groups import GroupLookup
-from infra.settings import KafkaSettings
-from scheduler.state.unread import GroupLook
+from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable
+from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.kafka.topics.groups import GroupLookup
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.scheduler.state.unread import GroupLook
 
 EVERY_S = 5.0
 _ANSWER_S = 4.0

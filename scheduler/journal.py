@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from infra.deadline import Stopping, never
-from infra.errors import KafkaUnavailable, TopicMissing
-from infra.kafka.client import BEGINNING, Partition, Received
-from infra.settings import KafkaSettings
-from scheduler.decisions.contact import Contact
-from scheduler.decisions.decide import View
-from scheduler.state import fleet, state, unread
-from scheduler.state.state import Decision
-from scheduler.state.unread import GroupLook
-from schemas.records import Record, SchedulerClaimed, SchedulerSnapshot, Task
-from schemas.topics import CONTROL, FLEET
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import KafkaUnavailable, TopicMissing
+from seamlessflow.infra.kafka.client import BEGINNING, Partition, Received
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.scheduler.decisions.contact import Contact
+from seamlessflow.scheduler.decisions.decide import View
+from seamlessflow.scheduler.state import fleet, state, unread
+from seamlessflow.scheduler.state.state import Decision
+from seamlessflow.scheduler.state.unread import GroupLook
+from seamlessflow.schemas.records import Record, SchedulerClaimed, SchedulerSnapshot, Task
+from seamlessflow.schemas.topics import CONTROL, FLEET
 
 _log = logging.getLogger(__name__)
 CONTROL_LOG, FLEET_LOG = (CONTROL.name, 0), (FLEET.name, 0)
@@ -41,7 +41,7 @@ Clock = Callable[[], int]
 
 
 class JournalReader(Protocol):
-    """The methods of `infra.kafka.reader.Reader` that the journal uses."""
+    """The methods of `seamlessflow.infra.kafka.reader.Reader` that the journal uses."""
 
     def add(self, offsets: Mapping[Partition, int]) -> None:
         """Read these partitions too, from these offsets."""

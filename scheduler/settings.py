@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from infra.settings import (
+from seamlessflow.infra.settings import (
     ProcessSettings,
     SamplingSection,
     Section,
@@ -287,7 +287,7 @@ class EvaluationSection(SharedEvaluationSection):
 
 
 class SchedulerSettings(ProcessSettings):
-    """All settings of `python -m scheduler`."""
+    """All settings of `python -m seamlessflow.scheduler`."""
 
     run: RunSection = Field(default_factory=RunSection)
     scheduler: SchedulerSection = Field(default_factory=SchedulerSection)

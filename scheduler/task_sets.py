@@ -6,10 +6,10 @@ Called by `scheduler/controller.py` at its start.
 from fractions import Fraction
 from itertools import combinations
 
-from scheduler.settings import PacingSection, SchedulerSettings
-from scheduler.tasks.file import TaskFile, read, source_of
-from scheduler.tasks.forks import fork_file
-from scheduler.tasks.mixture import Draws, TaskSets, mixed, with_forks
+from seamlessflow.scheduler.settings import PacingSection, SchedulerSettings
+from seamlessflow.scheduler.tasks.file import TaskFile, read, source_of
+from seamlessflow.scheduler.tasks.forks import fork_file
+from seamlessflow.scheduler.tasks.mixture import Draws, TaskSets, mixed, with_forks
 
 
 def task_sets(settings: SchedulerSettings) -> TaskSets:

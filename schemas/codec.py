@@ -12,11 +12,11 @@ from typing import Any
 
 from fastavro import schemaless_reader
 
-from schemas.avro.decoding import DECODERS, whole
-from schemas.avro.encoding import ENCODERS, Encode
-from schemas.generate import references
-from schemas.records import RECORDS, Record
-from schemas.registry import (
+from seamlessflow.schemas.avro.decoding import DECODERS, whole
+from seamlessflow.schemas.avro.encoding import ENCODERS, Encode
+from seamlessflow.schemas.generate import references
+from seamlessflow.schemas.records import RECORDS, Record
+from seamlessflow.schemas.registry import (
     Schema,
     history,
     parsed,

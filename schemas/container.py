@@ -7,8 +7,8 @@ from typing import IO, Any
 from fastavro import reader
 from fastavro.write import Writer
 
-from schemas.records import Record
-from schemas.registry import parsed, raw_schemas, self_contained
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.registry import parsed, raw_schemas, self_contained
 
 
 class ContainerFile:

@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from schemas.identity import forked_turn_id, tool_call_id, turn_of_tool_call
-from schemas.records import ForkedPrefix, ForkedPrompt, ForkedTurn
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.identity import forked_turn_id, tool_call_id, turn_of_tool_call
+from seamlessflow.schemas.records import ForkedPrefix, ForkedPrompt, ForkedTurn
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 MIDDLE, PLAYBACK = "middle", "playback"
 BEHIND_PROMPT, BEHIND_ANSWER = "prompt", "answer"

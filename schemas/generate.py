@@ -1,4 +1,4 @@
-"""Generator of what follows from the `.avsc` files: `python -m schemas.generate`.
+"""Generator of what follows from the `.avsc` files: `python -m seamlessflow.schemas.generate`.
 
 The schemas are the source; programs and mypy use the dataclasses in `records.py`. New versions of
 schemas are kept in `history/`, and those of this release are listed in `manifests/`.
@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from schemas.registry import NAMESPACE, Schema, raw_schemas, schema_fingerprint, self_contained
+from seamlessflow.schemas.registry import (
+    NAMESPACE,
+    Schema,
+    raw_schemas,
+    schema_fingerprint,
+    self_contained,
+)
 
 _PRIMITIVES = {
     "string": "str",
@@ -23,7 +29,8 @@ _PRIMITIVES = {
 }
 _HEADER = '''"""Frozen dataclasses, one for each schema, with the same name and fields.
 
-Written by `python -m schemas.generate` from the `.avsc` files, which explain each field.
+Written by `python -m seamlessflow.schemas.generate` from the `.avsc` files, which explain each
+field.
 """
 
 from collections.abc import Mapping

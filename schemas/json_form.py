@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from schemas.records import Record
+from seamlessflow.schemas.records import Record
 
 R = TypeVar("R", bound=Record)
 RECORD_JSON = ConfigDict(extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")

@@ -1,6 +1,7 @@
 """Frozen dataclasses, one for each schema, with the same name and fields.
 
-Written by `python -m schemas.generate` from the `.avsc` files, which explain each field.
+Written by `python -m seamlessflow.schemas.generate` from the `.avsc` files, which explain each
+field.
 """
 
 from collections.abc import Mapping

@@ -13,7 +13,7 @@ from typing import Any
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 NAMESPACE = "seamlessflow"
-_ROOT = files("schemas")
+_ROOT = files("seamlessflow.schemas")
 
 Schema = dict[str, Any]
 

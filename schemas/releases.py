@@ -1,8 +1,8 @@
 """Releases of this project: the version of each record's schema that each of them writes.
 
 `manifests/` has a file for each release, named by its version. The newest is the release of these
-sources, and `python -m schemas.generate` keeps it up to date; the others never change. Versions
-0.0.x were never published: they are the states of which `tests/golden/logs` has the logs.
+sources, and `python -m seamlessflow.schemas.generate` keeps it up to date; the others never change.
+Versions 0.0.x were never published: they are the states of which `tests/golden/logs` has the logs.
 """
 
 import json
@@ -40,7 +40,7 @@ def releases() -> tuple[SchemaRelease, ...]:
     """Return all releases, the oldest first; the last one is that of these sources."""
     found = [
         SchemaRelease(path.name.removesuffix(".json"), json.loads(path.read_text()))
-        for path in (files("schemas") / "manifests").iterdir()
+        for path in (files("seamlessflow.schemas") / "manifests").iterdir()
     ]
     return tuple(sorted(found, key=lambda release: order(release.version)))
 

@@ -1,6 +1,6 @@
 """Optimizer steps as people see them: numbers, names, and the sessions that they trained. Pure."""
 
-from schemas.records import StepCommitted, StepGroup
+from seamlessflow.schemas.records import StepCommitted, StepGroup
 
 
 def shown_step(step: int) -> int:

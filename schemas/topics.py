@@ -7,8 +7,8 @@ there, because the partition of a key must stay the same.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -5,12 +5,12 @@ Pinned until all processes run the new release, so that readers of the earlier o
 
 from collections.abc import Callable
 
-from schemas.avro.earlier import NotInRelease, earlier_encoders
-from schemas.avro.encoding import Encode
-from schemas.codec import MARKER, encode
-from schemas.records import RECORDS, Record
-from schemas.registry import history, raw_schemas
-from schemas.releases import SchemaRelease, release_named, this_release
+from seamlessflow.schemas.avro.earlier import NotInRelease, earlier_encoders
+from seamlessflow.schemas.avro.encoding import Encode
+from seamlessflow.schemas.codec import MARKER, encode
+from seamlessflow.schemas.records import RECORDS, Record
+from seamlessflow.schemas.registry import history, raw_schemas
+from seamlessflow.schemas.releases import SchemaRelease, release_named, this_release
 
 EncodeRecord = Callable[[Record], bytes]
 

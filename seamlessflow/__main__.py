@@ -9,9 +9,6 @@ from typing import Annotated
 
 import typer
 
-from infra.errors import SeamlessFlowError
-from infra.supervision.asked_to_end import ending_signals
-from schemas.releases import this_release
 from seamlessflow.commands import dead_letters, schemas, topics
 from seamlessflow.commands.audit import audit
 from seamlessflow.commands.demo import demo
@@ -34,8 +31,11 @@ from seamlessflow.commands.sft import sft
 from seamlessflow.commands.show import show
 from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.supervision.asked_to_end import ending_signals
 from seamlessflow.outputs import guard_outputs
 from seamlessflow.processes.stopping import Interrupted
+from seamlessflow.schemas.releases import this_release
 
 app = typer.Typer(
     name="seamlessflow",

@@ -15,20 +15,25 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from consumers.trajectories.settings import ManagerSection
-from infra.device_model.settings import DeviceModelSection
-from infra.settings import ENV_PREFIX, KafkaSettings, Section, TelemetrySettings
-from infra.truth_values import refuse_truth
-from infra.weights.settings import WeightsSection
-from infra.worker.tags import SHARED
-from producers.agents.settings import AgentsSection
-from producers.gateway.settings import GatewaySection
-from producers.rollout.settings import RolloutSection
-from scheduler.settings import EvaluationSection, PacingSection, RunSection, SchedulerSection
-from scheduler.simulation.settings import SimulationSection
+from seamlessflow.consumers.trajectories.settings import ManagerSection
+from seamlessflow.infra.device_model.settings import DeviceModelSection
+from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings, Section, TelemetrySettings
+from seamlessflow.infra.truth_values import refuse_truth
+from seamlessflow.infra.weights.settings import WeightsSection
+from seamlessflow.infra.worker.tags import SHARED
+from seamlessflow.producers.agents.settings import AgentsSection
+from seamlessflow.producers.gateway.settings import GatewaySection
+from seamlessflow.producers.rollout.settings import RolloutSection
+from seamlessflow.scheduler.settings import (
+    EvaluationSection,
+    PacingSection,
+    RunSection,
+    SchedulerSection,
+)
+from seamlessflow.scheduler.simulation.settings import SimulationSection
+from seamlessflow.trainer.policy import PolicySection
+from seamlessflow.trainer.settings import TrainerSection
 from seamlessflow.worker_section import NODE_NAME, WorkerSection
-from trainer.policy import PolicySection
-from trainer.settings import TrainerSection
 
 _INVENTED = "invented."
 """Begins a secret that the configuration chose."""

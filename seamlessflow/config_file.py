@@ -15,14 +15,14 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from infra.errors import SeamlessFlowError
-from infra.faults import Fault, SettingPath, faults
-from infra.json_lines import broken_place
-from infra.plain_yaml import read_yaml
-from infra.settings import from_environment, unread
-from infra.variables import place_in
 from seamlessflow.config import RunConfig
 from seamlessflow.device_defaults import by_this_machine
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.faults import Fault, SettingPath, faults
+from seamlessflow.infra.json_lines import broken_place
+from seamlessflow.infra.plain_yaml import read_yaml
+from seamlessflow.infra.settings import from_environment, unread
+from seamlessflow.infra.variables import place_in
 from seamlessflow.read_paths import found_beside, searched
 from seamlessflow.sizes import size_faults
 

@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from infra.printable import printable
+from seamlessflow.infra.printable import printable
 from seamlessflow.outputs import lasting, unguarded
 
 

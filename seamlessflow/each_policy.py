@@ -6,9 +6,9 @@ its own settings over them, and directories of its own; evaluations are the firs
 
 from typing import Any, TypeVar
 
-from infra.faults import SettingPath
-from infra.settings import Section
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.faults import SettingPath
+from seamlessflow.infra.settings import Section
 
 S = TypeVar("S", bound=Section)
 

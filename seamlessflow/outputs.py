@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, TextIO, cast
 
-from infra.printable import printable_with_colours
+from seamlessflow.infra.printable import printable_with_colours
 
 _RETURN = "\r"
 _GOES_ON = "the job goes on, and its files have the rest"

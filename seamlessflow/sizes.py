@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from infra.faults import Fault, SettingPath
+from seamlessflow.infra.faults import Fault, SettingPath
 
 _LONGEST_PATH = 4095
 _LONGEST_NAME = 255

@@ -2,8 +2,8 @@
 
 from pydantic import Field, NonNegativeInt, field_validator
 
-from infra.settings import Section
-from infra.worker.tags import SHARED, WorkerTags
+from seamlessflow.infra.settings import Section
+from seamlessflow.infra.worker.tags import SHARED, WorkerTags
 
 NODE_NAME = r"^[A-Za-z0-9_.-]*$"
 """Pattern of the name of a node; empty stands for the head."""

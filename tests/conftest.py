@@ -12,11 +12,11 @@ from contextlib import contextmanager
 import hypothesis
 import pytest
 
-from infra.broker.broker import Broker
-from infra.broker.properties import properties
-from infra.kafka.start.cluster import find_cluster
-from infra.network.ports import HOST, free_port
-from infra.settings import KafkaSettings, ProcessSettings, load
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.properties import properties
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.settings import KafkaSettings, ProcessSettings, load
 from tests.builders.own_topics import own_topics
 from tests.seed import seed
 

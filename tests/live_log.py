@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from infra.kafka.client import BEGINNING
-from infra.kafka.reader import Reader
-from infra.settings import KafkaSettings
-from schemas.records import Record
-from schemas.topics import Topic
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import Topic
 
 R = TypeVar("R", bound=Record)
 

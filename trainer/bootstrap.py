@@ -11,46 +11,46 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from infra.clock import now_ms
-from infra.deadline import Stopping, never
-from infra.inbox import Inbox
-from infra.kafka.dead_letters import DeadLetters
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.reader_thread import ReaderThread
-from infra.kafka.start.cluster import find_cluster
-from infra.rendering.tokenizer import Tokenizer
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.output import MetricsOutput
-from infra.telemetry.tracing import Telemetry, telemetry
-from schemas.records import ProgressStalled, TrainerHeartbeat
-from schemas.releases import this_release
-from schemas.topics import CONTROL, FLEET, TRAJECTORIES
-from trainer.data.batch import BatchLimits
-from trainer.link.gang_backend import GangBackend
-from trainer.loop import Loop
-from trainer.metrics.sample_texts import Decode
-from trainer.metrics.sinks import open_sinks
-from trainer.recording.survey import source_kafka, surveyed
-from trainer.recovery import checkpoint
-from trainer.recovery.checkpoint import Checkpoint
-from trainer.recovery.control_log import read_recorded
-from trainer.recovery.lineage import lineage_started, recorded_sections
-from trainer.recovery.low_water import check_kept
-from trainer.recovery.resume import Resume, changes, resume_from
-from trainer.roles.gang_watch import GangWatch
-from trainer.roles.heartbeat import Heartbeat, TrainerStatus
-from trainer.roles.parts import ProcessParts, Wake
-from trainer.settings import TrainerSettings
-from trainer.step_methods import step_methods
-from trainer.steps.dataloader import Dataloader
-from trainer.steps.first_weights import FirstWeights, announce, first_weights
-from trainer.steps.inputs import batch_rules
-from trainer.steps.one_step import StepRunner
-from trainer.steps.publication import Publication
-from trainer.steps.reports import Reports
-from trainer.steps.sequence import StepSequence
-from trainer.work import Work
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.inbox import Inbox
+from seamlessflow.infra.kafka.dead_letters import DeadLetters
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.output import MetricsOutput
+from seamlessflow.infra.telemetry.tracing import Telemetry, telemetry
+from seamlessflow.schemas.records import ProgressStalled, TrainerHeartbeat
+from seamlessflow.schemas.releases import this_release
+from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from seamlessflow.trainer.data.batch import BatchLimits
+from seamlessflow.trainer.link.gang_backend import GangBackend
+from seamlessflow.trainer.loop import Loop
+from seamlessflow.trainer.metrics.sample_texts import Decode
+from seamlessflow.trainer.metrics.sinks import open_sinks
+from seamlessflow.trainer.recording.survey import source_kafka, surveyed
+from seamlessflow.trainer.recovery import checkpoint
+from seamlessflow.trainer.recovery.checkpoint import Checkpoint
+from seamlessflow.trainer.recovery.control_log import read_recorded
+from seamlessflow.trainer.recovery.lineage import lineage_started, recorded_sections
+from seamlessflow.trainer.recovery.low_water import check_kept
+from seamlessflow.trainer.recovery.resume import Resume, changes, resume_from
+from seamlessflow.trainer.roles.gang_watch import GangWatch
+from seamlessflow.trainer.roles.heartbeat import Heartbeat, TrainerStatus
+from seamlessflow.trainer.roles.parts import ProcessParts, Wake
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.step_methods import step_methods
+from seamlessflow.trainer.steps.dataloader import Dataloader
+from seamlessflow.trainer.steps.first_weights import FirstWeights, announce, first_weights
+from seamlessflow.trainer.steps.inputs import batch_rules
+from seamlessflow.trainer.steps.one_step import StepRunner
+from seamlessflow.trainer.steps.publication import Publication
+from seamlessflow.trainer.steps.reports import Reports
+from seamlessflow.trainer.steps.sequence import StepSequence
+from seamlessflow.trainer.work import Work
 
 _JOIN_S = 600.0
 """Time for the first rank to load the model and connect."""

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, FiniteFloat, field_validator, model_validator
 
-from infra.settings import Section
+from seamlessflow.infra.settings import Section
 
 EstimatorName = Literal[
     "grpo",

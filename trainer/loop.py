@@ -12,17 +12,17 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 
-from infra.kafka.reader_thread import ReaderThread
-from infra.process import ready
-from schemas.records import Trajectory
-from schemas.topics import TRAJECTORIES
-from trainer.link.gang_backend import GangBackend
-from trainer.recovery.control_state import ControlState
-from trainer.roles.gang_errors import GangBroken
-from trainer.roles.parts import ProcessParts, Wake
-from trainer.steps.dataloader import Dataloader
-from trainer.steps.reports import Reports
-from trainer.steps.sequence import StepSequence
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.process import ready
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import TRAJECTORIES
+from seamlessflow.trainer.link.gang_backend import GangBackend
+from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.roles.gang_errors import GangBroken
+from seamlessflow.trainer.roles.parts import ProcessParts, Wake
+from seamlessflow.trainer.steps.dataloader import Dataloader
+from seamlessflow.trainer.steps.reports import Reports
+from seamlessflow.trainer.steps.sequence import StepSequence
 
 _log = logging.getLogger(__name__)
 _WAIT_S = 0.2

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from infra.settings import Section
-from trainer.masks import MasksSection
+from seamlessflow.infra.settings import Section
+from seamlessflow.trainer.masks import MasksSection
 
 Unit = Literal["token", "turn", "session", "group"]
 """Trained tokens that a loss looks at together, so that they must be in one micro-batch."""

@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from infra.settings import Section
+from seamlessflow.infra.settings import Section
 
 Level = Literal["token", "turn", "session"]
 

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
-from infra.settings import Section
+from seamlessflow.infra.settings import Section
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 LOGITS_AT_ONCE = 1 << 24

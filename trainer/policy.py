@@ -9,8 +9,8 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from infra.rendering.settings import FROM_MODEL, RendererSettings
-from infra.settings import Section
+from seamlessflow.infra.rendering.settings import FROM_MODEL, RendererSettings
+from seamlessflow.infra.settings import Section
 
 
 class PolicySection(Section):

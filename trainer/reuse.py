@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from infra.settings import Section
+from seamlessflow.infra.settings import Section
 
 ChoiceName = Literal["random", "newest"]
 

@@ -6,23 +6,23 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from infra.device_model.hardware import hardware_named
-from infra.device_model.settings import DeviceModelSection
-from infra.settings import (
+from seamlessflow.infra.device_model.hardware import hardware_named
+from seamlessflow.infra.device_model.settings import DeviceModelSection
+from seamlessflow.infra.settings import (
     ProcessSettings,
     Section,
     SharedEvaluationSection,
     SharedPacingSection,
     SharedRunSection,
 )
-from infra.weights.settings import WeightsSection
-from infra.worker.tags import WorkerTags
-from trainer.credit import CreditSettings
-from trainer.loss import LossSection
-from trainer.parallelism import ComputingSettings, MegatronSection
-from trainer.policy import AdapterSettings, PolicySection
-from trainer.reuse import ReuseSection
-from trainer.sinks import SinkSettings
+from seamlessflow.infra.weights.settings import WeightsSection
+from seamlessflow.infra.worker.tags import WorkerTags
+from seamlessflow.trainer.credit import CreditSettings
+from seamlessflow.trainer.loss import LossSection
+from seamlessflow.trainer.parallelism import ComputingSettings, MegatronSection
+from seamlessflow.trainer.policy import AdapterSettings, PolicySection
+from seamlessflow.trainer.reuse import ReuseSection
+from seamlessflow.trainer.sinks import SinkSettings
 
 Action = Literal["count", "drop"]
 FilterName = Literal["zero_variance", "untrainable"]
@@ -221,7 +221,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
 
 
 class TrainerSettings(ProcessSettings):
-    """All settings of `python -m trainer`."""
+    """All settings of `python -m seamlessflow.trainer`."""
 
     run: SharedRunSection = Field(default_factory=SharedRunSection)
     pacing: SharedPacingSection = Field(default_factory=SharedPacingSection)

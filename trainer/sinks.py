@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from infra.settings import Section
+from seamlessflow.infra.settings import Section
 
 _DATABASES = ("sqlite:", "postgresql", "mysql", "mssql")
 """URIs of MLflow's stores for which mlflow-skinny lacks the libraries."""

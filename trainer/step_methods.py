@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from schemas.records import StepMethod
-from trainer.credit import ONE_REWARD, OverlongSection
-from trainer.settings import TrainerSection, TrainerSettings
+from seamlessflow.schemas.records import StepMethod
+from seamlessflow.trainer.credit import ONE_REWARD, OverlongSection
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 
 RAISED: Mapping[tuple[str, str], int] = {
     # Zeros for returns that differ by rounding alone.

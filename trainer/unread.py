@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from infra.faults import SettingPath
-from trainer.settings import TrainerSection
+from seamlessflow.infra.faults import SettingPath
+from seamlessflow.trainer.settings import TrainerSection
 
 
 class SettingReader(NamedTuple):

@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.gpu.part import PARTS
-from infra.disk.writable import make_writable
-from infra.errors import SettingsRejected
+from seamlessflow.infra.disk.writable import make_writable
+from seamlessflow.infra.errors import SettingsRejected
 
 WRONG = 2
 NO_GPU = 3

@@ -8,11 +8,11 @@ import torch
 
 from benchmarks.gpu.part import Asked, Figures, meets
 from benchmarks.gpu.steps import some_chains, step, write_model
-from infra.device_model.model_shape import read_shape
+from seamlessflow.infra.device_model.model_shape import read_shape
 from seamlessflow.memory.parts import CONTEXT, total
 from seamlessflow.memory.training import RankShape, rank_memory
-from trainer.backends.torch_backend import TorchBackend
-from trainer.settings import TrainerSection
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.settings import TrainerSection
 
 MARGIN = 0.2
 """Largest share by which a peak may differ from the plan."""

@@ -8,12 +8,12 @@ import numpy as np
 from benchmarks.gpu.part import Asked, Figures, meets
 from benchmarks.gpu.steps import VOCABULARY, some_chains, step, write_model
 from benchmarks.gpu.turn import Turn
-from producers.rollout.engine.contract import Engine, SamplingParams
-from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
-from schemas.tokens import pack
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.chains import Chain, Tokens
-from trainer.settings import TrainerSection
+from seamlessflow.producers.rollout.engine.contract import Engine, SamplingParams
+from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.schemas.tokens import pack
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.chains import Chain, Tokens
+from seamlessflow.trainer.settings import TrainerSection
 
 _PROMPT = 64
 FIGURES = ("mismatch_mean", "mismatch_max", "mismatch_kl")

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from benchmarks.gpu.part import Asked, Figures, meets
 from benchmarks.gpu.steps import some_chains, step, write_model
-from infra.network.ports import HOST
-from trainer.backends.fsdp_backend import FsdpBackend
-from trainer.backends.meeting.meeting import Meeting
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.packing import Layout
-from trainer.settings import TrainerSection
+from seamlessflow.infra.network.ports import HOST
+from seamlessflow.trainer.backends.fsdp_backend import FsdpBackend
+from seamlessflow.trainer.backends.meeting.meeting import Meeting
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.packing import Layout
+from seamlessflow.trainer.settings import TrainerSection
 
 TOLERANCE = 1e-4
 _METRICS = ("loss", "grad_norm", "entropy", "mismatch_mean")

@@ -4,9 +4,9 @@ from contextlib import closing
 
 from benchmarks.gpu.part import Asked, Figures, free_bytes, meets, timed
 from benchmarks.gpu.steps import some_chains, step, write_model
-from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
-from trainer.backends.torch_backend import TorchBackend
-from trainer.settings import TrainerSection
+from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.settings import TrainerSection
 
 LEFT_MIB = 256
 """Most that a role may leave on the device: kernels and their workspaces stay."""

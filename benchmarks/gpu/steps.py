@@ -7,9 +7,9 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.recorded.shared_prompts import chain
-from trainer.backends.backend import StepInput
-from trainer.data.chains import Chain
-from trainer.data.packing import Layout, pack
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.data.packing import Layout, pack
 
 VOCABULARY = 4096
 """Tokens that steps have; a model may know more."""

@@ -6,8 +6,8 @@ from safetensors.torch import load_file
 
 from benchmarks.gpu.part import Asked, Figures, meets, wait_for
 from benchmarks.gpu.steps import some_chains, step, write_model
-from trainer.backends.torch_backend import TorchBackend
-from trainer.settings import TrainerSection
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.settings import TrainerSection
 
 STEPS = 20
 _CLONING = {"surrogate": "cloning"}

@@ -3,7 +3,7 @@
 import threading
 import time
 
-from producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk
+from seamlessflow.producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk
 
 DEADLINE_S = 600.0
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from benchmarks.gpu.part import Asked, Figures, meets, timed
 from benchmarks.gpu.steps import write_model
 from benchmarks.gpu.turn import Turn
-from infra.weights.manifest import Manifest, publish, verify
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
-from schemas.tokens import pack
-from trainer.backends.torch_backend import TorchBackend
-from trainer.settings import TrainerSection
+from seamlessflow.infra.weights.manifest import Manifest, publish, verify
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.schemas.tokens import pack
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.settings import TrainerSection
 
 
 def run(asked: Asked) -> Figures:

@@ -17,17 +17,17 @@ from benchmarks.learning.methods import GROUP_SIZE, GROUPS, POLICY
 from benchmarks.learning.sampler import Sampler
 from benchmarks.learning.sessions import Played, Player, Seat, recorded
 from benchmarks.trail.game import TrailTask
-from infra.rendering.renderer import Renderer
-from schemas.records import Trajectory
 from seamlessflow.demo.configuration import MAX_CONTEXT, RENDERER
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.batch import Batch, BatchLimits
-from trainer.recovery.control_state import ControlState
-from trainer.recovery.resume import Origin, resume_from
-from trainer.settings import TrainerSettings
-from trainer.steps.annotation import annotated
-from trainer.steps.dataloader import Dataloader
-from trainer.steps.inputs import batch_rules, of_step, step_updates
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.batch import Batch, BatchLimits
+from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.recovery.resume import Origin, resume_from
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.annotation import annotated
+from seamlessflow.trainer.steps.dataloader import Dataloader
+from seamlessflow.trainer.steps.inputs import batch_rules, of_step, step_updates
 
 _EVALUATED_AT_ONCE = 64
 

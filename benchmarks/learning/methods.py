@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainer.settings import TrainerSettings
+from seamlessflow.trainer.settings import TrainerSettings
 
 GROUPS, GROUP_SIZE = 8, 8
 POLICY = "trail"

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from producers.rollout.engine.contract import SamplingParams, TokenChunk
-from producers.rollout.engine.request import Request
-from producers.rollout.torch_engine.batching import ContinuousBatch
-from producers.rollout.torch_engine.checkpoint import read_weights
-from producers.rollout.torch_engine.compatibility import plan_cache
-from producers.rollout.torch_engine.forward import CachedForward
 from seamlessflow.demo.agent import MAX_TOKENS
+from seamlessflow.producers.rollout.engine.contract import SamplingParams, TokenChunk
+from seamlessflow.producers.rollout.engine.request import Request
+from seamlessflow.producers.rollout.torch_engine.batching import ContinuousBatch
+from seamlessflow.producers.rollout.torch_engine.checkpoint import read_weights
+from seamlessflow.producers.rollout.torch_engine.compatibility import plan_cache
+from seamlessflow.producers.rollout.torch_engine.forward import CachedForward
 
 _KV_BYTES = 256 * 1024**2
 _PREFILL_TOKENS = 4096

@@ -15,11 +15,11 @@ import xxhash
 
 from benchmarks.learning.sampler import Completion, Prompt, Sampler
 from benchmarks.trail.game import Message, TrailTask, Walk, question
-from infra.rendering.renderer import Renderer
-from schemas.identity import session_id
-from schemas.records import Reward, Trajectory, TrajectoryNode, VersionSpan
-from schemas.tokens import TOKEN_BYTES
 from seamlessflow.demo.task import LOOKUP
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas.identity import session_id
+from seamlessflow.schemas.records import Reward, Trajectory, TrajectoryNode, VersionSpan
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 @dataclass(frozen=True, slots=True)

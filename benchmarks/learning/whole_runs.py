@@ -29,12 +29,12 @@ from benchmarks.learning.methods import GROUP_SIZE, GROUPS, METHODS, TEACHER
 from benchmarks.load.children import run_module
 from benchmarks.scheduling.reward_curves import draw_rewards
 from benchmarks.trail.configuration import trail_run, write_run
-from infra.broker.broker import Broker
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from schemas.records import Trajectory
-from schemas.topics import CONTROL, TRAJECTORIES
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.reports.reward_curve import StepFacts, session_facts, step_facts
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES
 
 TEACHING = "turn-level"
 """The run whose last weights are the teacher."""

@@ -7,9 +7,9 @@ ready, and as many new ones begin with the version that follows: those are train
 
 from collections.abc import Sequence
 
-from scheduler.decisions.snapshot import Snapshot
-from scheduler.decisions.strategies.gangs import form_gang
-from scheduler.decisions.strategies.wanted import Wanted, roll_out, train
+from seamlessflow.scheduler.decisions.snapshot import Snapshot
+from seamlessflow.scheduler.decisions.strategies.gangs import form_gang
+from seamlessflow.scheduler.decisions.strategies.wanted import Wanted, roll_out, train
 
 SETTLED_MS = 500
 """Time after a step in which the groups that it makes room for are admitted."""

@@ -6,9 +6,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scheduler.decisions.snapshot import Snapshot, WorkerView
-from scheduler.decisions.strategies.multiplexed import multiplexed
-from scheduler.decisions.strategies.wanted import BOTH, Wanted
+from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
+from seamlessflow.scheduler.decisions.strategies.multiplexed import multiplexed
+from seamlessflow.scheduler.decisions.strategies.wanted import BOTH, Wanted
 
 DWELL_MS = 500
 """Least time in rollout: by then turns are in flight on the worker."""

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from producers.agents.harness.session import AgentSession
+from seamlessflow.producers.agents.harness.session import AgentSession
 
 
 async def run(task: Mapping[str, Any], session: AgentSession) -> float:

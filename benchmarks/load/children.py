@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from infra.child import tied
+from seamlessflow.infra.child import tied
 
 ROOT = Path(__file__).parents[2]
 _STOP_TIMEOUT_S = 20

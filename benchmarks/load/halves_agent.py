@@ -12,9 +12,9 @@ from typing import Any, cast
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
-from producers.agents.harness.session import AgentSession
 from seamlessflow.demo.agent import MAX_TOKENS, TOOLS
 from seamlessflow.demo.task import LookupTask, look_up, lookup_call, question
+from seamlessflow.producers.agents.harness.session import AgentSession
 
 ASK, ANSWER = "ask", "answer"
 """The modules, and the names of the rewards of their halves."""

@@ -9,12 +9,12 @@ import sys
 import threading
 from dataclasses import dataclass
 
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.process import run_sync
-from infra.settings import KafkaSettings
-from schemas.records import CommandAnswered, Record, ReplyFinished, RequestTurn
-from schemas.topics import REPLIES, REQUESTS
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.process import run_sync
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import CommandAnswered, Record, ReplyFinished, RequestTurn
+from seamlessflow.schemas.topics import REPLIES, REQUESTS
 
 
 @dataclass(frozen=True)

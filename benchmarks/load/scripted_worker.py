@@ -14,12 +14,12 @@ from itertools import pairwise
 from struct import pack
 from typing import Any, TypeVar
 
-from infra.clock import now_ms
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.process import run_sync
-from infra.settings import KafkaSettings
-from schemas.records import (
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.process import run_sync
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import (
     GenerateTurn,
     RoleAcquired,
     TurnCompleted,
@@ -27,8 +27,8 @@ from schemas.records import (
     VersionSpan,
     WorkerHeartbeat,
 )
-from schemas.tokens import TOKEN_BYTES
-from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, fleet_key
+from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, fleet_key
 
 _WORKER, _INCARNATION, _SLOT, _VERSION = "bench", "bench-1", 0, 0
 _HEARTBEAT_S = 1.0

@@ -4,7 +4,7 @@ import asyncio
 
 import httpx
 
-from producers.gateway.calls.keys import derived_admin_key
+from seamlessflow.producers.gateway.calls.keys import derived_admin_key
 
 _OPEN_AT_ONCE = 64
 _TIMEOUT_S = 30

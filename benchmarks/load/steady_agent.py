@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from producers.agents.harness.session import AgentSession
+from seamlessflow.producers.agents.harness.session import AgentSession
 
 MAX_TOKENS = 48
 """An answer of an untrained model ends only here."""

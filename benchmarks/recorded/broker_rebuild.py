@@ -10,16 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.load.children import Children, cpu_s, peak_mb
-from consumers.trajectories.sessions.partition import PartitionProgress
-from infra.broker.broker import Broker
-from infra.clock import now_ms
-from infra.kafka.producer import Producer, TransactionalProducer
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.records import PolicyWeights, Record
-from schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS, fleet_key
+from seamlessflow.consumers.trajectories.sessions.partition import PartitionProgress
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.producer import Producer, TransactionalProducer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import PolicyWeights, Record
+from seamlessflow.schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS, fleet_key
 
 _GROUP = "trajectory-managers"
 _DEADLINE_S = 900
@@ -43,7 +43,9 @@ def broker_rebuild(
         }
         with Children() as children:
             for number in range(managers):
-                children.start(f"m{number}", "consumers.trajectories", environment=variables)
+                children.start(
+                    f"m{number}", "seamlessflow.consumers.trajectories", environment=variables
+                )
             pids = list(children.pids().values())
             takeover = _wait_until_owned(broker.settings, ends, pids)
             peaks = [peak_mb(pid) for pid in pids]

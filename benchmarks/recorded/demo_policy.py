@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from infra.rendering.renderer import Renderer
-from schemas import records as r
-from schemas.records import Sampling
 from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Sampling
 
 POLICY = "default"
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from schemas import records as r
-from schemas.records import Record
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 def outputs(

@@ -15,18 +15,18 @@ import xxhash
 
 from benchmarks.recorded.demo_policy import POLICY, acquired
 from benchmarks.recorded.sampled_turn import outputs
-from consumers.trajectories.decisions.context import Context, Decision
-from consumers.trajectories.decisions.decide import decide
-from consumers.trajectories.decisions.fleet import RolloutFleet
-from consumers.trajectories.sessions import fold
-from consumers.trajectories.sessions.addressing import Command
-from consumers.trajectories.sessions.session import Session
-from infra.rendering.renderer import Renderer
-from schemas import records as r
-from schemas.codec import decode, encode
-from schemas.identity import tool_call_id
-from schemas.records import Record, Sampling
+from seamlessflow.consumers.trajectories.decisions.context import Context, Decision
+from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
+from seamlessflow.consumers.trajectories.sessions import fold
+from seamlessflow.consumers.trajectories.sessions.addressing import Command
+from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.demo.task import LOOKUP
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.codec import decode, encode
+from seamlessflow.schemas.identity import tool_call_id
+from seamlessflow.schemas.records import Record, Sampling
 
 EPOCH = 1
 AGE_MS = 86_400_000

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from trainer.backends.backend import StepInput
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.chains import Chain, Int32s, Tokens
-from trainer.data.credit.columns import Column
-from trainer.data.packing import Layout, pack
-from trainer.settings import TrainerSection
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.chains import Chain, Int32s, Tokens
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.packing import Layout, pack
+from seamlessflow.trainer.settings import TrainerSection
 
 _REPEATS = 2
 _VOCABULARY = 4096

@@ -7,11 +7,11 @@ A phase of a switch begins where the one before ends. Phases that a process repo
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from infra.clock import NEVER_MS
-from schemas import records as r
-from schemas.records import Record
-from schemas.tokens import TOKEN_BYTES
 from seamlessflow.auditing.recorded_tokens import recorded_session
+from seamlessflow.infra.clock import NEVER_MS
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 WROTE_TOKENS = r.TurnProgressed | r.TurnCompleted | r.TurnInterrupted
 TurnRecord = r.TurnDispatched | WROTE_TOKENS

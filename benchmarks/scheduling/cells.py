@@ -6,14 +6,19 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from infra.device_model.settings import DeviceModelSection
-from infra.worker.updates import UpdateSection
-from scheduler.settings import PacingSection, RunSection, SchedulerSection, SchedulerSettings
-from scheduler.simulation.cluster import modelled
-from scheduler.simulation.figures import figures
-from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
-from scheduler.simulation.simulator import SimulatedRun, simulate_going_on
-from scheduler.simulation.workload import Workload, WorkloadSection
+from seamlessflow.infra.device_model.settings import DeviceModelSection
+from seamlessflow.infra.worker.updates import UpdateSection
+from seamlessflow.scheduler.settings import (
+    PacingSection,
+    RunSection,
+    SchedulerSection,
+    SchedulerSettings,
+)
+from seamlessflow.scheduler.simulation.cluster import modelled
+from seamlessflow.scheduler.simulation.figures import figures
+from seamlessflow.scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
+from seamlessflow.scheduler.simulation.simulator import SimulatedRun, simulate_going_on
+from seamlessflow.scheduler.simulation.workload import Workload, WorkloadSection
 
 NODE = 8
 """Devices of a node. A worker is a node, so splits are in whole nodes."""

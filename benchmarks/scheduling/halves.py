@@ -19,11 +19,6 @@ from pathlib import Path
 from benchmarks.load.children import run_module
 from benchmarks.load.halves_agent import ANSWER, ASK
 from benchmarks.scheduling.reward_curves import draw_rewards
-from infra.broker.broker import Broker
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from schemas.records import Record, Trajectory
-from schemas.topics import CONTROL, TRAJECTORIES
 from seamlessflow.demo.configuration import (
     AGENTS,
     GROUPS,
@@ -33,6 +28,9 @@ from seamlessflow.demo.configuration import (
     START_TIMEOUT_S,
     TIMEOUTS,
 )
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.reports.reward_curve import (
     StepFacts,
     edges,
@@ -41,6 +39,8 @@ from seamlessflow.reports.reward_curve import (
     step_facts,
 )
 from seamlessflow.reports.summary import of_policy
+from seamlessflow.schemas.records import Record, Trajectory
+from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES
 
 POLICIES = {ASK: "asker", ANSWER: "answerer"}
 """The policy of each module."""

@@ -12,8 +12,8 @@ from matplotlib.patches import Patch
 
 from benchmarks.scheduling.cells import MULTIPLEXED, SYNCHRONOUS, Cell, Load, simulated
 from benchmarks.scheduling.splits import Compared
-from scheduler.state.timeline import timeline
 from seamlessflow.reports.timeline.chart import INK, plot
+from seamlessflow.scheduler.state.timeline import timeline
 
 _SAME, _BEST = "#bcd5f3", "#2f6fce"
 _WIDTH = 0.38

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from benchmarks.load.children import ROOT
 from benchmarks.scheduling.cells import BOTH, HARDWARE, MODEL, PIPELINES, Pipeline
-from infra.errors import ExitStatus
 from seamlessflow.demo.model import make_model
 from seamlessflow.demo.task import make_tasks, write_tasks
+from seamlessflow.infra.errors import ExitStatus
 
 _CLUSTERS = {8: (4, 2), 32: (4, 8)}
 """Workers and devices of each, by devices in all; half of the workers train."""

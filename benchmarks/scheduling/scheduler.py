@@ -18,18 +18,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from infra.device_model.settings import DeviceModelSection
-from infra.process import collect_seldom
-from infra.worker.updates import UpdateSection
-from scheduler.decisions.decide import View, decide
-from scheduler.settings import RunSection, SchedulerSettings
-from scheduler.simulation.cluster import modelled
-from scheduler.simulation.settings import SimulationSection
-from scheduler.simulation.simulator import simulate, simulated_rules
-from scheduler.simulation.workload import Workload
-from scheduler.state import fleet, state
-from scheduler.tasks.file import read
-from schemas import records as r
+from seamlessflow.infra.device_model.settings import DeviceModelSection
+from seamlessflow.infra.process import collect_seldom
+from seamlessflow.infra.worker.updates import UpdateSection
+from seamlessflow.scheduler.decisions.decide import View, decide
+from seamlessflow.scheduler.settings import RunSection, SchedulerSettings
+from seamlessflow.scheduler.simulation.cluster import modelled
+from seamlessflow.scheduler.simulation.settings import SimulationSection
+from seamlessflow.scheduler.simulation.simulator import simulate, simulated_rules
+from seamlessflow.scheduler.simulation.workload import Workload
+from seamlessflow.scheduler.state import fleet, state
+from seamlessflow.scheduler.tasks.file import read
+from seamlessflow.schemas import records as r
 
 _CALLS = 100
 _DRAWS = 10_000

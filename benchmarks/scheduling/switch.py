@@ -23,15 +23,15 @@ from statistics import median, quantiles
 
 from benchmarks.load.children import run_module
 from benchmarks.recorded.switches import Switch, switches, tokens_lost
-from infra.broker.broker import Broker
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.records import Record, Trajectory
-from schemas.topics import CONTROL, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.demo.configuration import KV_BYTES, MAX_CONTEXT, OPTIMIZER, WORKERS
 from seamlessflow.demo.model import make_model
 from seamlessflow.demo.task import make_tasks, write_tasks
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Record, Trajectory
+from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES, Topic
 
 MOVES = "w1"
 _FIRST = 3

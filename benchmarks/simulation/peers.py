@@ -12,15 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from infra.device_model.hardware import hardware_named
-from infra.device_model.models import model_named
-from infra.device_model.rates import Efficiency, Rates, rates_of
-from scheduler.settings import PacingSection, RunSection, SchedulerSection, SchedulerSettings
-from scheduler.simulation.cluster import ModelledCluster, ModelledWorker
-from scheduler.simulation.figures import figures
-from scheduler.simulation.simulator import simulate
-from scheduler.simulation.workload import Workload, WorkloadSection
-from scheduler.state.accounts.closed_form import DISAGGREGATED, StepWork, predicted
+from seamlessflow.infra.device_model.hardware import hardware_named
+from seamlessflow.infra.device_model.models import model_named
+from seamlessflow.infra.device_model.rates import Efficiency, Rates, rates_of
+from seamlessflow.scheduler.settings import (
+    PacingSection,
+    RunSection,
+    SchedulerSection,
+    SchedulerSettings,
+)
+from seamlessflow.scheduler.simulation.cluster import ModelledCluster, ModelledWorker
+from seamlessflow.scheduler.simulation.figures import figures
+from seamlessflow.scheduler.simulation.simulator import simulate
+from seamlessflow.scheduler.simulation.workload import Workload, WorkloadSection
+from seamlessflow.scheduler.state.accounts.closed_form import DISAGGREGATED, StepWork, predicted
 
 DEVICES, GENERATING, UNIT = 16, 4, 2
 """Devices in all, those that only generate in the second mode, and those of an engine."""

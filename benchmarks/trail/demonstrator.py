@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from benchmarks.trail.game import DIGITS, LEVELS, TrailTask, following, make_tasks, question, told
-from infra.rendering.renderer import Renderer
 from seamlessflow.demo.dialogues import call_text
 from seamlessflow.demo.task import LOOKUP
 from seamlessflow.demo.warmup import Parts, flat
+from seamlessflow.infra.rendering.renderer import Renderer
 
 RIGHT_ON_PURPOSE = 0.4
 _TASKS = 2_000

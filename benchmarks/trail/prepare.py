@@ -12,10 +12,10 @@ import torch
 
 from benchmarks.trail.demonstrator import TrailDemonstrator
 from benchmarks.trail.game import make_tasks, write_tasks
-from infra.rendering.renderer import Renderer
 from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.model import make_model
 from seamlessflow.demo.warmup import imitate
+from seamlessflow.infra.rendering.renderer import Renderer
 
 TRAIN_TASKS, EVAL_TASKS = 2_000, 200
 WARM_UP_STEPS, WARM_UP_EPISODES = 300, 24

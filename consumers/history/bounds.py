@@ -1,12 +1,12 @@
 """Bounds of the recorded events: where each partition of `sessions` begins and ends now."""
 
-from consumers.history.selection import Range, SessionSelection
-from infra.deadline import Stopping, never
-from infra.kafka.bounds import BoundsLookup
-from infra.kafka.outage import ASK_S, Outage
-from infra.kafka.start.cluster import find_cluster
-from infra.settings import KafkaSettings
-from schemas.topics import SESSIONS
+from seamlessflow.consumers.history.selection import Range, SessionSelection
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.kafka.outage import ASK_S, Outage
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import SESSIONS
 
 
 def partition_bounds(

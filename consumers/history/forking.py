@@ -11,12 +11,12 @@ import numpy as np
 import orjson
 import xxhash
 
-from consumers.trajectories.sessions.session import Session, Turn, TurnState
-from consumers.trajectories.sessions.tree import common_length
-from infra.errors import SeamlessFlowError
-from schemas.forks import BEHIND_ANSWER, BEHIND_PROMPT, MIDDLE, PLAYBACK, history
-from schemas.records import ForkedPrefix, ForkedPrompt, ForkedTurn, ForkOrigin
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
+from seamlessflow.consumers.trajectories.sessions.tree import common_length
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.schemas.forks import BEHIND_ANSWER, BEHIND_PROMPT, MIDDLE, PLAYBACK, history
+from seamlessflow.schemas.records import ForkedPrefix, ForkedPrompt, ForkedTurn, ForkOrigin
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 class NotForkable(SeamlessFlowError):

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from consumers.history.selection import SessionSelection
-from consumers.trajectories.sessions.logged_partition import LoggedPartition
-from consumers.trajectories.sessions.message_keys import Strictness
-from consumers.trajectories.sessions.session import Session
-from schemas.records import Record, SessionFinalized, SessionOpened
+from seamlessflow.consumers.history.selection import SessionSelection
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.schemas.records import Record, SessionFinalized, SessionOpened
 
 Rewrite = Callable[[Session | None, Record], Iterable[Record]]
 """From a session, as it is, and its next event, to the events to fold in the event's place."""

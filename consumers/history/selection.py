@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass, field
 
 import orjson
 
-from infra.errors import SettingsRejected
-from infra.kafka.partitioner import partition_of
-from schemas.identity import session_name
-from schemas.records import SessionOpened, Trajectory
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.records import SessionOpened, Trajectory
 
 Range = tuple[int, int]
 

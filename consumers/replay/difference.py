@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from schemas.records import Trajectory, TrajectoryNode
+from seamlessflow.schemas.records import Trajectory, TrajectoryNode
 
 
 @dataclass(slots=True)

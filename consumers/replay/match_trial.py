@@ -11,20 +11,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from consumers.trajectories.matching.chat import match
-from consumers.trajectories.matching.match import asked_before
-from consumers.trajectories.matching.prompt_renderer import PromptRenderer
-from consumers.trajectories.matching.recorded import MatchSettings, recorded_settings
-from consumers.trajectories.sessions.message_keys import (
+from seamlessflow.consumers.trajectories.matching.chat import match
+from seamlessflow.consumers.trajectories.matching.match import asked_before
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.matching.recorded import MatchSettings, recorded_settings
+from seamlessflow.consumers.trajectories.sessions.message_keys import (
     Strictness,
     chained,
     message_key,
     shape_key,
 )
-from consumers.trajectories.sessions.session import Session
-from infra.rendering.settings import RendererError
-from schemas.records import Record, TurnStarted
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.rendering.settings import RendererError
+from seamlessflow.schemas.records import Record, TurnStarted
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 NOT_RECORDED = "not recorded"
 """Stands for the rule of a turn of a release that recorded less than a trial needs."""

@@ -7,24 +7,24 @@ from pathlib import Path
 
 import orjson
 
-from consumers.history.refold import Refold
-from consumers.history.selection import SessionSelection
-from consumers.replay.difference import Difference
-from consumers.replay.progress import MergeProgress
-from consumers.replay.rewriting import rewriting
-from consumers.replay.rules import RECORDED, MergeRules
-from consumers.replay.targets import Destination, Files, Nowhere, Target, Topics
-from consumers.replay.verification import Digest, digest
-from consumers.trajectories.sessions.assemble import assembled
-from consumers.trajectories.sessions.logged_partition import LoggedPartition
-from infra.blobs.references import largest_trajectory
-from infra.deadline import Stopping, never
-from infra.kafka.client import Received
-from infra.kafka.unreadable import Skipped, Unreadable
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from schemas.records import Trajectory
-from schemas.topics import SESSIONS
+from seamlessflow.consumers.history.refold import Refold
+from seamlessflow.consumers.history.selection import SessionSelection
+from seamlessflow.consumers.replay.difference import Difference
+from seamlessflow.consumers.replay.progress import MergeProgress
+from seamlessflow.consumers.replay.rewriting import rewriting
+from seamlessflow.consumers.replay.rules import RECORDED, MergeRules
+from seamlessflow.consumers.replay.targets import Destination, Files, Nowhere, Target, Topics
+from seamlessflow.consumers.replay.verification import Digest, digest
+from seamlessflow.consumers.trajectories.sessions.assemble import assembled
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.infra.blobs.references import largest_trajectory
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import SESSIONS
 
 _COUNTED = 1_000
 """Events after which the progress is shown."""

@@ -1,13 +1,13 @@
 """Recorded trajectories, read to compare them with replayed ones."""
 
-from consumers.history.selection import SessionSelection
-from consumers.replay.verification import Comparison
-from infra.deadline import Stopping, never
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.records import Trajectory
-from schemas.topics import TRAJECTORIES
+from seamlessflow.consumers.history.selection import SessionSelection
+from seamlessflow.consumers.replay.verification import Comparison
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import TRAJECTORIES
 
 _CLOCKS_MS = 60_000
 """Most by which a session's end, by the manager's clock, may differ from its record's time."""

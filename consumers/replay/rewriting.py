@@ -10,13 +10,13 @@ from typing import Any
 
 import xxhash
 
-from consumers.history.refold import Rewrite, unchanged
-from consumers.replay.rules import RECORDED, MergeRules
-from consumers.trajectories.sessions.session import Session
-from consumers.trajectories.sessions.tree import Node
-from schemas import records as r
-from schemas.records import Record, Reward
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.consumers.history.refold import Rewrite, unchanged
+from seamlessflow.consumers.replay.rules import RECORDED, MergeRules
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.consumers.trajectories.sessions.tree import Node
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, Reward
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 RETHREADED = "tokens"
 """Match rule of a turn that continues another branch than the recorded one."""

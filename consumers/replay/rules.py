@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import orjson
 
-from schemas.records import Reward
+from seamlessflow.schemas.records import Reward
 
 Threads = Literal["recorded", "tokens"]
 _AS_RECORDED: tuple[Any, ...] = (None, {}, "recorded")

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import Any
 
-from consumers.replay.merge import Merged, MergeJob, merge
-from consumers.replay.targets import PARTS
-from infra.deadline import Stopping, never
-from infra.errors import SeamlessFlowError
-from infra.process import collect_seldom
+from seamlessflow.consumers.replay.merge import Merged, MergeJob, merge
+from seamlessflow.consumers.replay.targets import PARTS
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.process import collect_seldom
 
 _SHOWN_EVERY_S = 0.2
 _shared: Any = None

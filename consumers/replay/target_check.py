@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from consumers.replay.merge import MergeJob
-from consumers.replay.progress import MergeProgress
-from consumers.replay.targets import GROUP, TargetTaken
-from infra.deadline import Stopping
-from infra.kafka.bounds import BoundsLookup
-from infra.kafka.outage import ASK_S
-from infra.kafka.reader import Reader
-from infra.kafka.start.cluster import find_cluster
-from infra.settings import KafkaSettings
-from schemas.container import container_metadata
-from schemas.topics import SESSIONS, TRAJECTORIES
+from seamlessflow.consumers.replay.merge import MergeJob
+from seamlessflow.consumers.replay.progress import MergeProgress
+from seamlessflow.consumers.replay.targets import GROUP, TargetTaken
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.kafka.outage import ASK_S
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.container import container_metadata
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
 
 def check_target(job: MergeJob, stopping: Stopping) -> None:

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from consumers.replay.progress import MergeProgress
-from infra.disk.whole_file import name_whole
-from infra.errors import SeamlessFlowError
-from infra.kafka.producer import TransactionalProducer
-from infra.kafka.reader import Reader
-from infra.settings import KafkaSettings
-from schemas.container import ContainerFile, container_metadata
-from schemas.records import Trajectory
-from schemas.topics import SESSIONS, TRAJECTORIES
+from seamlessflow.consumers.replay.progress import MergeProgress
+from seamlessflow.infra.disk.whole_file import name_whole
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.producer import TransactionalProducer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.container import ContainerFile, container_metadata
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
 PARTS = 8
 """Parts of the partitions, each with a transactional id."""

@@ -3,23 +3,23 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from consumers.history.bounds import partition_bounds
-from consumers.history.refold import Refold
-from consumers.history.selection import SessionSelection
-from consumers.replay.match_trial import MatchCounts, MatchTrial, TrialRenderer
-from consumers.trajectories.matching.prompt_renderer import PromptRenderer
-from consumers.trajectories.matching.recorded import MatchSettings
-from consumers.trajectories.matching.renderers import Renderers
-from consumers.trajectories.sessions.assemble import assembled
-from consumers.trajectories.sessions.logged_partition import LoggedPartition
-from consumers.trajectories.sessions.message_keys import Strictness
-from infra.deadline import Stopping, never
-from infra.kafka.unreadable import Skipped, Unreadable
-from infra.kafka.whole_topic import read_partitions, read_topic
-from infra.rendering.settings import RendererError, RendererSettings
-from infra.settings import KafkaSettings
-from schemas.records import PolicyWeights, TurnStarted
-from schemas.topics import FLEET, SESSIONS
+from seamlessflow.consumers.history.bounds import partition_bounds
+from seamlessflow.consumers.history.refold import Refold
+from seamlessflow.consumers.history.selection import SessionSelection
+from seamlessflow.consumers.replay.match_trial import MatchCounts, MatchTrial, TrialRenderer
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.matching.recorded import MatchSettings
+from seamlessflow.consumers.trajectories.matching.renderers import Renderers
+from seamlessflow.consumers.trajectories.sessions.assemble import assembled
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
+from seamlessflow.infra.kafka.whole_topic import read_partitions, read_topic
+from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import PolicyWeights, TurnStarted
+from seamlessflow.schemas.topics import FLEET, SESSIONS
 
 _SHOWN_EVERY = 1_000
 Change = Callable[[RendererSettings], RendererSettings]

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import xxhash
 
-from consumers.trajectories.sessions.assembly.tokenless import fitting
-from schemas.codec import encode
-from schemas.records import Trajectory
+from seamlessflow.consumers.trajectories.sessions.assembly.tokenless import fitting
+from seamlessflow.schemas.codec import encode
+from seamlessflow.schemas.records import Trajectory
 
 Digest = bytes
 MOST_NAMED = 5

@@ -1,15 +1,15 @@
-"""The trajectory manager: `python -m consumers.trajectories`."""
+"""The trajectory manager: `python -m seamlessflow.consumers.trajectories`."""
 
-from consumers.trajectories.settings import ManagerSettings
-from infra.process import run_sync
-from infra.settings import load
+from seamlessflow.consumers.trajectories.settings import ManagerSettings
+from seamlessflow.infra.process import run_sync
+from seamlessflow.infra.settings import load
 
 
 def main() -> None:
     """Load the settings and serve until the process is asked to end."""
     settings = load(ManagerSettings)
 
-    from consumers.trajectories.bootstrap import serve
+    from seamlessflow.consumers.trajectories.bootstrap import serve
 
     run_sync(lambda stop: serve(settings, stop.is_set))
 

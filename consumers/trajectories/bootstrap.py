@@ -4,20 +4,20 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
-from consumers.trajectories.acting.spill_file import SpillFile
-from consumers.trajectories.bus.connections import connect
-from consumers.trajectories.manager import Manager
-from consumers.trajectories.matching.renderers import Renderers
-from consumers.trajectories.sessions.fold import FOLD_VERSION, FOLDED_SINCE
-from consumers.trajectories.settings import ManagerSettings
-from infra.errors import SettingsRejected
-from infra.kafka.start.cluster import find_cluster
-from infra.rendering.long_texts import LONG_TEXT
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.output import MetricsOutput
-from infra.telemetry.tracing import telemetry
-from schemas.releases import order
-from schemas.topics import (
+from seamlessflow.consumers.trajectories.acting.spill_file import SpillFile
+from seamlessflow.consumers.trajectories.bus.connections import connect
+from seamlessflow.consumers.trajectories.manager import Manager
+from seamlessflow.consumers.trajectories.matching.renderers import Renderers
+from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION, FOLDED_SINCE
+from seamlessflow.consumers.trajectories.settings import ManagerSettings
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.rendering.long_texts import LONG_TEXT
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.output import MetricsOutput
+from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.schemas.releases import order
+from seamlessflow.schemas.topics import (
     CONTROL,
     ENDED_SESSIONS,
     FLEET,

@@ -13,34 +13,34 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from consumers.trajectories.acting.actor import Actor
-from consumers.trajectories.acting.failures import Failures
-from consumers.trajectories.acting.long_prompts import LongPrompts
-from consumers.trajectories.acting.outages import Outages
-from consumers.trajectories.acting.ownership import Ownership
-from consumers.trajectories.acting.placement import Placement
-from consumers.trajectories.acting.request_ends import RequestEnds
-from consumers.trajectories.acting.spilling import Spilling
-from consumers.trajectories.acting.succession import Succession
-from consumers.trajectories.bus.commit_schedule import CommitSchedule
-from consumers.trajectories.bus.connections import Connections, close
-from consumers.trajectories.bus.outbox import Outbox
-from consumers.trajectories.decisions.context import Contexts
-from consumers.trajectories.decisions.fleet import RolloutFleet
-from consumers.trajectories.decisions.run_ends import RunEnds
-from consumers.trajectories.decisions.session_fates import SessionFates
-from consumers.trajectories.matching.renderers import Renderers
-from consumers.trajectories.sessions.partition import Partition
-from consumers.trajectories.sessions.spilled.open_sessions import SpillStore
-from consumers.trajectories.settings import ManagerSection
-from infra.clock import now_ms
-from infra.errors import MemberReplaced
-from infra.kafka.client import Received
-from infra.process import collect_seldom, ready
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import Telemetry
-from schemas.records import ManagerStarted, PolicyWeights, Record, RunFinished
-from schemas.topics import REQUESTS, SESSIONS
+from seamlessflow.consumers.trajectories.acting.actor import Actor
+from seamlessflow.consumers.trajectories.acting.failures import Failures
+from seamlessflow.consumers.trajectories.acting.long_prompts import LongPrompts
+from seamlessflow.consumers.trajectories.acting.outages import Outages
+from seamlessflow.consumers.trajectories.acting.ownership import Ownership
+from seamlessflow.consumers.trajectories.acting.placement import Placement
+from seamlessflow.consumers.trajectories.acting.request_ends import RequestEnds
+from seamlessflow.consumers.trajectories.acting.spilling import Spilling
+from seamlessflow.consumers.trajectories.acting.succession import Succession
+from seamlessflow.consumers.trajectories.bus.commit_schedule import CommitSchedule
+from seamlessflow.consumers.trajectories.bus.connections import Connections, close
+from seamlessflow.consumers.trajectories.bus.outbox import Outbox
+from seamlessflow.consumers.trajectories.decisions.context import Contexts
+from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
+from seamlessflow.consumers.trajectories.decisions.run_ends import RunEnds
+from seamlessflow.consumers.trajectories.decisions.session_fates import SessionFates
+from seamlessflow.consumers.trajectories.matching.renderers import Renderers
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.consumers.trajectories.sessions.spilled.open_sessions import SpillStore
+from seamlessflow.consumers.trajectories.settings import ManagerSection
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.errors import MemberReplaced
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.process import collect_seldom, ready
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.tracing import Telemetry
+from seamlessflow.schemas.records import ManagerStarted, PolicyWeights, Record, RunFinished
+from seamlessflow.schemas.topics import REQUESTS, SESSIONS
 
 _log = logging.getLogger(__name__)
 _HOUSEKEEPING_EVERY_S = 1.0

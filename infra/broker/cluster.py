@@ -1,7 +1,7 @@
 """Cluster of embedded brokers on one machine, for what one broker cannot show: leaders that go.
 
 Each is broker and controller, with a directory and a process of its own; topics are kept on three.
-Used by `python -m infra.broker --brokers 3` and by tests that kill a leader.
+Used by `python -m seamlessflow.infra.broker --brokers 3` and by tests that kill a leader.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
-from infra.broker.broker import Broker
-from infra.broker.storage import new_cluster_id
-from infra.network.ports import HOST, free_port
-from infra.settings import KafkaSettings
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.storage import new_cluster_id
+from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.settings import KafkaSettings
 
 _MOST_COPIES = 3
 _HEAP_MB = 256

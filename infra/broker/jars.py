@@ -2,7 +2,7 @@
 
 `kafka_jars.sha256` lists every jar with its SHA-256 and its path in a Maven repository. It fixes
 the whole class path: nothing is resolved at run time, and a filled cache needs no network. Called
-by `infra.broker.programs`.
+by `seamlessflow.infra.broker.programs`.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.errors import JarRejected, JarsUnavailable
+from seamlessflow.infra.errors import JarRejected, JarsUnavailable
 
 FETCH_TIMEOUT_S = 600
 
@@ -34,7 +34,9 @@ class Jar:
 def locked_jars() -> list[Jar]:
     """Return the class path of the broker, in its resolved order."""
     text = (
-        importlib.resources.files("infra.broker").joinpath("kafka_jars.sha256").read_text("utf-8")
+        importlib.resources.files("seamlessflow.infra.broker")
+        .joinpath("kafka_jars.sha256")
+        .read_text("utf-8")
     )
     pairs = (line.split() for line in text.splitlines())
     return [Jar(path, sha256) for sha256, path in pairs]
@@ -78,7 +80,7 @@ def check(file: Path, jar: Jar) -> None:
 
 
 def fetch(jars: list[Jar], folder: Path) -> None:
-    """Fetch jars into `folder`, by `infra.broker.maven` as a program.
+    """Fetch jars into `folder`, by `seamlessflow.infra.broker.maven` as a program.
 
     Only a process can be given a deadline here: jgo has none, and takes 0.3 s to import.
     """
@@ -86,7 +88,7 @@ def fetch(jars: list[Jar], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         subprocess.run(  # nosec B603 # our own module, no shell
-            [sys.executable, "-m", "infra.broker.maven", "fetch", str(folder)],
+            [sys.executable, "-P", "-m", "seamlessflow.infra.broker.maven", "fetch", str(folder)],
             input="".join(f"{jar.sha256}  {jar.path}\n" for jar in jars),
             capture_output=True,
             text=True,

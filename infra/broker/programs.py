@@ -1,6 +1,6 @@
 """Java programs of Kafka that an embedded broker needs: the server and the formatting of storage.
 
-Called by `infra.broker.broker`.
+Called by `seamlessflow.infra.broker.broker`.
 """
 
 import os
@@ -8,9 +8,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.broker.jars import class_path, start_archive
-from infra.broker.jvm import environment, java, writing_archive
-from infra.errors import SettingsRejected
+from seamlessflow.infra.broker.jars import class_path, start_archive
+from seamlessflow.infra.broker.jvm import environment, java, writing_archive
+from seamlessflow.infra.errors import SettingsRejected
 
 FORMAT_TIMEOUT_S = 60.0
 

@@ -1,11 +1,11 @@
 """Settings of the embedded broker: one node, broker and controller, on loopback only. Pure.
 
-Called by `infra.broker.storage`. Settings whose default is good are not listed.
+Called by `seamlessflow.infra.broker.storage`. Settings whose default is good are not listed.
 """
 
 import os
 
-from infra.network.ports import HOST
+from seamlessflow.infra.network.ports import HOST
 
 LOG_DIR = "log"
 """Directory of the records, below that in which the broker runs: Kafka would take a comma in a path

@@ -5,7 +5,7 @@
                         out where it grows beyond 8 MiB (`log_watch.py`)
     log/                records and metadata, written by Kafka
 
-Called by `infra.broker.broker`.
+Called by `seamlessflow.infra.broker.broker`.
 """
 
 import base64
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from errno import EILSEQ
 from pathlib import Path
 
-from infra.broker.properties import LOG_DIR, as_text, properties
+from seamlessflow.infra.broker.properties import LOG_DIR, as_text, properties
 
 
 class BrokerStorage:

@@ -7,9 +7,9 @@ so that readers of committed records, and managers that wait for their offsets, 
 import logging
 import threading
 
-from infra.errors import KafkaRefused, KafkaUnavailable
-from infra.kafka.transactions.hanging import TransactionLookup
-from infra.settings import KafkaSettings
+from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable
+from seamlessflow.infra.kafka.transactions.hanging import TransactionLookup
+from seamlessflow.infra.settings import KafkaSettings
 
 _log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 5.0

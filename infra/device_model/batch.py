@@ -14,8 +14,8 @@ from itertools import count
 from math import inf
 from typing import Generic, Protocol, TypeVar
 
-from infra.device_model.batch_clock import BatchClock
-from infra.device_model.rates import Rates
+from seamlessflow.infra.device_model.batch_clock import BatchClock
+from seamlessflow.infra.device_model.rates import Rates
 
 TOLERANCE = 1e-6
 """Part of a token by which a turn may miss its end, since times are floats."""

@@ -9,7 +9,7 @@ computed before the next pass. Between changes of the set of rows nothing needs 
 from dataclasses import dataclass
 from math import sqrt
 
-from infra.device_model.rates import Rates
+from seamlessflow.infra.device_model.rates import Rates
 
 
 @dataclass(slots=True, eq=False)

@@ -7,8 +7,8 @@ and H800 as their export variants are described by their vendors.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.errors import SeamlessFlowError
-from infra.faults import suggestion
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.faults import suggestion
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from math import exp, sqrt
 
 from pydantic import ConfigDict, Field
 
-from infra.settings import Section
+from seamlessflow.infra.settings import Section
 
 
 class LengthsSection(Section):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import SeamlessFlowError
 
 _LINEAR = 2
 """Dimensions of the weight of a linear layer."""

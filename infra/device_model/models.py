@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.device_model.hardware import UnknownPreset
-from infra.device_model.model_shape import (
+from seamlessflow.infra.device_model.hardware import UnknownPreset
+from seamlessflow.infra.device_model.model_shape import (
     EXPERTS,
     ModelShape,
     ShapeUnknown,

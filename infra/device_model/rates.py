@@ -9,9 +9,9 @@ it. A decode pass reads the weights, and the KV of all its rows.
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
-from infra.device_model.hardware import Hardware
-from infra.device_model.models import ModelSize
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.device_model.hardware import Hardware
+from seamlessflow.infra.device_model.models import ModelSize
+from seamlessflow.infra.errors import SeamlessFlowError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

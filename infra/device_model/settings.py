@@ -9,12 +9,12 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, field_validator
 
-from infra.device_model.hardware import HARDWARE, UnknownPreset, hardware_named
-from infra.device_model.model_shape import ShapeUnknown
-from infra.device_model.models import MODELS, model_named
-from infra.device_model.rates import Rates, rates_of
-from infra.faults import suggestion
-from infra.settings import Section
+from seamlessflow.infra.device_model.hardware import HARDWARE, UnknownPreset, hardware_named
+from seamlessflow.infra.device_model.model_shape import ShapeUnknown
+from seamlessflow.infra.device_model.models import MODELS, model_named
+from seamlessflow.infra.device_model.rates import Rates, rates_of
+from seamlessflow.infra.faults import suggestion
+from seamlessflow.infra.settings import Section
 
 
 class DeviceModelSection(Section):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import SeamlessFlowError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _WORDS = tuple(os.strerror(number) for number in _FULL)

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from infra.disk.flush import flush_to_disk
-from infra.disk.full import room_for
+from seamlessflow.infra.disk.flush import flush_to_disk
+from seamlessflow.infra.disk.full import room_for
 
 
 @contextmanager

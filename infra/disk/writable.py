@@ -3,7 +3,7 @@
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from infra.errors import SettingsRejected
+from seamlessflow.infra.errors import SettingsRejected
 
 
 def make_writable(directory: Path, option: str) -> None:

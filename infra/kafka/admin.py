@@ -17,8 +17,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from infra.kafka.client import client, client_options
-from infra.settings import KafkaSettings
+from seamlessflow.infra.kafka.client import client, client_options
+from seamlessflow.infra.settings import KafkaSettings
 
 _LONGEST_S = 3600.0
 """Largest `request_timeout` of librdkafka."""

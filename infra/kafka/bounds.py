@@ -12,9 +12,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from infra.errors import KafkaUnavailable
-from infra.kafka.client import Partition, client, client_options
-from infra.settings import KafkaSettings
+from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.infra.kafka.client import Partition, client, client_options
+from seamlessflow.infra.settings import KafkaSettings
 
 _ASK_S = 2.0
 

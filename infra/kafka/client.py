@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
 
-from infra.errors import SettingsRejected
-from infra.kafka import log
-from infra.settings import KafkaSettings, SecretStr
-from schemas.records import Record
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka import log
+from seamlessflow.infra.settings import KafkaSettings, SecretStr
+from seamlessflow.schemas.records import Record
 
 C = TypeVar("C")
 Headers = Sequence[tuple[str, bytes]]

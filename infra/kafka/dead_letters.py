@@ -13,15 +13,15 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from infra.deadline import Stopping, never
-from infra.errors import DeliveryFailed, SeamlessFlowError
-from infra.kafka import log
-from infra.kafka.client import Partition, Received, dead_letter_headers
-from infra.kafka.producer import Producer
-from infra.kafka.unreadable import Letter
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from schemas.topics import dead_letters_of
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import DeliveryFailed, SeamlessFlowError
+from seamlessflow.infra.kafka import log
+from seamlessflow.infra.kafka.client import Partition, Received, dead_letter_headers
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.unreadable import Letter
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import dead_letters_of
 
 _MOST_HELD = 1_000
 _LOOK_S = 15.0

@@ -5,11 +5,11 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from infra.errors import BlobUnavailable, NewerRelease
-from infra.kafka.client import Partition, Received
-from infra.kafka.unreadable import Raw, Unreadable
-from schemas.codec import UndecodableRecord, UnknownSchema
-from schemas.records import Record
+from seamlessflow.infra.errors import BlobUnavailable, NewerRelease
+from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.unreadable import Raw, Unreadable
+from seamlessflow.schemas.codec import UndecodableRecord, UnknownSchema
+from seamlessflow.schemas.records import Record
 
 Wanted = Callable[[bytes], bool]
 """Returns True for a key whose record is wanted; a record without a key always is."""

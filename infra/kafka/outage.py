@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError
 
-from infra.deadline import Stopping
-from infra.errors import KafkaRefused, KafkaUnavailable
-from infra.settings import KafkaSettings
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable
+from seamlessflow.infra.settings import KafkaSettings
 
 ASK_S = 1.0
 """Longest single request: between two of them a wait notices that it must end."""

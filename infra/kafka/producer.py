@@ -8,16 +8,16 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
 
-from infra.blobs.references import fitting_records
-from infra.deadline import Stopping, never, within
-from infra.errors import (
+from seamlessflow.infra.blobs.references import fitting_records
+from seamlessflow.infra.deadline import Stopping, never, within
+from seamlessflow.infra.errors import (
     BlobUnavailable,
     DeliveryFailed,
     KafkaUnavailable,
     QueueFull,
     TransactionFailed,
 )
-from infra.kafka.client import (
+from seamlessflow.infra.kafka.client import (
     STRANDED,
     Headers,
     Partition,
@@ -26,10 +26,10 @@ from infra.kafka.client import (
     producer_options,
     watched,
 )
-from infra.kafka.outage import ASK_S, REFUSALS, WITHOUT_LIMIT, Outage, passes
-from infra.kafka.start.written import encoder
-from infra.settings import KafkaSettings
-from schemas.records import Record
+from seamlessflow.infra.kafka.outage import ASK_S, REFUSALS, WITHOUT_LIMIT, Outage, passes
+from seamlessflow.infra.kafka.start.written import encoder
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Record
 
 _POLL_S = 0.1
 _TRANSACTION_TIMEOUT_S = 5

@@ -8,12 +8,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from infra.blobs.references import whole_records
-from infra.deadline import CallsInTurn, Stopping, never, within
-from infra.errors import KafkaRefused, KafkaUnavailable, TopicMissing
-from infra.kafka import log
-from infra.kafka.bounds import LagLookup
-from infra.kafka.client import (
+from seamlessflow.infra.blobs.references import whole_records
+from seamlessflow.infra.deadline import CallsInTurn, Stopping, never, within
+from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable, TopicMissing
+from seamlessflow.infra.kafka import log
+from seamlessflow.infra.kafka.bounds import LagLookup
+from seamlessflow.infra.kafka.client import (
     BEGINNING,
     END,
     STRANDED,
@@ -22,14 +22,14 @@ from infra.kafka.client import (
     consumer_options,
     watched,
 )
-from infra.kafka.decoding import Wanted, decoded
-from infra.kafka.outage import ASK_S, NO_LEADER_YET, REFUSALS, Outage
-from infra.kafka.start.group import lasting
-from infra.kafka.transactions.warning import WARN_EVERY_S, warn_of_hanging
-from infra.kafka.unreadable import Letter, Unreadable
-from infra.settings import KafkaSettings
-from schemas.codec import decode
-from schemas.records import Record
+from seamlessflow.infra.kafka.decoding import Wanted, decoded
+from seamlessflow.infra.kafka.outage import ASK_S, NO_LEADER_YET, REFUSALS, Outage
+from seamlessflow.infra.kafka.start.group import lasting
+from seamlessflow.infra.kafka.transactions.warning import WARN_EVERY_S, warn_of_hanging
+from seamlessflow.infra.kafka.unreadable import Letter, Unreadable
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import decode
+from seamlessflow.schemas.records import Record
 
 _log = log.logger(__name__)
 _BATCH = 500

@@ -7,9 +7,9 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import TypeVar
 
-from infra.kafka.client import Partition, Received
-from infra.kafka.outage import Outage
-from infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.outage import Outage
+from seamlessflow.infra.kafka.reader import Reader
 
 T = TypeVar("T")
 Deliver = Callable[[list[Received]], None]

@@ -9,9 +9,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from infra.errors import SeamlessFlowError
-from infra.kafka.client import Headers
-from schemas.records import Record
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.client import Headers
+from seamlessflow.schemas.records import Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from infra.deadline import Stopping, never
-from infra.errors import KafkaUnavailable
-from infra.kafka.client import BEGINNING, Partition, Received
-from infra.kafka.partitioner import partition_of
-from infra.kafka.reader import Reader
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.unreadable import Skipped, Unreadable
-from infra.settings import KafkaSettings
-from schemas.topics import Topic
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.infra.kafka.client import BEGINNING, Partition, Received
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import Topic
 
 _POLL_S = 0.2
 _SILENCE_S = 30.0

@@ -11,9 +11,9 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from infra.deadline import Stopping, never
-from infra.errors import SeamlessFlowError
-from infra.network.addresses import address_of
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.network.addresses import address_of
 
 ANSWER_S = 6 * 3600.0
 """Limit between two values: as long as a call of the trainer may take."""

@@ -1,6 +1,6 @@
 """Storages by their URL: any that fsspec reaches, a directory among them.
 
-Used by `infra.blobs` and `infra.weights.remote`.
+Used by `seamlessflow.infra.blobs` and `seamlessflow.infra.weights.remote`.
 """
 
 from pathlib import Path

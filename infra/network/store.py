@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from infra.network.addresses import address_of, host_and_port, listener_on
+from seamlessflow.infra.network.addresses import address_of, host_and_port, listener_on
 
 
 def store_at(host: str, limit: timedelta) -> tuple[TCPStore, str]:

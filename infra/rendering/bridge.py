@@ -11,11 +11,11 @@ the library's bridge to a sample message writes.
 
 from contextlib import suppress
 
-from infra.rendering import probes
-from infra.rendering.chat_template import ChatTemplate, Messages, Tools
-from infra.rendering.model_template.difference import behind_answer
-from infra.rendering.settings import RendererError
-from schemas.tokens import pack
+from seamlessflow.infra.rendering import probes
+from seamlessflow.infra.rendering.chat_template import ChatTemplate, Messages, Tools
+from seamlessflow.infra.rendering.model_template.difference import behind_answer
+from seamlessflow.infra.rendering.settings import RendererError
+from seamlessflow.schemas.tokens import pack
 
 
 class Bridge:

@@ -7,10 +7,10 @@ so messages that cannot be rendered are refused here. Used in `infra/rendering` 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from infra.rendering import probes
-from infra.rendering.library import LibraryRenderer, Offered
-from infra.rendering.settings import RendererError
-from schemas.tokens import TOKEN_BYTES, pack, unpack
+from seamlessflow.infra.rendering import probes
+from seamlessflow.infra.rendering.library import LibraryRenderer, Offered
+from seamlessflow.infra.rendering.settings import RendererError
+from seamlessflow.schemas.tokens import TOKEN_BYTES, pack, unpack
 
 Messages = Sequence[Mapping[str, object]]
 Tools = Sequence[Mapping[str, object]]

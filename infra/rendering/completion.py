@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from infra.rendering.tokenizer import TextStream
-from infra.rendering.tool_calls import ToolCall
-from schemas.tokens import unpack
+from seamlessflow.infra.rendering.tokenizer import TextStream
+from seamlessflow.infra.rendering.tool_calls import ToolCall
+from seamlessflow.schemas.tokens import unpack
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,20 @@ incrementally gives the library's results, the incremental parser is used instea
 
 from collections.abc import Sequence
 
-from infra.rendering import probes
-from infra.rendering.completion import MessageStream, ParsedMessage, WholeStream
-from infra.rendering.generation_prompt import GenerationPrompts
-from infra.rendering.library import OK, LibraryCall, LibraryMessage, LibraryRenderer, Offered
-from infra.rendering.tagged_stream import Markup, TaggedStream
-from infra.rendering.tokenizer import Tokenizer
-from infra.rendering.tool_calls import MalformedCall, ToolCall, read_call
-from schemas.tokens import unpack
+from seamlessflow.infra.rendering import probes
+from seamlessflow.infra.rendering.completion import MessageStream, ParsedMessage, WholeStream
+from seamlessflow.infra.rendering.generation_prompt import GenerationPrompts
+from seamlessflow.infra.rendering.library import (
+    OK,
+    LibraryCall,
+    LibraryMessage,
+    LibraryRenderer,
+    Offered,
+)
+from seamlessflow.infra.rendering.tagged_stream import Markup, TaggedStream
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.rendering.tool_calls import MalformedCall, ToolCall, read_call
+from seamlessflow.schemas.tokens import unpack
 
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 ABSENT = -1

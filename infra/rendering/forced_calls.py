@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.rendering import probes
-from infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.rendering import probes
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
 Message = Mapping[str, object]
 Render = Callable[[list[Message], bool], list[int]]

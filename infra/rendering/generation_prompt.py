@@ -7,8 +7,8 @@ It is found by rendering: prompts that differ in the last message only end with 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from infra.rendering import probes
-from infra.rendering.settings import RendererError
+from seamlessflow.infra.rendering import probes
+from seamlessflow.infra.rendering.settings import RendererError
 
 Message = Mapping[str, object]
 Render = Callable[[Sequence[Message]], list[int]]

@@ -11,8 +11,8 @@ from typing import Any, Protocol, get_args
 import pydantic
 import renderers
 
-from infra.rendering.settings import RendererError, RendererSettings, faults
-from infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.rendering.settings import RendererError, RendererSettings, faults
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
 NEEDS_MORE_THAN_SETTINGS = frozenset({"auto", "custom", "default"})
 """Not usable: `auto` guesses by a model's name, `custom` would load code that a record names,

@@ -7,9 +7,9 @@ result for all samples here.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from infra.rendering.completion import ParsedMessage
-from infra.rendering.tokenizer import Tokenizer
-from schemas.tokens import pack
+from seamlessflow.infra.rendering.completion import ParsedMessage
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.schemas.tokens import pack
 
 Message = Mapping[str, object]
 

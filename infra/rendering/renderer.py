@@ -10,19 +10,19 @@ completions; all use the library that `library.py` loads.
 
 from pathlib import Path
 
-from infra.rendering import probes
-from infra.rendering.bridge import Bridge
-from infra.rendering.chat_template import ChatTemplate, Messages, Tools, offered
-from infra.rendering.completion import MessageStream, ParsedMessage, PlainStream
-from infra.rendering.completion_parser import CompletionParser
-from infra.rendering.forced_calls import NoOpening, find_opening
-from infra.rendering.generation_prompt import GenerationPrompts
-from infra.rendering.model_template.files import template_source
-from infra.rendering.model_template.renderer import renderer_for
-from infra.rendering.outside_text import OutsideText, control_spellings
-from infra.rendering.settings import RendererError, RendererSettings, rendering_hash
-from infra.rendering.tokenizer import TextStream, Tokenizer, TokenizerError
-from schemas.tokens import pack, unpack
+from seamlessflow.infra.rendering import probes
+from seamlessflow.infra.rendering.bridge import Bridge
+from seamlessflow.infra.rendering.chat_template import ChatTemplate, Messages, Tools, offered
+from seamlessflow.infra.rendering.completion import MessageStream, ParsedMessage, PlainStream
+from seamlessflow.infra.rendering.completion_parser import CompletionParser
+from seamlessflow.infra.rendering.forced_calls import NoOpening, find_opening
+from seamlessflow.infra.rendering.generation_prompt import GenerationPrompts
+from seamlessflow.infra.rendering.model_template.files import template_source
+from seamlessflow.infra.rendering.model_template.renderer import renderer_for
+from seamlessflow.infra.rendering.outside_text import OutsideText, control_spellings
+from seamlessflow.infra.rendering.settings import RendererError, RendererSettings, rendering_hash
+from seamlessflow.infra.rendering.tokenizer import TextStream, Tokenizer, TokenizerError
+from seamlessflow.schemas.tokens import pack, unpack
 
 
 class Renderer:

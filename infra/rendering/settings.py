@@ -13,9 +13,9 @@ from typing import Literal
 
 import pydantic
 
-from infra.errors import SeamlessFlowError
-from infra.rendering.model_template.files import prompting_bytes
-from schemas.records import PolicyWeights
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.rendering.model_template.files import prompting_bytes
+from seamlessflow.schemas.records import PolicyWeights
 
 FROM_MODEL = "auto"
 """Name in a configuration that leaves it to the trainer to find the renderer of the model."""

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from infra.rendering.completion import MessageDelta, ParsedMessage
-from infra.rendering.tokenizer import Tokenizer
-from infra.rendering.tool_calls import MalformedCall, ToolCall
-from schemas.tokens import unpack
+from seamlessflow.infra.rendering.completion import MessageDelta, ParsedMessage
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.rendering.tool_calls import MalformedCall, ToolCall
+from seamlessflow.schemas.tokens import unpack
 
 ParseCalls = Callable[[list[int]], tuple[ToolCall, ...]]
 """Return the calls of one block of ids with its two delimiters. Raises `MalformedCall`."""

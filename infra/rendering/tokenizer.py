@@ -14,9 +14,9 @@ from typing import Protocol
 
 import tokenizers
 
-from infra.errors import SeamlessFlowError
-from infra.rendering.long_texts import LongTexts
-from infra.rendering.outside_text import MARK, removing_marks
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.rendering.long_texts import LongTexts
+from seamlessflow.infra.rendering.outside_text import MARK, removing_marks
 
 ENCODED_TEXTS_KEPT = 128
 """Number of texts whose ids are cached. Templates encode the same few again and again, among them a

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from infra.supervision.socket_names import kernel_name
+from seamlessflow.infra.supervision.socket_names import kernel_name
 
 SOCKET, DEADLINE, PROCESS = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 SIGN = b"WATCHDOG=1"

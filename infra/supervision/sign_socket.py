@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from infra.supervision.socket_names import kernel_name
+from seamlessflow.infra.supervision.socket_names import kernel_name
 
 _LONGEST_SIGN_BYTES = 4096
 

@@ -11,8 +11,8 @@ from typing import Literal
 
 from opentelemetry.sdk.resources import Resource
 
-from infra.errors import SettingsRejected
-from infra.settings import TelemetrySettings
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.settings import TelemetrySettings
 
 Signal = Literal["traces", "metrics"]
 _OTLP = "OTEL_EXPORTER_OTLP_"

@@ -21,7 +21,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from infra.telemetry.names import CONSUMER_LAG, METRICS, UNREADABLE
+from seamlessflow.infra.telemetry.names import CONSUMER_LAG, METRICS, UNREADABLE
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 Labels = Mapping[str, str]

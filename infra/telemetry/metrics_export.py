@@ -12,15 +12,15 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.sdk.metrics import export
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from infra.settings import TelemetrySettings
-from infra.telemetry.environment import (
+from seamlessflow.infra.settings import TelemetrySettings
+from seamlessflow.infra.telemetry.environment import (
     endpoint,
     export_interval_s,
     forget_empty,
     resource,
     wants_deltas,
 )
-from infra.telemetry.metrics import Distribution, Family, Labels, Metrics, unit
+from seamlessflow.infra.telemetry.metrics import Distribution, Family, Labels, Metrics, unit
 
 _TIMEOUT_MS = 5_000
 _Key = tuple[str, tuple[tuple[str, str], ...]]

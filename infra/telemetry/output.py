@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from infra.errors import SettingsRejected
-from infra.network.addresses import address_of
-from infra.settings import ProcessSettings
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.metrics_export import metrics_export
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.network.addresses import address_of
+from seamlessflow.infra.settings import ProcessSettings
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.metrics_export import metrics_export
 
 _log = logging.getLogger(__name__)
 TARGETS = "metrics"

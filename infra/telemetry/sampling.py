@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 from opentelemetry.trace import Link, SpanKind, TraceState, get_current_span
 from opentelemetry.util.types import Attributes
 
-from infra.telemetry.names import ATTRIBUTES
+from seamlessflow.infra.telemetry.names import ATTRIBUTES
 
 
 class RandomIds(IdGenerator):

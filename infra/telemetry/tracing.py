@@ -21,11 +21,17 @@ from opentelemetry.trace import Span as OtelSpan
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.util.types import AttributeValue
 
-from infra.settings import TelemetrySettings
-from infra.telemetry.contexts import Headers, context_of, headers_of, is_sampled, links_to
-from infra.telemetry.environment import endpoint, forget_empty, resource, sample_ratio
-from infra.telemetry.names import ATTRIBUTES, SCHEMA_URL, SpanName
-from infra.telemetry.sampling import BySession, RandomIds
+from seamlessflow.infra.settings import TelemetrySettings
+from seamlessflow.infra.telemetry.contexts import (
+    Headers,
+    context_of,
+    headers_of,
+    is_sampled,
+    links_to,
+)
+from seamlessflow.infra.telemetry.environment import endpoint, forget_empty, resource, sample_ratio
+from seamlessflow.infra.telemetry.names import ATTRIBUTES, SCHEMA_URL, SpanName
+from seamlessflow.infra.telemetry.sampling import BySession, RandomIds
 
 _KAFKA = "kafka"
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from infra.errors import SeamlessFlowError
-from infra.weights.tensors import tensors_hash
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.weights.tensors import tensors_hash
 
 TENSORS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 Shapes = Mapping[str, Sequence[int]]
@@ -46,7 +46,7 @@ class BaseModel:
 
     directory: str
     hash: str
-    """`infra.weights.tensors.tensors_hash` of it."""
+    """`seamlessflow.infra.weights.tensors.tensors_hash` of it."""
 
     @classmethod
     def of(cls, directory: Path) -> Self:

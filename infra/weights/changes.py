@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import SeamlessFlowError
 
 _LENGTH = struct.Struct("<Q")
 _PART_ELEMENTS = 4 * 1024 * 1024

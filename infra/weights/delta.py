@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from infra.weights.changes import ChangesInvalid, apply_changes, write_changes
-from infra.weights.manifest import (
+from seamlessflow.infra.weights.changes import ChangesInvalid, apply_changes, write_changes
+from seamlessflow.infra.weights.manifest import (
     MANIFEST,
     Manifest,
     WeightsInvalid,

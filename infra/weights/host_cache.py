@@ -10,11 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
-from infra.disk.full import room_for
-from infra.disk.whole_directory import remove
-from infra.errors import SeamlessFlowError
-from infra.weights.host_marks import HostMarks
-from infra.weights.manifest import (
+from seamlessflow.infra.disk.full import room_for
+from seamlessflow.infra.disk.whole_directory import remove
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.weights.host_marks import HostMarks
+from seamlessflow.infra.weights.manifest import (
     MANIFEST,
     WeightsInvalid,
     adopt,
@@ -22,7 +22,7 @@ from infra.weights.manifest import (
     sha256,
     verify,
 )
-from infra.weights.versions import FEWEST_KEPT, retain, version_directory
+from seamlessflow.infra.weights.versions import FEWEST_KEPT, retain, version_directory
 
 _DRAFT = ".version-"
 _log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from infra.weights.hashing import Stamp
+from seamlessflow.infra.weights.hashing import Stamp
 
 _PREFIX = "seamlessflow-verified-"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import SeamlessFlowError
 
 
 class PathOutside(SeamlessFlowError):

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from infra.disk.whole_directory import whole_directory
-from infra.errors import SeamlessFlowError
-from infra.weights.adapter import CONFIG, BaseModel
-from infra.weights.hashing import (
+from seamlessflow.infra.disk.whole_directory import whole_directory
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.weights.adapter import CONFIG, BaseModel
+from seamlessflow.infra.weights.hashing import (
     ByteTaker,
     HashedFile,
     HashName,
@@ -27,10 +27,10 @@ from infra.weights.hashing import (
     hash_files,
     stamp,
 )
-from infra.weights.host_marks import HostMarks
-from infra.weights.inside import PathOutside, inside
-from infra.weights.tensors import TensorHasher, hash_of
-from infra.weights.versions import version_directory
+from seamlessflow.infra.weights.host_marks import HostMarks
+from seamlessflow.infra.weights.inside import PathOutside, inside
+from seamlessflow.infra.weights.tensors import TensorHasher, hash_of
+from seamlessflow.infra.weights.versions import version_directory
 
 MANIFEST = "manifest.json"
 
@@ -127,7 +127,7 @@ class NewVersion:
 
     @property
     def tensors_hash(self) -> str:
-        """See `infra.weights.tensors.tensors_hash`; raises `ValueError` as that does."""
+        """See `tensors_hash` of `infra/weights/tensors.py`; raises `ValueError` as that does."""
         return hash_of(
             {name: one for file in self.tensors for name, one in file.hexdigests().items()}
         )

@@ -5,8 +5,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from infra.network.addresses import StorageUrl
-from infra.settings import Section
+from seamlessflow.infra.network.addresses import StorageUrl
+from seamlessflow.infra.settings import Section
 
 
 class WeightsSection(Section):

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from infra.disk.whole_directory import remove
-from infra.errors import SeamlessFlowError
-from infra.weights.inside import inside
+from seamlessflow.infra.disk.whole_directory import remove
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.weights.inside import inside
 
 FEWEST_KEPT = 3
 """A reader without a lease has the time that this many publications take."""

@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from typing import Literal
 
-from schemas.records import WorkerUsage
+from seamlessflow.schemas.records import WorkerUsage
 
 Activity = Literal["decoding", "training", "waiting", "loading", "idle", "none"]
 """`training`: computing its own part of a step; `waiting`: in a step, for the others of the gang or

@@ -8,7 +8,7 @@ from functools import cache
 from heapq import heapify, heapreplace
 from typing import TypeVar
 
-from infra.worker.tags import wishes_of
+from seamlessflow.infra.worker.tags import wishes_of
 
 T = TypeVar("T")
 KEEPS = 4

@@ -4,7 +4,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Final
 
-from schemas.records import RoleAssigned
+from seamlessflow.schemas.records import RoleAssigned
 
 ENDED: Final = "ended"
 """State of the last heartbeat of a process that ends in order, and the reason of its loss."""

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from infra.worker.roles import ENDED
-from schemas.records import Record, WorkerHeartbeat
+from seamlessflow.infra.worker.roles import ENDED
+from seamlessflow.schemas.records import Record, WorkerHeartbeat
 
 PROCESS = "train"
 

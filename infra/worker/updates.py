@@ -12,9 +12,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from infra.settings import Section
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.infra.settings import Section
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 UNKNOWN = -1
 

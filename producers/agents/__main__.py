@@ -1,7 +1,7 @@
-"""Entry of the agents process: `python -m producers.agents` runs agents on tasks from Kafka."""
+"""The agents process, `python -m seamlessflow.producers.agents`: agents on tasks from Kafka."""
 
-from infra.settings import load
-from producers.agents.settings import AgentsSettings
+from seamlessflow.infra.settings import load
+from seamlessflow.producers.agents.settings import AgentsSettings
 
 
 def main() -> None:
@@ -10,8 +10,8 @@ def main() -> None:
 
     import uvloop
 
-    from infra import process
-    from producers.agents.runner import serve
+    from seamlessflow.infra import process
+    from seamlessflow.producers.agents.runner import serve
 
     process.run(lambda stop: serve(settings, stop), uvloop.new_event_loop)
 

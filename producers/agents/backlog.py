@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.client import Partition, Received
 
 
 class Progress(NamedTuple):

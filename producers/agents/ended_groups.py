@@ -9,12 +9,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from weakref import WeakValueDictionary
 
-from infra.kafka.client import END, Received
-from infra.kafka.reader import Reader
-from infra.kafka.reader_thread import ReaderThread
-from infra.settings import KafkaSettings
-from schemas.records import GroupDropped, GroupReady, Record
-from schemas.topics import CONTROL
+from seamlessflow.infra.kafka.client import END, Received
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import GroupDropped, GroupReady, Record
+from seamlessflow.schemas.topics import CONTROL
 
 MOST = 10_000
 """Number of ended groups that are remembered; a task of an earlier one is played to its end."""

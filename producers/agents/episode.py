@@ -14,13 +14,17 @@ from typing import Any, cast
 
 import orjson
 
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.names import PROVIDER
-from infra.telemetry.tracing import Telemetry
-from producers.agents.ended_groups import EndedGroups
-from producers.agents.failure_cause import is_infrastructure_failure
-from producers.agents.gateway_client.client import GatewayClient, GatewayRefused, OpenedSession
-from producers.agents.gateway_client.ending import (
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.names import PROVIDER
+from seamlessflow.infra.telemetry.tracing import Telemetry
+from seamlessflow.producers.agents.ended_groups import EndedGroups
+from seamlessflow.producers.agents.failure_cause import is_infrastructure_failure
+from seamlessflow.producers.agents.gateway_client.client import (
+    GatewayClient,
+    GatewayRefused,
+    OpenedSession,
+)
+from seamlessflow.producers.agents.gateway_client.ending import (
     REASON_CHARACTERS,
     AgentCrashed,
     AgentPruned,
@@ -32,20 +36,20 @@ from producers.agents.gateway_client.ending import (
     EndingRules,
     closing_calls,
 )
-from producers.agents.harness.agent import Agent
-from producers.agents.harness.command import TRY_AGAIN, CommandFailed
-from producers.agents.harness.containment import ContainedCall
-from producers.agents.harness.loading import Callback, invoke
-from producers.agents.harness.session import AgentSession, SharedHttpClient
-from producers.agents.harness.threads import CallThreads
-from producers.agents.leftovers import END_GRACE_S, Leftovers
-from producers.agents.result import BadResult, Result, judged, result_of
-from producers.agents.serving import ServingTime
-from producers.agents.settings import AgentsSection
-from schemas.forks import PLAYBACK, history, of_session
-from schemas.identity import session_id
-from schemas.json_text import read_json
-from schemas.records import Task
+from seamlessflow.producers.agents.harness.agent import Agent
+from seamlessflow.producers.agents.harness.command import TRY_AGAIN, CommandFailed
+from seamlessflow.producers.agents.harness.containment import ContainedCall
+from seamlessflow.producers.agents.harness.loading import Callback, invoke
+from seamlessflow.producers.agents.harness.session import AgentSession, SharedHttpClient
+from seamlessflow.producers.agents.harness.threads import CallThreads
+from seamlessflow.producers.agents.leftovers import END_GRACE_S, Leftovers
+from seamlessflow.producers.agents.result import BadResult, Result, judged, result_of
+from seamlessflow.producers.agents.serving import ServingTime
+from seamlessflow.producers.agents.settings import AgentsSection
+from seamlessflow.schemas.forks import PLAYBACK, history, of_session
+from seamlessflow.schemas.identity import session_id
+from seamlessflow.schemas.json_text import read_json
+from seamlessflow.schemas.records import Task
 
 _log = logging.getLogger(__name__)
 _FORK_REFUSED = "fork_refused"

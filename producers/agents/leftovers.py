@@ -9,10 +9,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from infra.clock import now_ms
-from infra.errors import SeamlessFlowError
-from infra.telemetry.metrics import Metrics
-from schemas.records import ProgressStalled
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.schemas.records import ProgressStalled
 
 END_GRACE_S = 5.0
 """Time that an agent has to end once it was told to."""

@@ -11,29 +11,29 @@ import os
 from collections.abc import Callable
 from functools import partial
 
-from infra.clock import now_ms
-from infra.kafka.reader_thread import ReaderThread
-from infra.kafka.start.cluster import find_cluster
-from infra.process import ready
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.output import MetricsOutput
-from infra.telemetry.tracing import Telemetry, telemetry
-from producers.agents.backlog import Place
-from producers.agents.ended_groups import EndedGroups, watch_groups
-from producers.agents.episode import Episodes
-from producers.agents.gateway_client.client import GatewayClient
-from producers.agents.harness.agent import Agent, CallableAgent, CommandAgent
-from producers.agents.harness.command import Command
-from producers.agents.harness.containment import contain_exits
-from producers.agents.harness.loading import load_callable
-from producers.agents.harness.threads import CallThreads
-from producers.agents.leftovers import Leftovers
-from producers.agents.loop_watch import LoopWatch
-from producers.agents.serving import ServingTime, watch_engines
-from producers.agents.settings import AgentsSection, AgentsSettings
-from producers.agents.task_feed import AgentCapacity, StartedTask, TaskFeed
-from schemas.records import ProgressStalled, Record
-from schemas.topics import CONTROL, FLEET, TASKS
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.process import ready
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.output import MetricsOutput
+from seamlessflow.infra.telemetry.tracing import Telemetry, telemetry
+from seamlessflow.producers.agents.backlog import Place
+from seamlessflow.producers.agents.ended_groups import EndedGroups, watch_groups
+from seamlessflow.producers.agents.episode import Episodes
+from seamlessflow.producers.agents.gateway_client.client import GatewayClient
+from seamlessflow.producers.agents.harness.agent import Agent, CallableAgent, CommandAgent
+from seamlessflow.producers.agents.harness.command import Command
+from seamlessflow.producers.agents.harness.containment import contain_exits
+from seamlessflow.producers.agents.harness.loading import load_callable
+from seamlessflow.producers.agents.harness.threads import CallThreads
+from seamlessflow.producers.agents.leftovers import Leftovers
+from seamlessflow.producers.agents.loop_watch import LoopWatch
+from seamlessflow.producers.agents.serving import ServingTime, watch_engines
+from seamlessflow.producers.agents.settings import AgentsSection, AgentsSettings
+from seamlessflow.producers.agents.task_feed import AgentCapacity, StartedTask, TaskFeed
+from seamlessflow.schemas.records import ProgressStalled, Record
+from seamlessflow.schemas.topics import CONTROL, FLEET, TASKS
 
 _log = logging.getLogger(__name__)
 _CLOSING_S = 10.0

@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from infra.clock import now_ms
-from infra.kafka.client import BEGINNING, Received
-from infra.kafka.reader import Reader
-from infra.kafka.reader_thread import ReaderThread
-from infra.settings import KafkaSettings
-from schemas.records import Record, WorkerHeartbeat
-from schemas.topics import FLEET
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.client import BEGINNING, Received
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Record, WorkerHeartbeat
+from seamlessflow.schemas.topics import FLEET
 
 VALID_S = 10.0
 """Time for which a heartbeat counts."""

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, StringConstraints, model_validator
 
-from infra.settings import ProcessSettings, Section, SentKey, SharedPacingSection
+from seamlessflow.infra.settings import ProcessSettings, Section, SentKey, SharedPacingSection
 
 
 class AgentsSection(Section):
@@ -99,7 +99,7 @@ class AgentsSection(Section):
 
 
 class AgentsSettings(ProcessSettings):
-    """All settings of `python -m producers.agents`."""
+    """All settings of `python -m seamlessflow.producers.agents`."""
 
     agents: AgentsSection = Field(default_factory=AgentsSection)
     pacing: SharedPacingSection = Field(default_factory=SharedPacingSection)

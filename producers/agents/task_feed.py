@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.errors import DeliveryFailed, KafkaUnavailable
-from infra.kafka.client import Partition
-from infra.kafka.dead_letters import DeadLetters
-from infra.kafka.outage import COMMIT_S, WITHOUT_LIMIT
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.start.group import membership
-from infra.settings import KafkaSettings
-from infra.telemetry.metrics import Metrics
-from producers.agents.backlog import Backlog, Place, Progress, place_of
-from schemas.records import ProgressStalled, Task
-from schemas.topics import CONTROL, TASKS
+from seamlessflow.infra.errors import DeliveryFailed, KafkaUnavailable
+from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.dead_letters import DeadLetters
+from seamlessflow.infra.kafka.outage import COMMIT_S, WITHOUT_LIMIT
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.start.group import membership
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.producers.agents.backlog import Backlog, Place, Progress, place_of
+from seamlessflow.schemas.records import ProgressStalled, Task
+from seamlessflow.schemas.topics import CONTROL, TASKS
 
 _CLIENT_ID = "agents"
 _READ_AHEAD = 1_000

@@ -1,13 +1,13 @@
-"""The gateway process, `python -m producers.gateway`, configured by `SEAMLESSFLOW_*`."""
+"""The gateway process: `python -m seamlessflow.producers.gateway`, set by `SEAMLESSFLOW_*`."""
 
 from functools import partial
 
 import uvloop
 
-from infra.process import run
-from infra.settings import load
-from producers.gateway.server import serve
-from producers.gateway.settings import GatewaySettings
+from seamlessflow.infra.process import run
+from seamlessflow.infra.settings import load
+from seamlessflow.producers.gateway.server import serve
+from seamlessflow.producers.gateway.settings import GatewaySettings
 
 
 def main() -> None:

@@ -11,27 +11,29 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from infra.telemetry.metrics import CONTENT_TYPE, Metrics
-from infra.telemetry.tracing import Telemetry
-from producers.gateway.calls.callers import Callers
-from producers.gateway.calls.counting import CountForm, Counting
-from producers.gateway.calls.in_flight import CallsInFlight
-from producers.gateway.calls.keys import Keys
-from producers.gateway.calls.model_list import (
+from seamlessflow.infra.telemetry.metrics import CONTENT_TYPE, Metrics
+from seamlessflow.infra.telemetry.tracing import Telemetry
+from seamlessflow.producers.gateway.calls.callers import Callers
+from seamlessflow.producers.gateway.calls.counting import CountForm, Counting
+from seamlessflow.producers.gateway.calls.in_flight import CallsInFlight
+from seamlessflow.producers.gateway.calls.keys import Keys
+from seamlessflow.producers.gateway.calls.model_list import (
     google_listing,
     google_model,
     listing,
     one_model,
 )
-from producers.gateway.calls.sessions import Sessions
-from producers.gateway.calls.turns import Turns
-from producers.gateway.dialects.anthropic_messages.request import prompt as messages_prompt
-from producers.gateway.dialects.dialect import Dialect
-from producers.gateway.dialects.google_content.request import prompt as content_prompt
-from producers.gateway.errors import ApiError, ClientGone
-from producers.gateway.exchange import Exchange, Receive, Scope, Send
-from producers.gateway.link.link import Link
-from producers.gateway.routes import (
+from seamlessflow.producers.gateway.calls.sessions import Sessions
+from seamlessflow.producers.gateway.calls.turns import Turns
+from seamlessflow.producers.gateway.dialects.anthropic_messages.request import (
+    prompt as messages_prompt,
+)
+from seamlessflow.producers.gateway.dialects.dialect import Dialect
+from seamlessflow.producers.gateway.dialects.google_content.request import prompt as content_prompt
+from seamlessflow.producers.gateway.errors import ApiError, ClientGone
+from seamlessflow.producers.gateway.exchange import Exchange, Receive, Scope, Send
+from seamlessflow.producers.gateway.link.link import Link
+from seamlessflow.producers.gateway.routes import (
     DIALECTS,
     GOOGLE,
     GOOGLE_MODELS,
@@ -41,7 +43,7 @@ from producers.gateway.routes import (
     model_in,
     route_of,
 )
-from producers.gateway.settings import GatewaySection
+from seamlessflow.producers.gateway.settings import GatewaySection
 
 Handler = Callable[[Exchange, str | None], Awaitable[None]]
 _CLIENT_GONE = 499

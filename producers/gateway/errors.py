@@ -6,7 +6,7 @@ Any part of the gateway may raise `ApiError`; `app.py` answers it in the client'
 
 import re
 
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import SeamlessFlowError
 
 PROMPT_TOO_LONG = "prompt_too_long"
 """Reason that managers and workers report. Agents look for each vendor's own words for it."""

@@ -18,10 +18,10 @@ from typing import Any, ClassVar, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from producers.gateway.dialects.openai_shape import error_body
-from producers.gateway.errors import ApiError
-from producers.gateway.exchange import BODY_IS_HERE, NEXT_SIZE, TAKEN
-from producers.gateway.http_parser import OfferlessParser
+from seamlessflow.producers.gateway.dialects.openai_shape import error_body
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.exchange import BODY_IS_HERE, NEXT_SIZE, TAKEN
+from seamlessflow.producers.gateway.http_parser import OfferlessParser
 
 LONGEST_HEAD = 65_536
 """Most bytes of a head that arrives in several reads; the transport limits a single read."""

@@ -2,21 +2,21 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from producers.gateway.dialects import openai_completions, openai_shape
-from producers.gateway.dialects.anthropic_messages import events as messages_events
-from producers.gateway.dialects.anthropic_messages import request as messages_request
-from producers.gateway.dialects.anthropic_messages import response as messages_response
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import Dialect
-from producers.gateway.dialects.google_content import events as content_events
-from producers.gateway.dialects.google_content import request as content_request
-from producers.gateway.dialects.google_content import response as content_response
-from producers.gateway.dialects.openai_chat import request as chat_request
-from producers.gateway.dialects.openai_chat import response as chat_response
-from producers.gateway.dialects.openai_responses import events as responses_events
-from producers.gateway.dialects.openai_responses import request as responses_request
-from producers.gateway.dialects.openai_responses import response as responses_response
-from producers.gateway.exchange import EVENT_STREAM, JSON
+from seamlessflow.producers.gateway.dialects import openai_completions, openai_shape
+from seamlessflow.producers.gateway.dialects.anthropic_messages import events as messages_events
+from seamlessflow.producers.gateway.dialects.anthropic_messages import request as messages_request
+from seamlessflow.producers.gateway.dialects.anthropic_messages import response as messages_response
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import Dialect
+from seamlessflow.producers.gateway.dialects.google_content import events as content_events
+from seamlessflow.producers.gateway.dialects.google_content import request as content_request
+from seamlessflow.producers.gateway.dialects.google_content import response as content_response
+from seamlessflow.producers.gateway.dialects.openai_chat import request as chat_request
+from seamlessflow.producers.gateway.dialects.openai_chat import response as chat_response
+from seamlessflow.producers.gateway.dialects.openai_responses import events as responses_events
+from seamlessflow.producers.gateway.dialects.openai_responses import request as responses_request
+from seamlessflow.producers.gateway.dialects.openai_responses import response as responses_response
+from seamlessflow.producers.gateway.exchange import EVENT_STREAM, JSON
 
 
 class _ServerSent:

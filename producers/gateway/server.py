@@ -15,18 +15,18 @@ from math import ceil
 
 import uvicorn
 
-from infra.errors import SeamlessFlowError
-from infra.kafka.start.cluster import find_cluster
-from infra.network.addresses import address_of
-from infra.process import collect_seldom, ready
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.output import MetricsOutput
-from infra.telemetry.tracing import telemetry
-from producers.gateway.app import App
-from producers.gateway.http_protocol import HttpProtocol
-from producers.gateway.link.link import Link
-from producers.gateway.settings import GatewaySection, GatewaySettings
-from schemas.topics import FLEET, REPLIES, REQUESTS
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.network.addresses import address_of
+from seamlessflow.infra.process import collect_seldom, ready
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.output import MetricsOutput
+from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.producers.gateway.app import App
+from seamlessflow.producers.gateway.http_protocol import HttpProtocol
+from seamlessflow.producers.gateway.link.link import Link
+from seamlessflow.producers.gateway.settings import GatewaySection, GatewaySettings
+from seamlessflow.schemas.topics import FLEET, REPLIES, REQUESTS
 
 _TOPICS = (REQUESTS, REPLIES, FLEET)
 _BACKLOG = 2048
@@ -49,7 +49,7 @@ class AddressUnavailable(SeamlessFlowError):
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to `infra.process`."""
+    """A uvicorn server that leaves signals to `seamlessflow.infra.process`."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

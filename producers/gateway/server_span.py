@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from infra.errors import SeamlessFlowError
-from infra.telemetry.contexts import Headers
-from infra.telemetry.names import PROVIDER
-from infra.telemetry.tracing import Span, Telemetry
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.errors import ApiError
-from producers.gateway.exchange import Exchange, key_of
-from schemas.records import ReplyFinished
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.telemetry.contexts import Headers
+from seamlessflow.infra.telemetry.names import PROVIDER
+from seamlessflow.infra.telemetry.tracing import Span, Telemetry
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.exchange import Exchange, key_of
+from seamlessflow.schemas.records import ReplyFinished
 
 _OK, _SERVER_ERROR = 200, 500
 _OPERATIONS = {"openai.completions": "text_completion"}

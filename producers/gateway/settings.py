@@ -4,8 +4,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from infra.settings import ProcessSettings, Section, SentKey
-from schemas.topics import REQUESTS
+from seamlessflow.infra.settings import ProcessSettings, Section, SentKey
+from seamlessflow.schemas.topics import REQUESTS
 
 KEY_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 

@@ -1,8 +1,8 @@
-"""The rollout process of a worker: `python -m producers.rollout`."""
+"""The rollout process of a worker: `python -m seamlessflow.producers.rollout`."""
 
-from infra.process import run_sync
-from infra.settings import load
-from producers.rollout.settings import RolloutSettings
+from seamlessflow.infra.process import run_sync
+from seamlessflow.infra.settings import load
+from seamlessflow.producers.rollout.settings import RolloutSettings
 
 
 def main() -> None:
@@ -10,7 +10,7 @@ def main() -> None:
     settings = load(RolloutSettings)
 
     # Not at the top: wrong settings and --help are reported before torch and Kafka are imported.
-    from producers.rollout.hosting import serve_all
+    from seamlessflow.producers.rollout.hosting import serve_all
 
     run_sync(lambda stop: serve_all(settings, stop))
 

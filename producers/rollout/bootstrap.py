@@ -4,41 +4,41 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.clock import now_ms
-from infra.deadline import Stopping, never
-from infra.device_model.hardware import hardware_named
-from infra.errors import DeliveryFailed
-from infra.kafka.client import Headers
-from infra.kafka.producer import OnDelivery, Producer
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererSettings
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.output import MetricsOutput
-from infra.telemetry.tracing import Telemetry, telemetry
-from infra.worker.roles import new_incarnation
-from infra.worker.senders import Senders
-from infra.worker.tags import SHARED
-from infra.worker.updates import UpdateLine, UpdateRule
-from producers.rollout.counts import Counts
-from producers.rollout.fleet_reader import FleetReader
-from producers.rollout.inbox import Undelivered, WorkerInbox
-from producers.rollout.probe.asking import EngineProbe
-from producers.rollout.process import RolloutProcess
-from producers.rollout.roles.announcements import Facts
-from producers.rollout.roles.device import EngineFactory, RolloutDevice
-from producers.rollout.roles.keeper import RoleKeeper
-from producers.rollout.roles.places import HostPlaces
-from producers.rollout.roles.reporter import Reporter
-from producers.rollout.roles.roles import RolloutRoles
-from producers.rollout.settings import RolloutSettings
-from producers.rollout.slot_reader import SlotReader
-from producers.rollout.turns.admission import Admission
-from producers.rollout.turns.dispatch import Output
-from producers.rollout.turns.live_dispatch import LiveDispatch
-from producers.rollout.turns.message_parser import MessageParser
-from producers.rollout.turns.serving import Serving, Write
-from schemas.records import PolicyWeights
-from schemas.topics import SESSIONS
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.device_model.hardware import hardware_named
+from seamlessflow.infra.errors import DeliveryFailed
+from seamlessflow.infra.kafka.client import Headers
+from seamlessflow.infra.kafka.producer import OnDelivery, Producer
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import RendererSettings
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.output import MetricsOutput
+from seamlessflow.infra.telemetry.tracing import Telemetry, telemetry
+from seamlessflow.infra.worker.roles import new_incarnation
+from seamlessflow.infra.worker.senders import Senders
+from seamlessflow.infra.worker.tags import SHARED
+from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
+from seamlessflow.producers.rollout.counts import Counts
+from seamlessflow.producers.rollout.fleet_reader import FleetReader
+from seamlessflow.producers.rollout.inbox import Undelivered, WorkerInbox
+from seamlessflow.producers.rollout.probe.asking import EngineProbe
+from seamlessflow.producers.rollout.process import RolloutProcess
+from seamlessflow.producers.rollout.roles.announcements import Facts
+from seamlessflow.producers.rollout.roles.device import EngineFactory, RolloutDevice
+from seamlessflow.producers.rollout.roles.keeper import RoleKeeper
+from seamlessflow.producers.rollout.roles.places import HostPlaces
+from seamlessflow.producers.rollout.roles.reporter import Reporter
+from seamlessflow.producers.rollout.roles.roles import RolloutRoles
+from seamlessflow.producers.rollout.settings import RolloutSettings
+from seamlessflow.producers.rollout.slot_reader import SlotReader
+from seamlessflow.producers.rollout.turns.admission import Admission
+from seamlessflow.producers.rollout.turns.dispatch import Output
+from seamlessflow.producers.rollout.turns.live_dispatch import LiveDispatch
+from seamlessflow.producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.producers.rollout.turns.serving import Serving, Write
+from seamlessflow.schemas.records import PolicyWeights
+from seamlessflow.schemas.topics import SESSIONS
 
 _REPORT_EVERY_S = 0.05
 """Time in which deliveries are reported together: only their failures matter here."""

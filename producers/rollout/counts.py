@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from infra.telemetry.metrics import Metrics
-from producers.rollout.turns.admission import Ignored
-from producers.rollout.turns.dispatch import Output
-from schemas.records import TurnCompleted, TurnFailed, TurnInterrupted
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.producers.rollout.turns.admission import Ignored
+from seamlessflow.producers.rollout.turns.dispatch import Output
+from seamlessflow.schemas.records import TurnCompleted, TurnFailed, TurnInterrupted
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 class Counts:

@@ -3,24 +3,24 @@
 import shutil
 from pathlib import Path
 
-from infra.device_model.hardware import hardware_named
-from infra.device_model.models import model_named
-from infra.device_model.settings import DeviceModelSection, worker_rates
-from infra.errors import SeamlessFlowError, SettingsRejected
-from infra.process import collect_seldom
-from infra.weights.adapter import BaseModel
-from infra.weights.manifest import Manifest, verify
-from producers.rollout.clock_engine.answers import Answers
-from producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
-from producers.rollout.clock_engine.lengths import AnswerLengths
-from producers.rollout.engine.contract import Engine
-from producers.rollout.roles.device import EngineFactory
-from producers.rollout.roles.moves import PublishedWeights
-from producers.rollout.scripted_engine.engine import ScriptedEngine
-from producers.rollout.scripted_engine.script import Script
-from producers.rollout.settings import RolloutSection, RolloutSettings, VllmSection
-from producers.rollout.turns.message_parser import MessageParser
-from producers.rollout.vllm_engine.engine import VllmEngine
+from seamlessflow.infra.device_model.hardware import hardware_named
+from seamlessflow.infra.device_model.models import model_named
+from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
+from seamlessflow.infra.errors import SeamlessFlowError, SettingsRejected
+from seamlessflow.infra.process import collect_seldom
+from seamlessflow.infra.weights.adapter import BaseModel
+from seamlessflow.infra.weights.manifest import Manifest, verify
+from seamlessflow.producers.rollout.clock_engine.answers import Answers
+from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
+from seamlessflow.producers.rollout.clock_engine.lengths import AnswerLengths
+from seamlessflow.producers.rollout.engine.contract import Engine
+from seamlessflow.producers.rollout.roles.device import EngineFactory
+from seamlessflow.producers.rollout.roles.moves import PublishedWeights
+from seamlessflow.producers.rollout.scripted_engine.engine import ScriptedEngine
+from seamlessflow.producers.rollout.scripted_engine.script import Script
+from seamlessflow.producers.rollout.settings import RolloutSection, RolloutSettings, VllmSection
+from seamlessflow.producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.producers.rollout.vllm_engine.engine import VllmEngine
 
 ENGINE_DEADLINE_S = 120.0
 """Time for a call to the engine's thread; loading a model is not such a call."""
@@ -54,7 +54,10 @@ class TorchEngines:
     def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
         """Load the model. Raises `ModelUnsupported`."""
         # Not at the top: torch takes seconds to import, and a scripted worker needs none.
-        from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+        from seamlessflow.producers.rollout.torch_engine.engine import (
+            TorchEngine,
+            TorchEngineSettings,
+        )
 
         torch = self._settings.torch
         settings = TorchEngineSettings(

@@ -7,17 +7,17 @@ that matters.
 
 from collections.abc import Callable
 
-from infra.deadline import Stopping
-from infra.kafka.client import BEGINNING, Received
-from infra.kafka.reader import Reader
-from infra.kafka.reader_thread import ReaderThread
-from infra.settings import KafkaSettings
-from infra.worker.fleet_keys import of_worker
-from infra.worker.senders import Senders, is_training_beat
-from infra.worker.updates import concerns_line
-from producers.rollout.roles.roles import concerns
-from schemas.records import Record
-from schemas.topics import CONTROL, FLEET
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.kafka.client import BEGINNING, Received
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.worker.fleet_keys import of_worker
+from seamlessflow.infra.worker.senders import Senders, is_training_beat
+from seamlessflow.infra.worker.updates import concerns_line
+from seamlessflow.producers.rollout.roles.roles import concerns
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, FLEET
 
 
 class FleetReader:

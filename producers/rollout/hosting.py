@@ -7,9 +7,9 @@ main loop, in a thread. An error of one ends the process, so all of them.
 import threading
 from collections.abc import Sequence
 
-from infra.errors import SettingsRejected
-from producers.rollout.restarts import serve
-from producers.rollout.settings import RolloutSettings
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.producers.rollout.restarts import serve
+from seamlessflow.producers.rollout.settings import RolloutSettings
 
 
 def serve_all(settings: RolloutSettings, stop: threading.Event) -> None:

@@ -6,10 +6,10 @@ advanced at once), the device thread (outcomes of moves) and the producer's (fai
 
 from dataclasses import dataclass
 
-from infra.errors import DeliveryFailed
-from infra.inbox import Inbox
-from producers.rollout.roles.outcomes import Outcome
-from producers.rollout.turns.live_dispatch import LiveDispatch
+from seamlessflow.infra.errors import DeliveryFailed
+from seamlessflow.infra.inbox import Inbox
+from seamlessflow.producers.rollout.roles.outcomes import Outcome
+from seamlessflow.producers.rollout.turns.live_dispatch import LiveDispatch
 
 
 @dataclass(frozen=True, slots=True)

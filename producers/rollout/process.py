@@ -10,22 +10,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from infra.clock import NEVER_MS
-from infra.errors import SeamlessFlowError
-from infra.kafka.client import Received
-from infra.kafka.producer import Producer
-from infra.process import ready
-from producers.rollout.counts import Counts
-from producers.rollout.engine.contract import EngineHealth
-from producers.rollout.fleet_reader import FleetReader
-from producers.rollout.inbox import Item, StopAsked, Undelivered, WorkerInbox
-from producers.rollout.roles.device import RolloutDevice
-from producers.rollout.roles.keeper import RoleKeeper
-from producers.rollout.roles.reporter import Reporter
-from producers.rollout.slot_reader import SlotReader
-from producers.rollout.turns.live_dispatch import LiveDispatch
-from producers.rollout.turns.serving import Serving
-from schemas.topics import PROMPTS
+from seamlessflow.infra.clock import NEVER_MS
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.process import ready
+from seamlessflow.producers.rollout.counts import Counts
+from seamlessflow.producers.rollout.engine.contract import EngineHealth
+from seamlessflow.producers.rollout.fleet_reader import FleetReader
+from seamlessflow.producers.rollout.inbox import Item, StopAsked, Undelivered, WorkerInbox
+from seamlessflow.producers.rollout.roles.device import RolloutDevice
+from seamlessflow.producers.rollout.roles.keeper import RoleKeeper
+from seamlessflow.producers.rollout.roles.reporter import Reporter
+from seamlessflow.producers.rollout.slot_reader import SlotReader
+from seamlessflow.producers.rollout.turns.live_dispatch import LiveDispatch
+from seamlessflow.producers.rollout.turns.serving import Serving
+from seamlessflow.schemas.topics import PROMPTS
 
 GRACE_MS = 250
 """Time after the role was given up in which turns that still come are handed back."""

@@ -10,13 +10,13 @@ import threading
 import time
 from collections import deque
 
-from infra.kafka.start.cluster import find_cluster
-from producers.rollout.bootstrap import observed
-from producers.rollout.engine.errors import EngineError
-from producers.rollout.engines import engine_factory
-from producers.rollout.process import EngineBroke
-from producers.rollout.settings import RolloutSettings
-from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.producers.rollout.bootstrap import observed
+from seamlessflow.producers.rollout.engine.errors import EngineError
+from seamlessflow.producers.rollout.engines import engine_factory
+from seamlessflow.producers.rollout.process import EngineBroke
+from seamlessflow.producers.rollout.settings import RolloutSettings
+from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
 
 _TOPICS = (PROMPTS, SESSIONS, CONTROL, FLEET)
 WITHIN_S = 600.0

@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from infra.device_model.lengths import LengthsSection
-from infra.device_model.settings import DeviceModelSection
-from infra.network.ports import is_loopback
-from infra.settings import ProcessSettings, Section, SharedRunSection
-from infra.weights.settings import WeightsSection
-from infra.worker.tags import WorkerTags
-from infra.worker.updates import UpdateSection
+from seamlessflow.infra.device_model.lengths import LengthsSection
+from seamlessflow.infra.device_model.settings import DeviceModelSection
+from seamlessflow.infra.network.ports import is_loopback
+from seamlessflow.infra.settings import ProcessSettings, Section, SharedRunSection
+from seamlessflow.infra.weights.settings import WeightsSection
+from seamlessflow.infra.worker.tags import WorkerTags
+from seamlessflow.infra.worker.updates import UpdateSection
 
 _ADDRESS = ("--host", "--port", "--uds")
 """Arguments of vLLM that say where it listens."""
@@ -249,7 +249,7 @@ class RolloutSection(Section):
 
 
 class RolloutSettings(ProcessSettings):
-    """All settings of `python -m producers.rollout`: `SEAMLESSFLOW_ROLLOUT__...`.
+    """All settings of `python -m seamlessflow.producers.rollout`: `SEAMLESSFLOW_ROLLOUT__...`.
 
     `device_model` is for the clock engine alone; of `run` only the lag is read, for updates.
     """

@@ -6,15 +6,15 @@ instead of running into their deadline.
 
 from collections.abc import Callable
 
-from infra.deadline import Stopping
-from infra.kafka.client import END, Received
-from infra.kafka.dead_letters import DeadLetters
-from infra.kafka.outage import WITHOUT_LIMIT
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.reader_thread import ReaderThread
-from infra.settings import KafkaSettings
-from schemas.topics import PROMPTS
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.kafka.client import END, Received
+from seamlessflow.infra.kafka.dead_letters import DeadLetters
+from seamlessflow.infra.kafka.outage import WITHOUT_LIMIT
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import PROMPTS
 
 
 class SlotReader:

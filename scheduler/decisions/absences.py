@@ -7,13 +7,13 @@ rollout process or trainer that is lost is `WorkerLost` (`membership.py`). Calle
 
 from collections.abc import Iterator, Sequence
 
-from scheduler.decisions.contact import Contact
-from scheduler.settings import SchedulerSettings, milliseconds
-from scheduler.state.fleet import Fleet
-from scheduler.state.state import State
-from scheduler.state.unread import UnreadTopic, UnreadTopics
-from schemas.records import ProgressStalled
-from schemas.topics import PROMPTS, REQUESTS, TASKS, TRAJECTORIES
+from seamlessflow.scheduler.decisions.contact import Contact
+from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state.fleet import Fleet
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.scheduler.state.unread import UnreadTopic, UnreadTopics
+from seamlessflow.schemas.records import ProgressStalled
+from seamlessflow.schemas.topics import PROMPTS, REQUESTS, TASKS, TRAJECTORIES
 
 _READERS = {REQUESTS.name: "manager", TASKS.name: "agents"}
 

@@ -8,12 +8,12 @@ members of a gang are assigned together, under one new gang epoch. Called by
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from scheduler.decisions import gates
-from scheduler.decisions.snapshot import Snapshot, WorkerView
-from scheduler.decisions.strategies.wanted import Wanted
-from scheduler.settings import SchedulerSettings, milliseconds
-from scheduler.state.state import State
-from schemas import records as r
+from seamlessflow.scheduler.decisions import gates
+from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
+from seamlessflow.scheduler.decisions.strategies.wanted import Wanted
+from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.schemas import records as r
 
 GANG = "train"
 

@@ -8,21 +8,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from scheduler.decisions import absences, assignments, membership, pacing, stalls, waste
-from scheduler.decisions.contact import Contact
-from scheduler.decisions.sharing.allotment import Allotment, allotted
-from scheduler.decisions.snapshot import snapshot
-from scheduler.decisions.strategies.wanted import Strategy
-from scheduler.settings import SchedulerSettings, milliseconds
-from scheduler.state import serving
-from scheduler.state import state as control_state
-from scheduler.state.fleet import Fleet
-from scheduler.state.serving import ServingProcesses
-from scheduler.state.state import State
-from scheduler.state.unread import UnreadTopics
-from scheduler.tasks.mixture import TaskSets
-from schemas.records import ProgressStalled, Record, Task
-from schemas.topics import CONTROL, FLEET, PROMPTS, TASKS
+from seamlessflow.scheduler.decisions import (
+    absences,
+    assignments,
+    membership,
+    pacing,
+    stalls,
+    waste,
+)
+from seamlessflow.scheduler.decisions.contact import Contact
+from seamlessflow.scheduler.decisions.sharing.allotment import Allotment, allotted
+from seamlessflow.scheduler.decisions.snapshot import snapshot
+from seamlessflow.scheduler.decisions.strategies.wanted import Strategy
+from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state import serving
+from seamlessflow.scheduler.state import state as control_state
+from seamlessflow.scheduler.state.fleet import Fleet
+from seamlessflow.scheduler.state.serving import ServingProcesses
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.scheduler.state.unread import UnreadTopics
+from seamlessflow.scheduler.tasks.mixture import TaskSets
+from seamlessflow.schemas.records import ProgressStalled, Record, Task
+from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, TASKS
 
 
 @dataclass(frozen=True, slots=True)

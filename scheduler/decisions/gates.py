@@ -7,7 +7,7 @@ the gang's size. A change that a ready batch needs is never held up here. Called
 
 from collections.abc import Mapping
 
-from scheduler.decisions.snapshot import Snapshot, WorkerView
+from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
 
 UNMEASURED_SWITCH_MS = 500
 """Time a worker stays for a batch that is complete, before any switch was measured."""

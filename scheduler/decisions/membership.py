@@ -3,10 +3,10 @@
 Called by `scheduler/decisions/decide.py`.
 """
 
-from scheduler.decisions.contact import Contact
-from scheduler.state.fleet import GONE, Fleet, LatestHeartbeat
-from scheduler.state.state import State
-from schemas.records import WorkerJoined, WorkerLost
+from seamlessflow.scheduler.decisions.contact import Contact
+from seamlessflow.scheduler.state.fleet import GONE, Fleet, LatestHeartbeat
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.schemas.records import WorkerJoined, WorkerLost
 
 
 def lost(

@@ -12,14 +12,14 @@ stall time), and no group is admitted that the remaining steps do not need. Call
 from collections.abc import Mapping, Sequence
 from math import ceil
 
-from scheduler.settings import SchedulerSettings, milliseconds
-from scheduler.state.ledger import EVAL, AdmittedGroup, Ledger
-from scheduler.state.serving import ALWAYS, ServingProcesses
-from scheduler.state.state import State
-from scheduler.state.steps import TrainingProgress
-from scheduler.tasks.mixture import Draws, TaskSets
-from scheduler.tasks.source import AGAIN, SamplingRule, TaskRow, TaskSource
-from schemas import records as r
+from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state.ledger import EVAL, AdmittedGroup, Ledger
+from seamlessflow.scheduler.state.serving import ALWAYS, ServingProcesses
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.scheduler.state.steps import TrainingProgress
+from seamlessflow.scheduler.tasks.mixture import Draws, TaskSets
+from seamlessflow.scheduler.tasks.source import AGAIN, SamplingRule, TaskRow, TaskSource
+from seamlessflow.schemas import records as r
 
 
 def unfinished(state: State, settings: SchedulerSettings) -> Sequence[State]:

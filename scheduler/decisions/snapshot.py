@@ -10,12 +10,12 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from scheduler.decisions import roofline
-from scheduler.settings import SchedulerSettings, milliseconds
-from scheduler.state.fleet import Fleet
-from scheduler.state.rates import LearnedRates
-from scheduler.state.state import State
-from scheduler.state.workers import NO_ROLE, RoleFailures, Worker
+from seamlessflow.scheduler.decisions import roofline
+from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state.fleet import Fleet
+from seamlessflow.scheduler.state.rates import LearnedRates
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.scheduler.state.workers import NO_ROLE, RoleFailures, Worker
 
 FIRST_RETRY_MS = 1_000
 LAST_RETRY_MS = 60_000

@@ -8,11 +8,11 @@ trainer can go on, by training with the ready groups or by skipping the step. Ca
 from collections.abc import Iterable
 from dataclasses import replace
 
-from scheduler.decisions import pacing
-from scheduler.settings import SchedulerSettings, milliseconds
-from scheduler.state.state import State
-from schemas.records import ProgressStalled
-from schemas.steps import step_name
+from seamlessflow.scheduler.decisions import pacing
+from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.schemas.records import ProgressStalled
+from seamlessflow.schemas.steps import step_name
 
 REFILL = "refill"
 _WAITED_FOR = {"step": "train", "gang": "train", "rollout": "rollout", REFILL: "train"}

@@ -7,9 +7,9 @@ Predicted by the closed form (`scheduler/state/accounts/closed_form.py`). Called
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from scheduler.decisions.snapshot import Snapshot
-from scheduler.settings import SchedulerSettings, milliseconds
-from scheduler.state.accounts.closed_form import (
+from seamlessflow.scheduler.decisions.snapshot import Snapshot
+from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state.accounts.closed_form import (
     COLOCATED,
     DISAGGREGATED,
     MULTIPLEXED,
@@ -18,8 +18,8 @@ from scheduler.state.accounts.closed_form import (
     devices_that_train,
     predicted,
 )
-from scheduler.state.state import State
-from schemas.records import PlanWarning
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.schemas.records import PlanWarning
 
 MEASURED_STEPS = 8
 """Steps before the first warning, so that a few slow ones at the start do not count."""

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
-from scheduler.settings import SchedulerSettings
-from scheduler.simulation.agenda import Agenda
-from scheduler.simulation.engine import SimulatedSession, SimulatedTurn
-from scheduler.simulation.router import Router
-from scheduler.simulation.workload import Workload
-from schemas import records as r
-from schemas.records import Record, Task
+from seamlessflow.scheduler.settings import SchedulerSettings
+from seamlessflow.scheduler.simulation.agenda import Agenda
+from seamlessflow.scheduler.simulation.engine import SimulatedSession, SimulatedTurn
+from seamlessflow.scheduler.simulation.router import Router
+from seamlessflow.scheduler.simulation.workload import Workload
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, Task
 
 MOST_GROUPS, MOST_BATCHES = 100, 10
 """A run goes on until so many groups, and the groups of so many batches more, were dropped."""

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from schemas import records as r
-from schemas.records import Record, Task
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, Task
 
 
 @dataclass(eq=False)

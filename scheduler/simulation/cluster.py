@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from infra.device_model.hardware import hardware_named
-from infra.device_model.rates import Rates
-from infra.device_model.settings import DeviceModelSection, worker_rates
-from infra.worker.updates import UpdateSection
-from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
+from seamlessflow.infra.device_model.hardware import hardware_named
+from seamlessflow.infra.device_model.rates import Rates
+from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
+from seamlessflow.infra.worker.updates import UpdateSection
+from seamlessflow.scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,13 @@ the next of them need not ask in between. Called by the simulator.
 
 from collections.abc import Iterator
 
-from scheduler.decisions import waste
-from scheduler.decisions.decide import Rules, View
-from scheduler.decisions.gates import TRIPS_APART, UNMEASURED_SWITCH_MS
-from scheduler.decisions.pacing import attempt_ms, begun_ms
-from scheduler.decisions.snapshot import retry_ms
-from scheduler.settings import SchedulerSettings, milliseconds
-from scheduler.state.state import State
+from seamlessflow.scheduler.decisions import waste
+from seamlessflow.scheduler.decisions.decide import Rules, View
+from seamlessflow.scheduler.decisions.gates import TRIPS_APART, UNMEASURED_SWITCH_MS
+from seamlessflow.scheduler.decisions.pacing import attempt_ms, begun_ms
+from seamlessflow.scheduler.decisions.snapshot import retry_ms
+from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state.state import State
 
 
 def next_due_ms(view: View, rules: Rules, now_ms: int) -> int | None:

@@ -7,11 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from infra.device_model.batch import ModelledBatch, ModelledTurn
-from infra.device_model.batch_clock import BatchClock
-from infra.device_model.rates import Rates
-from scheduler.simulation.agenda import Agenda
-from scheduler.simulation.workload import SessionDraw
+from seamlessflow.infra.device_model.batch import ModelledBatch, ModelledTurn
+from seamlessflow.infra.device_model.batch_clock import BatchClock
+from seamlessflow.infra.device_model.rates import Rates
+from seamlessflow.scheduler.simulation.agenda import Agenda
+from seamlessflow.scheduler.simulation.workload import SessionDraw
 
 
 @dataclass(slots=True, eq=False)

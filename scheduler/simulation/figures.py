@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from scheduler.settings import SchedulerSettings
-from scheduler.simulation.simulator import SimulatedRun
-from scheduler.state.accounts.device_time import DeviceTime, together
-from scheduler.state.accounts.ideal_step import ideal_step
-from scheduler.state.timeline import timeline
-from scheduler.state.workers import device_count
-from schemas.records import RoleAssigned, WorkerJoined
+from seamlessflow.scheduler.settings import SchedulerSettings
+from seamlessflow.scheduler.simulation.simulator import SimulatedRun
+from seamlessflow.scheduler.state.accounts.device_time import DeviceTime, together
+from seamlessflow.scheduler.state.accounts.ideal_step import ideal_step
+from seamlessflow.scheduler.state.timeline import timeline
+from seamlessflow.scheduler.state.workers import device_count
+from seamlessflow.schemas.records import RoleAssigned, WorkerJoined
 
 WARM_UP_STEPS = 2
 """Steps that no figure covers: the first ones wait for the first rollouts."""

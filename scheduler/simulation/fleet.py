@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from infra.worker.activity import Activity, ActivityAccount
-from infra.worker.updates import UpdateLine, UpdateRule
-from scheduler.settings import RunSection
-from scheduler.simulation.agenda import Agenda
-from scheduler.simulation.cluster import ModelledCluster, ModelledWorker
-from scheduler.simulation.engine import SimulatedEngine, SimulatedTurn
-from scheduler.simulation.router import Router
-from scheduler.state.workers import NO_ROLE
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.infra.worker.activity import Activity, ActivityAccount
+from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
+from seamlessflow.scheduler.settings import RunSection
+from seamlessflow.scheduler.simulation.agenda import Agenda
+from seamlessflow.scheduler.simulation.cluster import ModelledCluster, ModelledWorker
+from seamlessflow.scheduler.simulation.engine import SimulatedEngine, SimulatedTurn
+from seamlessflow.scheduler.simulation.router import Router
+from seamlessflow.scheduler.state.workers import NO_ROLE
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 ROLLOUT, TRAIN = "rollout", "train"
 

@@ -9,9 +9,13 @@ at the same moment share what waits, and take an equal part of what others run
 
 from collections import deque
 
-from infra.worker.balance import surplus
-from scheduler.simulation.agenda import Agenda
-from scheduler.simulation.engine import SimulatedEngine, SimulatedSession, SimulatedTurn
+from seamlessflow.infra.worker.balance import surplus
+from seamlessflow.scheduler.simulation.agenda import Agenda
+from seamlessflow.scheduler.simulation.engine import (
+    SimulatedEngine,
+    SimulatedSession,
+    SimulatedTurn,
+)
 
 
 class Router:

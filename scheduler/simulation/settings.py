@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from infra.device_model.settings import known_hardware
-from infra.settings import Section
-from scheduler.decisions.strategies.registry import STRATEGIES
-from scheduler.simulation.workload import WorkloadSection
+from seamlessflow.infra.device_model.settings import known_hardware
+from seamlessflow.infra.settings import Section
+from seamlessflow.scheduler.decisions.strategies.registry import STRATEGIES
+from seamlessflow.scheduler.simulation.workload import WorkloadSection
 
 
 class SimulatedWorkersSection(Section):

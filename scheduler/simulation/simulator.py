@@ -1,9 +1,9 @@
 """The simulator: a discrete-event model of workers, agents and trainer around the real `decide`.
 
 `simulate` returns the `control` log of a run on a modelled cluster. Only what takes time is
-modelled; every decision is made by `scheduler.decisions.decide` over the folds of that log, as in
-the scheduler process: after each record that changes them, and when a time comes that decisions
-depend on (`scheduler/simulation/due.py`). Called by `seamlessflow simulate` and tests.
+modelled; every decision is made by `decide` over the folds of that log, as in the scheduler
+process: after each record that changes them, and when a time comes that decisions depend on
+(`due.py`). Called by `seamlessflow simulate` and tests.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,24 +11,24 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from pathlib import Path
 
-from scheduler.decisions.decide import Rules, View, decide, finished
-from scheduler.decisions.strategies import registry
-from scheduler.settings import SchedulerSettings
-from scheduler.simulation.agenda import Agenda
-from scheduler.simulation.agents import DroppedGroups, SimulatedAgents
-from scheduler.simulation.batches import WholeBatches
-from scheduler.simulation.cluster import ModelledCluster, ModelledWorker
-from scheduler.simulation.due import next_due_ms
-from scheduler.simulation.engine import SimulatedTurn
-from scheduler.simulation.fleet import SimulatedFleet
-from scheduler.simulation.router import Router
-from scheduler.simulation.trainer import SimulatedTrainer, published
-from scheduler.simulation.workload import Workload
-from scheduler.state import fleet, state
-from scheduler.tasks.mixture import TaskSets
-from scheduler.tasks.source import TaskRow, listed
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.decisions.decide import Rules, View, decide, finished
+from seamlessflow.scheduler.decisions.strategies import registry
+from seamlessflow.scheduler.settings import SchedulerSettings
+from seamlessflow.scheduler.simulation.agenda import Agenda
+from seamlessflow.scheduler.simulation.agents import DroppedGroups, SimulatedAgents
+from seamlessflow.scheduler.simulation.batches import WholeBatches
+from seamlessflow.scheduler.simulation.cluster import ModelledCluster, ModelledWorker
+from seamlessflow.scheduler.simulation.due import next_due_ms
+from seamlessflow.scheduler.simulation.engine import SimulatedTurn
+from seamlessflow.scheduler.simulation.fleet import SimulatedFleet
+from seamlessflow.scheduler.simulation.router import Router
+from seamlessflow.scheduler.simulation.trainer import SimulatedTrainer, published
+from seamlessflow.scheduler.simulation.workload import Workload
+from seamlessflow.scheduler.state import fleet, state
+from seamlessflow.scheduler.tasks.mixture import TaskSets
+from seamlessflow.scheduler.tasks.source import TaskRow, listed
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 LONGEST_S = 1e7
 _QUIET = 100

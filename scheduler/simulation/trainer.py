@@ -7,14 +7,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 
-from scheduler.settings import RunSection
-from scheduler.simulation.agenda import Agenda
-from scheduler.simulation.cluster import ModelledCluster
-from scheduler.simulation.engine import SimulatedSession
-from scheduler.simulation.fleet import ControlLog, SimulatedFleet
-from scheduler.simulation.workload import Workload
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.settings import RunSection
+from seamlessflow.scheduler.simulation.agenda import Agenda
+from seamlessflow.scheduler.simulation.cluster import ModelledCluster
+from seamlessflow.scheduler.simulation.engine import SimulatedSession
+from seamlessflow.scheduler.simulation.fleet import ControlLog, SimulatedFleet
+from seamlessflow.scheduler.simulation.workload import Workload
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 
 @dataclass(eq=False)

@@ -6,10 +6,10 @@ A pure fold. All times in milliseconds. Called by `scheduler/state/state.py`.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduler.state.steps import publish_ms
-from scheduler.state.workers import device_count
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.state.steps import publish_ms
+from seamlessflow.scheduler.state.workers import device_count
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 WINDOW = 16
 _LONGEST_PAUSE_MS = 600_000

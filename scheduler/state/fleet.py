@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import exp
 
-from infra.worker.roles import ENDED
-from schemas import records as r
-from schemas.records import Record, WorkerHeartbeat
+from seamlessflow.infra.worker.roles import ENDED
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, WorkerHeartbeat
 
 GONE = ("failed", ENDED)
 """States of the last heartbeat of a process that is no member any more."""

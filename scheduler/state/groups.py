@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from scheduler.state.ledger import EVAL, AdmittedGroup, FailedAttempt, Ledger
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.state.ledger import EVAL, AdmittedGroup, FailedAttempt, Ledger
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 MOST_TRIES = 3
 """A task whose groups failed this often in a row is not tried again before it is drawn in a later

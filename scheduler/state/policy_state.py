@@ -7,13 +7,13 @@ writes concerns it alone, groups are admitted for all. Called by `scheduler/stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from scheduler.state import costs, groups, rates, steps
-from scheduler.state.costs import Costs
-from scheduler.state.ledger import EVAL, Ledger
-from scheduler.state.rates import LearnedRates
-from scheduler.state.steps import TrainingProgress
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.state import costs, groups, rates, steps
+from seamlessflow.scheduler.state.costs import Costs
+from seamlessflow.scheduler.state.ledger import EVAL, Ledger
+from seamlessflow.scheduler.state.rates import LearnedRates
+from seamlessflow.scheduler.state.steps import TrainingProgress
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 _OfTrainer = (
     r.GroupReady

@@ -7,9 +7,9 @@ lengths and devices that change. Called by `scheduler/state/state.py`.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduler.state.workers import device_count
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.state.workers import device_count
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 NEWEST = 0.3
 """Share of the newest measurement in a mean."""

@@ -12,8 +12,8 @@ no task is given out and no deadline runs. Called by `scheduler/state/state.py`;
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

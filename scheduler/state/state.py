@@ -14,17 +14,17 @@ from hashlib import sha256
 
 from pydantic import TypeAdapter, ValidationError
 
-from infra.clock import NEVER_MS
-from scheduler.state import policy_state, serving, workers
-from scheduler.state.costs import Costs
-from scheduler.state.ledger import Ledger
-from scheduler.state.policy_state import PolicyState, concerned
-from scheduler.state.rates import LearnedRates
-from scheduler.state.serving import ServingProcesses
-from scheduler.state.steps import TrainingProgress
-from scheduler.state.workers import Worker
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.infra.clock import NEVER_MS
+from seamlessflow.scheduler.state import policy_state, serving, workers
+from seamlessflow.scheduler.state.costs import Costs
+from seamlessflow.scheduler.state.ledger import Ledger
+from seamlessflow.scheduler.state.policy_state import PolicyState, concerned
+from seamlessflow.scheduler.state.rates import LearnedRates
+from seamlessflow.scheduler.state.serving import ServingProcesses
+from seamlessflow.scheduler.state.steps import TrainingProgress
+from seamlessflow.scheduler.state.workers import Worker
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 Decision = (
     r.WorkerJoined

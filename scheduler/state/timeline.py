@@ -9,16 +9,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from scheduler.state.accounts.device_time import DeviceTime, Interval, Window, device_time, together
-from scheduler.state.accounts.division import divided
-from scheduler.state.accounts.ideal_step import IdealStep, ideal_step
-from scheduler.state.accounts.occupation import Occupation
-from scheduler.state.accounts.pauses import pauses, without
-from scheduler.state.accounts.waits import Waits
-from scheduler.state.ledger import EVAL
-from scheduler.state.state import Decision
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.state.accounts.device_time import (
+    DeviceTime,
+    Interval,
+    Window,
+    device_time,
+    together,
+)
+from seamlessflow.scheduler.state.accounts.division import divided
+from seamlessflow.scheduler.state.accounts.ideal_step import IdealStep, ideal_step
+from seamlessflow.scheduler.state.accounts.occupation import Occupation
+from seamlessflow.scheduler.state.accounts.pauses import pauses, without
+from seamlessflow.scheduler.state.accounts.waits import Waits
+from seamlessflow.scheduler.state.ledger import EVAL
+from seamlessflow.scheduler.state.state import Decision
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 
 @dataclass(frozen=True, slots=True)

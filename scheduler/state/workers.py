@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
-from infra.worker.tags import ROLES, SHARED
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.infra.worker.tags import ROLES, SHARED
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 NO_ROLE = "none"
 

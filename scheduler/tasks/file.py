@@ -19,10 +19,10 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 import xxhash
 
-from infra.errors import SeamlessFlowError
-from infra.json_lines import json_fault, json_lines, line_content
-from scheduler.tasks.source import TaskRow, TaskSource
-from schemas.json_text import read_json
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.json_lines import json_fault, json_lines, line_content
+from seamlessflow.scheduler.tasks.source import TaskRow, TaskSource
+from seamlessflow.schemas.json_text import read_json
 
 _ROWS_KEPT = 1_024
 """Tasks kept in memory: those of groups under way are looked up again for each attempt."""

@@ -11,13 +11,13 @@ from typing import Any
 
 import orjson
 
-from scheduler.tasks.file import LineForm, TaskFile, task_row
-from scheduler.tasks.source import TaskRow
-from schemas.forks import check_form
-from schemas.json_form import from_json, to_json
-from schemas.json_text import read_json, write_json
-from schemas.records import ForkedPrefix
-from schemas.topics import REQUESTS
+from seamlessflow.scheduler.tasks.file import LineForm, TaskFile, task_row
+from seamlessflow.scheduler.tasks.source import TaskRow
+from seamlessflow.schemas.forks import check_form
+from seamlessflow.schemas.json_form import from_json, to_json
+from seamlessflow.schemas.json_text import read_json, write_json
+from seamlessflow.schemas.records import ForkedPrefix
+from seamlessflow.schemas.topics import REQUESTS
 
 LARGEST_FORK_BYTES = REQUESTS.max_record_bytes - 64 * 1024
 """Most bytes of a `fork` member: the gateway takes no larger body, and adds a head to it."""

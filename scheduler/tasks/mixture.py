@@ -15,7 +15,7 @@ from fractions import Fraction
 from math import floor
 from typing import NamedTuple
 
-from scheduler.tasks.source import SamplingRule, TaskRow, TaskSource
+from seamlessflow.scheduler.tasks.source import SamplingRule, TaskRow, TaskSource
 
 Weighted = Sequence[tuple[TaskSource, Fraction]]
 

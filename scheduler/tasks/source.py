@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.tasks.order import SHUFFLED, shuffled_place
-from schemas.records import ForkedPrefix
+from seamlessflow.scheduler.tasks.order import SHUFFLED, shuffled_place
+from seamlessflow.schemas.records import ForkedPrefix
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from itertools import groupby
 from struct import Struct
 from typing import Any
 
-from schemas.avro.forms import Forms
-from schemas.records import RECORDS
-from schemas.registry import Schema
+from seamlessflow.schemas.avro.forms import Forms
+from seamlessflow.schemas.records import RECORDS
+from seamlessflow.schemas.registry import Schema
 
 Decode = Callable[[bytes, int], tuple[Any, int]]
 _Fields = tuple[tuple[str, Decode], ...]

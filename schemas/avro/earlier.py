@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, replace
 from typing import Any
 
-from schemas.avro.encoding import ENCODERS, Encode
-from schemas.avro.forms import Forms
-from schemas.records import RECORDS
-from schemas.registry import Schema
+from seamlessflow.schemas.avro.encoding import ENCODERS, Encode
+from seamlessflow.schemas.avro.forms import Forms
+from seamlessflow.schemas.records import RECORDS
+from seamlessflow.schemas.registry import Schema
 
 
 class NotInRelease(ValueError):

@@ -9,8 +9,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any
 
-from schemas.avro.forms import Forms
-from schemas.registry import Schema
+from seamlessflow.schemas.avro.forms import Forms
+from seamlessflow.schemas.registry import Schema
 
 Encode = Callable[[Any], bytes]
 _LONGEST = 1 << 63

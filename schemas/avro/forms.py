@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from schemas.generate import in_dependency_order
-from schemas.registry import NAMESPACE, Schema
+from seamlessflow.schemas.generate import in_dependency_order
+from seamlessflow.schemas.registry import NAMESPACE, Schema
 
 T = TypeVar("T")
 

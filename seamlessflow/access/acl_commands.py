@@ -4,7 +4,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from infra.kafka.topics.permissions import Permission, Resource
+from seamlessflow.infra.kafka.topics.permissions import Permission, Resource
 
 _Rule = tuple[Resource, tuple[str, ...], bool]
 

@@ -6,8 +6,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from infra.kafka.topics.permissions import Operation, Permission, Resource
-from schemas.topics import (
+from seamlessflow.infra.kafka.topics.permissions import Operation, Permission, Resource
+from seamlessflow.schemas.topics import (
     CONTROL,
     ENDED_SESSIONS,
     FLEET,

@@ -8,16 +8,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from consumers.trajectories.settings import ManagerSection
-from infra.deadline import Stopping, never
-from infra.errors import KafkaUnavailable
-from infra.kafka import log
-from infra.kafka.unreadable import Skipped
-from infra.settings import KafkaSettings, ProcessSettings
 from seamlessflow.auditing.auditor import Auditor
 from seamlessflow.auditing.recording import RecordingRounds, recorded_source
 from seamlessflow.auditing.report import AuditReport
 from seamlessflow.auditing.rounds import Rounds
+from seamlessflow.consumers.trajectories.settings import ManagerSection
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.infra.kafka import log
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.settings import KafkaSettings, ProcessSettings
 
 EVERY_S = 2.0
 _MARKS_S = 0.5

@@ -3,8 +3,6 @@
 from itertools import chain
 from pathlib import Path
 
-from infra.kafka.client import Partition, Received
-from schemas.topics import SESSIONS
 from seamlessflow.auditing.checks.commands import CommandsCheck
 from seamlessflow.auditing.checks.finish import Finish
 from seamlessflow.auditing.checks.groups import GroupsCheck
@@ -15,6 +13,8 @@ from seamlessflow.auditing.checks.tokens import TokensCheck
 from seamlessflow.auditing.checks.turns import TurnsCheck
 from seamlessflow.auditing.report import AuditReport, CheckResult
 from seamlessflow.auditing.rounds import ManagersProgress
+from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.schemas.topics import SESSIONS
 
 Check = CommandsCheck | TurnsCheck | SessionsCheck | GroupsCheck | TokensCheck
 

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from infra.telemetry.metrics import Metrics
 from seamlessflow.auditing.report import AuditReport
+from seamlessflow.infra.telemetry.metrics import Metrics
 
 
 class AuditMetrics:

@@ -7,12 +7,12 @@ from typing import Self
 
 from rich.console import Console
 
-from infra.errors import SettingsRejected
-from infra.network.ports import HOST
-from infra.telemetry.metrics import Metrics
 from seamlessflow.auditing.gauges import AuditMetrics
 from seamlessflow.auditing.report import AuditReport
 from seamlessflow.auditing.table import audit_table
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.telemetry.metrics import Metrics
 
 MOST_LINES = 20
 """Most violations of each check that are printed; `--json` has a thousand."""

@@ -7,9 +7,9 @@ unfolding of its arrays that is independent of the trainer's. Called by the chec
 from collections.abc import Iterator
 from dataclasses import replace
 
-from schemas import records as r
-from schemas.tokens import TOKEN_BYTES
 from seamlessflow.auditing.sampled_tokens import SampledSession
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 FOREIGN = "foreign"
 _SAMPLED = ("policy", FOREIGN)

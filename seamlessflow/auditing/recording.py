@@ -8,17 +8,17 @@ from typing import Self
 
 import orjson
 
-from infra.deadline import Stopping
-from infra.errors import SeamlessFlowError
-from infra.kafka.client import Partition, Received
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.topics.found import partition_counts
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.records import LineageStarted
-from schemas.topics import CONTROL, SESSIONS, TRAJECTORIES
 from seamlessflow.auditing.rounds import ManagersProgress, Rounds
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import LineageStarted
+from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES
 
 
 class NothingToAudit(SeamlessFlowError):

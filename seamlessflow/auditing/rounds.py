@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from infra.deadline import Stopping
-from infra.errors import KafkaUnavailable, SeamlessFlowError
-from infra.kafka.bounds import BoundsLookup
-from infra.kafka.client import Partition, Received
-from infra.kafka.outage import Outage
-from infra.kafka.reader import Reader
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.unreadable import Skipped, Unreadable
-from infra.settings import KafkaSettings
-from schemas.topics import CONTROL, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES, Topic
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError
+from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.outage import Outage
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import CONTROL, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES, Topic
 
 AGAINST_THE_FLOW = (CONTROL, TRAJECTORIES, REPLIES, SESSIONS, REQUESTS)
 """Commits promise trajectories and tokens, trajectories and replies promise events; an answer is to

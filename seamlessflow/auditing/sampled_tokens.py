@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas import records as r
-from schemas.records import Record
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 Int64s = NDArray[np.int64]

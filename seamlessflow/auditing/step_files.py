@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from schemas.records import StepCommitted
-from schemas.steps import step_name
-from trainer.steps.trained import Header, TrainedRun, file_name, parsed
+from seamlessflow.schemas.records import StepCommitted
+from seamlessflow.schemas.steps import step_name
+from seamlessflow.trainer.steps.trained import Header, TrainedRun, file_name, parsed
 
 MOST_SESSIONS = 5
 """Most sessions of a file of which each fault is listed."""

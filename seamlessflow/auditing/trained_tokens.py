@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.steps.trained import TrainedRun
+from seamlessflow.trainer.steps.trained import TrainedRun
 
 Int64s = NDArray[np.int64]
 UInt32s = NDArray[np.uint32]

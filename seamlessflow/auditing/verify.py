@@ -15,17 +15,17 @@ from pathlib import Path
 
 import numpy as np
 
-from infra.deadline import Stopping, never
-from infra.kafka.client import Received
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.records import StepCommitted
-from schemas.steps import shown_step, step_name
-from schemas.topics import CONTROL, SESSIONS, Topic
 from seamlessflow.auditing.sampled_tokens import SampledTokens, sampled_tokens
 from seamlessflow.auditing.step_files import FileFault, TrainedFile, step_files
 from seamlessflow.auditing.trained_tokens import BROKEN, Int64s, TrainedTokens, trained_tokens
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import StepCommitted
+from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.topics import CONTROL, SESSIONS, Topic
 
 MOST_DEVIATIONS = 5
 """Most deviations of each kind that are listed."""

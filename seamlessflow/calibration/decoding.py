@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from schemas.records import WorkerUsage
 from seamlessflow.calibration.turns import RecordedTurn
+from seamlessflow.schemas.records import WorkerUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

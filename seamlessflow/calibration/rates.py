@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from scheduler.state.accounts.device_time import Window
-from schemas.records import Record, WorkerUsage
 from seamlessflow.calibration.decoding import decoding_times
 from seamlessflow.calibration.steps import MeasuredTimes, step_times, training_line
 from seamlessflow.calibration.turns import RecordedTurn, mean_hop_s
+from seamlessflow.scheduler.state.accounts.device_time import Window
+from seamlessflow.schemas.records import Record, WorkerUsage
 
 _CHANGES = (("rollout", "sleep_s", "train", "take_s"), ("train", "leave_s", "rollout", "wake_s"))
 """The role that a worker leaves, the rate of that, the role that it takes, and the rate of that."""

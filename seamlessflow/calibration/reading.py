@@ -5,17 +5,17 @@ from pathlib import Path
 
 import orjson
 
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from schemas import records as r
-from schemas.records import Record
-from schemas.topics import CONTROL, FLEET, REQUESTS, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.calibration.sections import Recorded
 from seamlessflow.calibration.sessions import recorded_session
 from seamlessflow.calibration.turns import recorded_turns
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.processes.cluster import kafka_to_audit
-from trainer.credit import ONE_REWARD
-from trainer.data.credit.returns import Weights
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, FLEET, REQUESTS, SESSIONS, TRAJECTORIES, Topic
+from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.data.credit.returns import Weights
 
 
 def read_run(out: Path | None, skipped: Skipped) -> Recorded:

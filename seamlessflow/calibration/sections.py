@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra.errors import SeamlessFlowError
-from infra.worker.tags import ROLES
-from scheduler.state.timeline import in_force
-from scheduler.state.workers import device_count
-from schemas import records as r
-from schemas.records import Record
 from seamlessflow.calibration.rates import measured_rates
 from seamlessflow.calibration.sessions import RecordedSession
 from seamlessflow.calibration.turns import RecordedTurn
 from seamlessflow.calibration.workload import measured_workload
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.worker.tags import ROLES
+from seamlessflow.scheduler.state.timeline import in_force
+from seamlessflow.scheduler.state.workers import device_count
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 WARM_UP_STEPS = 2
 _LEAST_STEPS = 3

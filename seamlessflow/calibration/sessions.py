@@ -3,10 +3,10 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from schemas.records import Trajectory
-from schemas.tokens import TOKEN_BYTES
-from trainer.credit import ONE_REWARD
-from trainer.data.credit.returns import Weights, session_return
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.data.credit.returns import Weights, session_return
 
 _SAMPLED = "policy"
 """Origin of a node that was sampled."""

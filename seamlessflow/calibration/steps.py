@@ -7,9 +7,9 @@ from statistics import fmean
 
 import numpy as np
 
-from scheduler.state.workers import device_count
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.state.workers import device_count
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 
 @dataclass(frozen=True, slots=True)

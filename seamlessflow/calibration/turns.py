@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from schemas import records as r
-from schemas.records import Record
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

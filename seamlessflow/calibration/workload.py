@@ -10,12 +10,12 @@ from math import log
 from statistics import fmean, pstdev
 from typing import Any
 
-from schemas import records as r
-from schemas.identity import group_of_session
-from schemas.records import Record
 from seamlessflow.calibration.lengths import measured_lengths
 from seamlessflow.calibration.sessions import RecordedSession
 from seamlessflow.calibration.turns import RecordedTurn, mean_hop_s
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import group_of_session
+from seamlessflow.schemas.records import Record
 
 
 def measured_workload(

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Self
 
-from infra.faults import Fault, suggestion
-from scheduler.decisions.strategies.registry import STRATEGIES
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.faults import Fault, suggestion
+from seamlessflow.scheduler.decisions.strategies.registry import STRATEGIES
 
 _TAIL_CHARS = 300
 
@@ -53,7 +53,7 @@ class Importing:
         asked = json.dumps([asdict(one) for one in self._named])
         self._answer = tempfile.NamedTemporaryFile("r", encoding="utf-8")
         self._process = subprocess.Popen(  # nosec B603 # our own module, no shell
-            [sys.executable, "-m", "seamlessflow.checks.imports", self._answer.name, asked],
+            [sys.executable, "-P", "-m", "seamlessflow.checks.imports", self._answer.name, asked],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -9,10 +9,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from infra.faults import Fault, SettingPath
-from infra.network.addresses import no_own_host
-from infra.network.ports import HOST, is_free
-from infra.network.storages import local_path
 from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
 from seamlessflow.checks.gang import gang_faults
@@ -35,6 +31,10 @@ from seamlessflow.checks.unread import unread_faults
 from seamlessflow.checks.updates import update_faults
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy, sections_path
+from seamlessflow.infra.faults import Fault, SettingPath
+from seamlessflow.infra.network.addresses import no_own_host
+from seamlessflow.infra.network.ports import HOST, is_free
+from seamlessflow.infra.network.storages import local_path
 from seamlessflow.inspection.model_directory import (
     foreign_tokenizer,
     incomplete,
@@ -44,8 +44,8 @@ from seamlessflow.machine import this_machine
 from seamlessflow.memory.faults import memory_faults
 from seamlessflow.nodes.faults import elsewhere_faults, name_faults, spread_faults
 from seamlessflow.read_paths import unreachable
+from seamlessflow.trainer.steps.run_tokens import other_tokens
 from seamlessflow.worker_section import WorkerSection
-from trainer.steps.run_tokens import other_tokens
 
 
 def before_training(config: RunConfig) -> Iterator[Fault]:

@@ -4,11 +4,11 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from infra.device_model.rates import ModelTooLarge
-from infra.device_model.settings import worker_rates
-from infra.faults import Fault, SettingPath, suggestion
-from infra.settings import ENV_PREFIX
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.device_model.rates import ModelTooLarge
+from seamlessflow.infra.device_model.settings import worker_rates
+from seamlessflow.infra.faults import Fault, SettingPath, suggestion
+from seamlessflow.infra.settings import ENV_PREFIX
 from seamlessflow.processes.ranks import trains
 from seamlessflow.worker_section import WorkerSection
 

@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from infra.faults import Fault
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.faults import Fault
 from seamlessflow.processes.ranks import devices_that_train, first_ranks, trains
-from trainer.roles.gang_errors import GangMismatch
+from seamlessflow.trainer.roles.gang_errors import GangMismatch
 
 _RANK = "SEAMLESSFLOW_TRAINER__RANK"
 _SEVERAL_SIZES = ("adaptive", "bidirectional")

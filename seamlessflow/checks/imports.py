@@ -11,8 +11,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.faults import suggestion
-from producers.agents.harness.loading import CallableNotFound, Callback, load_callable
+from seamlessflow.infra.faults import suggestion
+from seamlessflow.producers.agents.harness.loading import CallableNotFound, Callback, load_callable
 
 
 def main() -> None:

@@ -7,15 +7,20 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from infra.device_model.model_shape import ModelShape, ShapeUnknown, read_config, read_shape
-from infra.faults import Fault, SettingPath, suggestion
-from producers.rollout.torch_engine.limits import unsupported
-from producers.rollout.vllm_engine.launch import LARGEST_RANK, most_rank
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import sections_path
+from seamlessflow.infra.device_model.model_shape import (
+    ModelShape,
+    ShapeUnknown,
+    read_config,
+    read_shape,
+)
+from seamlessflow.infra.faults import Fault, SettingPath, suggestion
 from seamlessflow.inspection.model_directory import incomplete
-from trainer.backends.megatron.limits import unproven
-from trainer.settings import TrainerSection
+from seamlessflow.producers.rollout.torch_engine.limits import unsupported
+from seamlessflow.producers.rollout.vllm_engine.launch import LARGEST_RANK, most_rank
+from seamlessflow.trainer.backends.megatron.limits import unproven
+from seamlessflow.trainer.settings import TrainerSection
 
 _TOKENIZER = "tokenizer.json"
 

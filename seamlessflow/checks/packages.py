@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from infra.errors import SeamlessFlowError
-from infra.faults import Fault, SettingPath
-from infra.network.storages import unusable
 from seamlessflow.config import RunConfig
-from trainer.sinks import mlflow_package
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.faults import Fault, SettingPath
+from seamlessflow.infra.network.storages import unusable
+from seamlessflow.trainer.sinks import mlflow_package
 
 _TRAIN = ("torch", "transformers", "safetensors")
 _LINK = ("safetensors",)

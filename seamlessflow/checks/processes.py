@@ -4,28 +4,28 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, ValidationError
 
-from consumers.trajectories.settings import ManagerSettings
-from infra.faults import Fault, faults
-from infra.settings import ENV_PREFIX, KafkaSettings, ProcessSettings, from_environment
-from infra.variables import misspelt, place_in
-from producers.agents.settings import AgentsSettings
-from producers.gateway.settings import GatewaySettings
-from producers.rollout.settings import RolloutSettings
-from scheduler.settings import SchedulerSettings
 from seamlessflow.config import RunConfig
+from seamlessflow.consumers.trajectories.settings import ManagerSettings
 from seamlessflow.each_policy import each_policy
+from seamlessflow.infra.faults import Fault, faults
+from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings, ProcessSettings, from_environment
+from seamlessflow.infra.variables import misspelt, place_in
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
-from trainer.settings import TrainerSettings
+from seamlessflow.producers.agents.settings import AgentsSettings
+from seamlessflow.producers.gateway.settings import GatewaySettings
+from seamlessflow.producers.rollout.settings import RolloutSettings
+from seamlessflow.scheduler.settings import SchedulerSettings
+from seamlessflow.trainer.settings import TrainerSettings
 
 _SETTINGS: dict[str, type[ProcessSettings]] = {
-    "consumers.trajectories": ManagerSettings,
-    "producers.agents": AgentsSettings,
-    "producers.gateway": GatewaySettings,
-    "producers.rollout": RolloutSettings,
-    "scheduler": SchedulerSettings,
-    "trainer": TrainerSettings,
-    "trainer.ranks": TrainerSettings,
+    "seamlessflow.consumers.trajectories": ManagerSettings,
+    "seamlessflow.producers.agents": AgentsSettings,
+    "seamlessflow.producers.gateway": GatewaySettings,
+    "seamlessflow.producers.rollout": RolloutSettings,
+    "seamlessflow.scheduler": SchedulerSettings,
+    "seamlessflow.trainer": TrainerSettings,
+    "seamlessflow.trainer.ranks": TrainerSettings,
 }
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from infra.faults import Fault, SettingPath
-from scheduler.decisions.strategies.registry import UnknownStrategy, named
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.faults import Fault, SettingPath
+from seamlessflow.scheduler.decisions.strategies.registry import UnknownStrategy, named
 
 
 def strategy_faults(config: RunConfig) -> Iterator[Fault]:

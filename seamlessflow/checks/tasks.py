@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-from infra.faults import Fault, SettingPath
-from scheduler.settings import EvaluationSection, PacingSection
-from scheduler.tasks.file import TaskLine, TasksRejected, task_lines
-from scheduler.tasks.forks import fork_id
 from seamlessflow.config import RunConfig
-from trainer.credit import COMPARED
+from seamlessflow.infra.faults import Fault, SettingPath
+from seamlessflow.scheduler.settings import EvaluationSection, PacingSection
+from seamlessflow.scheduler.tasks.file import TaskLine, TasksRejected, task_lines
+from seamlessflow.scheduler.tasks.forks import fork_id
+from seamlessflow.trainer.credit import COMPARED
 
 _LINES, _FORKS = 1_000, 20
 _OWN_SIZE = b'"group_size"'

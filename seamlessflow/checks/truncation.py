@@ -5,8 +5,8 @@ vLLM's are among the tokens kept; see `producers/rollout/roles/device.py`, which
 
 from collections.abc import Iterator
 
-from infra.faults import Fault
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.faults import Fault
 
 _TRAINED = ("train_truncated", "train_inexact")
 

@@ -4,10 +4,10 @@ surrogate or estimator.
 
 from collections.abc import Iterator
 
-from infra.faults import Fault
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
-from trainer.unread import unread
+from seamlessflow.infra.faults import Fault
+from seamlessflow.trainer.unread import unread
 
 
 def unread_faults(config: RunConfig) -> Iterator[Fault]:

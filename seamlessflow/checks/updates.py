@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from infra.faults import Fault
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.faults import Fault
 
 
 def update_faults(config: RunConfig) -> Iterator[Fault]:

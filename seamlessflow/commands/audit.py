@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from infra.settings import KafkaSettings
     from seamlessflow.auditing.report import AuditReport
+    from seamlessflow.infra.settings import KafkaSettings
     from seamlessflow.processes.stopping import Stop
 
 
@@ -73,8 +73,8 @@ def _reports(
     stop: "Stop",
 ) -> "Iterator[AuditReport]":
     """Yield the reports of one audit; a run that has ended has only one."""
-    from infra.settings import load
     from seamlessflow.auditing.audit import AuditSettings, audit, follow
+    from seamlessflow.infra.settings import load
     from seamlessflow.processes.cluster import has_address
 
     group = load(AuditSettings).manager.group

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from schemas.topics import TOPICS
+from seamlessflow.schemas.topics import TOPICS
 
 if TYPE_CHECKING:
     from seamlessflow.inspection.dead_letters.retrying import RetryOutcome

@@ -24,8 +24,8 @@ def doctor(
     """
     from rich.text import Text
 
-    from infra.settings import ProcessSettings, load
     from seamlessflow.console import clean_console
+    from seamlessflow.infra.settings import ProcessSettings, load
     from seamlessflow.inspection.doctor import examine
     from seamlessflow.inspection.findings import failed
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def _sampled(temperature: float | None) -> float | None:
     """Return a temperature at which engines sample. Raises `BadParameter`."""
-    from infra.settings import COLDEST
+    from seamlessflow.infra.settings import COLDEST
 
     if temperature is not None and 0 < temperature < COLDEST:
         raise typer.BadParameter(f"must be 0 (greedy), or {COLDEST:g} or more")
@@ -57,9 +57,9 @@ def evaluate(
     Its sessions never reach an optimizer step; data, logs and evaluation.json are written below
     OUT/evaluations.
     """
-    from infra.weights.versions import lease
     from seamlessflow.config_file import load
     from seamlessflow.console import clean_console
+    from seamlessflow.infra.weights.versions import lease
     from seamlessflow.processes.stopping import Interrupted, stoppable
     from seamlessflow.runs.chosen_weights import choose_weights
     from seamlessflow.runs.evaluation_run import evaluation_check, run_evaluation

@@ -14,7 +14,7 @@ def releases() -> None:
 
     SEAMLESSFLOW_KAFKA__WRITE_RELEASE pins what is written to one of them.
     """
-    from schemas.releases import releases as known
+    from seamlessflow.schemas.releases import releases as known
 
     found = known()
     for earlier, release in zip((None, *found), found, strict=False):
@@ -31,7 +31,7 @@ def check() -> None:
 
     The exit status is 0 if they can, so that the pin can go, and 1 if one is older or none is seen.
     """
-    from infra.settings import load
+    from seamlessflow.infra.settings import load
     from seamlessflow.upgrade.fleet_check import FleetSettings, check_fleet
 
     found = check_fleet(load(FleetSettings))
@@ -77,8 +77,8 @@ def copy(
     """
     from rich.progress import Progress
 
-    from infra.settings import ProcessSettings, load
     from seamlessflow.console import clean_console
+    from seamlessflow.infra.settings import ProcessSettings, load
     from seamlessflow.interchange.topic_copy import copy_topic
 
     if framing != "confluent":

@@ -7,7 +7,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from infra.help import ExplainedSetting
+    from seamlessflow.infra.help import ExplainedSetting
 
 _HOW = """
 seamlessflow settings SECTION   explains those of a section, such as trainer.loss
@@ -23,9 +23,9 @@ def settings(
     everything: Annotated[bool, typer.Option("--all", help="Explain all settings.")] = False,
 ) -> None:
     """Explain settings of a run configuration, by their paths in YAML."""
-    from infra.faults import suggestion
-    from infra.help import every_setting
     from seamlessflow.config import RunConfig
+    from seamlessflow.infra.faults import suggestion
+    from seamlessflow.infra.help import every_setting
 
     explained = list(every_setting(RunConfig))
     if not which and not everything:
@@ -42,8 +42,8 @@ def settings(
 
 def overview() -> None:
     """Print a line for each section, and how to ask for more."""
-    from infra.help import every_setting
     from seamlessflow.config import RunConfig
+    from seamlessflow.infra.help import every_setting
 
     paths = [one.path for one in every_setting(RunConfig)]
     for name, field in RunConfig.model_fields.items():

@@ -70,7 +70,7 @@ def _refuse(wrong: bool, reason: str) -> None:
 
 
 def _list(out: Path | None, count: int) -> None:
-    from infra.kafka.unreadable import Skipped
+    from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.inspection.sessions.list_view import list_view
     from seamlessflow.inspection.sessions.log import recent_trajectories
     from seamlessflow.inspection.wide_console import wide_console
@@ -87,7 +87,7 @@ def _print(session: str, out: Path | None, tokens: bool, records: bool, at: int 
     from rich.console import Group, RenderableType
     from rich.text import Text
 
-    from infra.kafka.unreadable import Skipped
+    from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.inspection.sessions.log import load_session
     from seamlessflow.inspection.sessions.record_view import records_view
     from seamlessflow.inspection.sessions.records import session_records
@@ -110,7 +110,7 @@ def _print(session: str, out: Path | None, tokens: bool, records: bool, at: int 
 
 
 def _follow(session: str, out: Path | None, records: bool, wait_s: float) -> None:
-    from infra.kafka.unreadable import Skipped
+    from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.inspection.sessions.following import Following
     from seamlessflow.inspection.sessions.growing import GrowingLines, GrowingTree
     from seamlessflow.inspection.sessions.observed import ObservedSession

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schemas.topics import DAY_MS, FOR_EVER, HOUR_MS, TOPICS
+from seamlessflow.schemas.topics import DAY_MS, FOR_EVER, HOUR_MS, TOPICS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from infra.settings import KafkaSettings
+    from seamlessflow.infra.settings import KafkaSettings
     from seamlessflow.inspection.topics.inspector import TopicInspector
 
 app = typer.Typer(help="The topics on a Kafka cluster (SEAMLESSFLOW_KAFKA__*).")
@@ -49,8 +49,8 @@ def create(
     ] = None,
 ) -> None:
     """Create the topics that are missing, dead-letter topics included. Waits for Kafka."""
-    from infra.kafka.topics.creation import TopicOptions, create_topics
-    from infra.settings import ProcessSettings, load
+    from seamlessflow.infra.kafka.topics.creation import TopicOptions, create_topics
+    from seamlessflow.infra.settings import ProcessSettings, load
 
     options = TopicOptions(
         replication,
@@ -71,7 +71,7 @@ def check() -> None:
 
     Each fault is followed by the command that mends it; the exit status is then 1.
     """
-    from infra.settings import ProcessSettings, load
+    from seamlessflow.infra.settings import ProcessSettings, load
     from seamlessflow.inspection.topics.check import topic_faults
 
     wrong = topic_faults(load(ProcessSettings).kafka)
@@ -97,7 +97,7 @@ def list_(
     ] = False,
 ) -> None:
     """List each topic, and owner and lag of each partition for managers and agents."""
-    from infra.settings import load
+    from seamlessflow.infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
     from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import (
@@ -163,10 +163,10 @@ def acls(
 
     Each kind has a user of its own. Topics and users are made by an administrator before that.
     """
-    from infra.kafka.topics.permissions import grant
-    from infra.settings import load
     from seamlessflow.access.acl_commands import acl_commands
     from seamlessflow.access.needs import needs, permissions
+    from seamlessflow.infra.kafka.topics.permissions import grant
+    from seamlessflow.infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicStateSettings
 
     settings = load(TopicStateSettings)
@@ -199,8 +199,8 @@ def transactions(
     as Kafka's own record shows. The status is 1 while one hangs. To end one needs the permission
     ClusterAction on the cluster.
     """
-    from infra.kafka.start.cluster import find_cluster
-    from infra.kafka.transactions.hanging import TransactionLookup
+    from seamlessflow.infra.kafka.start.cluster import find_cluster
+    from seamlessflow.infra.kafka.transactions.hanging import TransactionLookup
     from seamlessflow.processes.cluster import kafka_to_inspect
 
     with kafka_to_inspect(out) as kafka:

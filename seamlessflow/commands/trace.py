@@ -23,7 +23,7 @@ def trace(
     """
     import json
 
-    from infra.kafka.unreadable import Skipped
+    from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.inspection.trace.as_json import waterfall_json
     from seamlessflow.inspection.trace.log import load_history
     from seamlessflow.inspection.trace.view import waterfall_view

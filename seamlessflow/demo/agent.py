@@ -22,7 +22,7 @@ TOOLS = [cast(ChatCompletionFunctionToolParam, LOOKUP)]
 
 
 class ModelEndpoint(Protocol):
-    """Part of `producers.agents.harness.session.AgentSession` that the agent needs."""
+    """Part of `seamlessflow.producers.agents.harness.session.AgentSession` that the agent needs."""
 
     @property
     def base_url(self) -> str: ...

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from infra.rendering.settings import RendererSettings
 from seamlessflow.checks.check import before_demo
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import parse
+from seamlessflow.infra.rendering.settings import RendererSettings
 
 STEPS = 80
 POLICY = "demo"

@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
-from infra.rendering.tokenizer import Tokenizer
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
 MAX_CONTEXT = 512
 """Most tokens of prompt and completion together; an episode has 41."""

@@ -13,11 +13,11 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as RustTokenizer
 
-from infra.rendering.renderer import Renderer
-from infra.rendering.tokenizer import Tokenizer
 from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.dialogues import dialogue
 from seamlessflow.demo.task import LOOKUP, make_tasks
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
 CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 MARKUP_TOKENS = (

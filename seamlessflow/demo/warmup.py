@@ -16,11 +16,11 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import Qwen3ForCausalLM
 
-from infra.rendering.renderer import Renderer
-from schemas.tokens import unpack
 from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.dialogues import answer_text, call_text, tool_message
 from seamlessflow.demo.task import DIGITS, LOOKUP, LookupTask, make_tasks, question
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas.tokens import unpack
 
 STEPS = 150
 EPISODES_PER_STEP = 96

@@ -9,9 +9,9 @@ from typing import IO, Any
 
 import orjson
 
-from infra.disk.whole_file import whole_file
-from infra.json_lines import line_content
 from seamlessflow.erasure.erased_sessions import ErasedSessions
+from seamlessflow.infra.disk.whole_file import whole_file
+from seamlessflow.infra.json_lines import line_content
 
 _LINES = (".jsonl", ".jsonl.gz")
 _TABLES = (".parquet", ".avro")

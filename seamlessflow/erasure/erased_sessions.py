@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
-from schemas.identity import session_id as session_of
-from schemas.identity import session_name
-from schemas.records import (
+from seamlessflow.schemas.identity import session_id as session_of
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.records import (
     ForkedPrefix,
     GroupDropped,
     GroupExpired,
@@ -17,8 +17,8 @@ from schemas.records import (
     Task,
     Trajectory,
 )
-from schemas.topics import REPLIES, REQUESTS
-from trainer.data.foreign import FOREIGN
+from seamlessflow.schemas.topics import REPLIES, REQUESTS
+from seamlessflow.trainer.data.foreign import FOREIGN
 
 _BY_NAME = (*REQUESTS.records, *REPLIES.records)
 """Records that may have a session's name in place of its id."""

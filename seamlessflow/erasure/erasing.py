@@ -10,20 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from infra.blobs.references import blob_store
-from infra.deadline import never
-from infra.errors import SettingsRejected
-from infra.kafka.bounds import BoundsLookup
-from infra.kafka.client import Partition
-from infra.kafka.outage import ASK_S, Outage
-from infra.kafka.reader import Reader
-from infra.kafka.topics.deletion import delete_topics
-from infra.kafka.topics.found import partition_counts
-from infra.kafka.topics.prefix import check_prefix
-from infra.kafka.unreadable import Raw
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from schemas.topics import TOPICS
 from seamlessflow.erasure.offset_copy import (
     ANSWER_S,
     Bounds,
@@ -33,7 +19,21 @@ from seamlessflow.erasure.offset_copy import (
     misplaced,
 )
 from seamlessflow.erasure.sieve import Sieve, TopicErasure
+from seamlessflow.infra.blobs.references import blob_store
+from seamlessflow.infra.deadline import never
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.outage import ASK_S, Outage
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.deletion import delete_topics
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.prefix import check_prefix
+from seamlessflow.infra.kafka.unreadable import Raw
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.interchange.topic_copy import CopyRefused
+from seamlessflow.schemas.topics import TOPICS
 
 _GROUP = "erase"
 Shown = Callable[[str, int, int], None]

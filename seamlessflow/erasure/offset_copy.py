@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from infra.errors import PartitionsDiffer
-from infra.kafka.client import Partition, Received
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_copy
-from infra.kafka.topics.deletion import delete_before
-from infra.kafka.unreadable import Raw
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
+from seamlessflow.infra.errors import PartitionsDiffer
+from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_copy
+from seamlessflow.infra.kafka.topics.deletion import delete_before
+from seamlessflow.infra.kafka.unreadable import Raw
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.interchange.topic_copy import CopyRefused, Progress
 
 ANSWER_S = 30.0

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterable, Iterator
 
-from schemas.topics import TRAJECTORIES
+from seamlessflow.schemas.topics import TRAJECTORIES
 
 
 def other_prefixes(topics: Iterable[str], known: Iterable[str]) -> list[str]:

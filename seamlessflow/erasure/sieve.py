@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from infra.blobs.references import reference
-from infra.errors import BlobUnavailable, NewerRelease
-from infra.kafka.client import Received
-from infra.kafka.unreadable import Raw
-from schemas.codec import UndecodableRecord, UnknownSchema, decode, encode
-from schemas.records import Record
-from schemas.topics import TOPICS, dead_letters_of
 from seamlessflow.erasure.erased_sessions import ErasedSessions
+from seamlessflow.infra.blobs.references import reference
+from seamlessflow.infra.errors import BlobUnavailable, NewerRelease
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.unreadable import Raw
+from seamlessflow.schemas.codec import UndecodableRecord, UnknownSchema, decode, encode
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import TOPICS, dead_letters_of
 
 _LETTERS = frozenset(map(dead_letters_of, TOPICS))
 

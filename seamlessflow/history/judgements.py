@@ -4,9 +4,9 @@ from pathlib import Path
 
 import orjson
 
-from infra.errors import SettingsRejected
-from infra.json_lines import json_lines
-from schemas.records import Reward
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.json_lines import json_lines
+from seamlessflow.schemas.records import Reward
 
 _OPTION = "--rewards"
 

@@ -10,17 +10,17 @@ import orjson
 import typer
 from rich.table import Table
 
-from consumers.history.selection import SessionSelection
-from consumers.replay.match_trial import NOT_RECORDED
-from consumers.replay.trial_run import TrialOutcome, run_trial
-from consumers.trajectories.sessions.message_keys import Strictness
-from infra.errors import ExitStatus, SettingsRejected
-from infra.rendering.library import families
-from infra.rendering.settings import CHAT_TEMPLATE
 from seamlessflow.console import clean_console
+from seamlessflow.consumers.history.selection import SessionSelection
+from seamlessflow.consumers.replay.match_trial import NOT_RECORDED
+from seamlessflow.consumers.replay.trial_run import TrialOutcome, run_trial
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.history.merge_command import reading_bar
 from seamlessflow.history.options import renderer_change
 from seamlessflow.history.unmatched import unmatched_lines
+from seamlessflow.infra.errors import ExitStatus, SettingsRejected
+from seamlessflow.infra.rendering.library import families
+from seamlessflow.infra.rendering.settings import CHAT_TEMPLATE
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 

@@ -12,15 +12,15 @@ from rich.columns import Columns
 from rich.console import Console
 from rich.progress import Progress
 
-from consumers.history.selection import SessionSelection
-from consumers.replay.merge import MergeJob
-from consumers.replay.rules import MergeRules
-from consumers.replay.shards import MergeStopped
-from infra.errors import ExitStatus
 from seamlessflow.console import clean_console
+from seamlessflow.consumers.history.selection import SessionSelection
+from seamlessflow.consumers.replay.merge import MergeJob
+from seamlessflow.consumers.replay.rules import MergeRules
+from seamlessflow.consumers.replay.shards import MergeStopped
 from seamlessflow.history.merge_view import merge_json, merge_view
 from seamlessflow.history.merging import check, replay_merge
 from seamlessflow.history.two_trees import two_sessions
+from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.inspection.sessions.tree_view import session_view
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable

@@ -6,11 +6,11 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from consumers.replay.difference import Difference
-from consumers.replay.verification import MOST_NAMED, Comparison
+from seamlessflow.consumers.replay.difference import Difference
+from seamlessflow.consumers.replay.verification import MOST_NAMED, Comparison
 from seamlessflow.history.merging import MergeOutcome
 from seamlessflow.history.unmatched import unmatched_lines
-from trainer.metrics.reasons import listed
+from seamlessflow.trainer.metrics.reasons import listed
 
 
 def merge_view(outcome: MergeOutcome) -> RenderableType:

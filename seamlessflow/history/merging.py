@@ -4,24 +4,24 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from consumers.history.bounds import partition_bounds
-from consumers.history.selection import SessionSelection
-from consumers.replay.merge import Merged, MergeJob
-from consumers.replay.recorded import compared
-from consumers.replay.rules import RECORDED
-from consumers.replay.shards import merge_on
-from consumers.replay.target_check import check_target
-from consumers.replay.verification import Comparison
-from consumers.trajectories.sessions.fold import FOLD_VERSION
-from infra.clock import now_ms
-from infra.deadline import Stopping
-from infra.errors import SettingsRejected
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.topics.found import partition_counts
-from infra.kafka.topics.prefix import check_prefix
-from infra.kafka.unreadable import Skipped
-from infra.settings import KafkaSettings
-from schemas.topics import SESSIONS, TRAJECTORIES
+from seamlessflow.consumers.history.bounds import partition_bounds
+from seamlessflow.consumers.history.selection import SessionSelection
+from seamlessflow.consumers.replay.merge import Merged, MergeJob
+from seamlessflow.consumers.replay.recorded import compared
+from seamlessflow.consumers.replay.rules import RECORDED
+from seamlessflow.consumers.replay.shards import merge_on
+from seamlessflow.consumers.replay.target_check import check_target
+from seamlessflow.consumers.replay.verification import Comparison
+from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.prefix import check_prefix
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
 _EVENTS_A_PROCESS = 50_000
 """Fewer are merged sooner than a further process has started."""

@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 import pydantic
 
-from consumers.history.selection import Range, SessionSelection
-from infra.errors import SettingsRejected
-from infra.rendering.settings import CHAT_TEMPLATE, RendererSettings, faults
+from seamlessflow.consumers.history.selection import Range, SessionSelection
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.rendering.settings import CHAT_TEMPLATE, RendererSettings, faults
 
 _RETENTION = "thinking_retention"
 _CONTROL = "control_tokens"

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from infra.errors import SettingsRejected
+from seamlessflow.infra.errors import SettingsRejected
 
 
 def check_file(option: str, path: Path) -> None:

@@ -1,17 +1,17 @@
 """One session merged by the recorded rules and by others, side by side."""
 
-from consumers.history.bounds import partition_bounds
-from consumers.history.refold import Refold
-from consumers.history.selection import SessionSelection
-from consumers.replay.rewriting import rewriting
-from consumers.replay.rules import RECORDED, MergeRules
-from consumers.trajectories.sessions.logged_partition import LoggedPartition
-from consumers.trajectories.sessions.session import Session
-from infra.deadline import Stopping, never
-from infra.kafka.unreadable import Unreadable
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from schemas.topics import SESSIONS
+from seamlessflow.consumers.history.bounds import partition_bounds
+from seamlessflow.consumers.history.refold import Refold
+from seamlessflow.consumers.history.selection import SessionSelection
+from seamlessflow.consumers.replay.rewriting import rewriting
+from seamlessflow.consumers.replay.rules import RECORDED, MergeRules
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.kafka.unreadable import Unreadable
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import SESSIONS
 
 
 def two_sessions(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from consumers.history.selection import SessionSelection
+from seamlessflow.consumers.history.selection import SessionSelection
 
 MOST_NAMED = 20
 """Most names that a sentence has."""

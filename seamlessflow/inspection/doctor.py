@@ -10,13 +10,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from infra.errors import SeamlessFlowError
-from infra.network.ports import is_free
-from infra.settings import KafkaSettings
-from schemas.releases import releases
-from schemas.tokens import pack
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.network.ports import is_free
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection import findings
 from seamlessflow.inspection.findings import Finding, Grade
+from seamlessflow.schemas.releases import releases
+from seamlessflow.schemas.tokens import pack
 
 USUAL_PORTS = {8800: "gateway", 9092: "Kafka"}
 _TIMEOUT_S = 20.0
@@ -54,7 +54,7 @@ def _safely(what: str, check: Callable[[], Finding]) -> Finding:
 
 def _format() -> Finding:
     """Name the forms of a log that this release writes and reads."""
-    from consumers.trajectories.sessions.fold import FOLD_VERSION
+    from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
 
     known = [release.version for release in releases()]
     text = f"release {known[-1]} writes it, and reads that of {known[0]} and later; sessions are "
@@ -101,7 +101,7 @@ def _java() -> Finding:
 
 
 def _jars() -> Finding:
-    from infra.broker.jars import check, default_cache, locked_jars
+    from seamlessflow.infra.broker.jars import check, default_cache, locked_jars
 
     jars, folder = locked_jars(), default_cache() / "jars"
     missing = [jar for jar in jars if not (folder / jar.path).exists()]
@@ -132,12 +132,12 @@ def _memory() -> Finding:
 
 def _model(directory: Path, renderer: str) -> Finding:
     """Load the model's renderer and compare its prompts with those of the model's template."""
-    from infra.rendering.model_template.discovery import named_for
-    from infra.rendering.renderer import Renderer
-    from infra.rendering.settings import RendererError
+    from seamlessflow.infra.rendering.model_template.discovery import named_for
+    from seamlessflow.infra.rendering.renderer import Renderer
+    from seamlessflow.infra.rendering.settings import RendererError
     from seamlessflow.inspection.model_directory import foreign_tokenizer, incomplete
     from seamlessflow.inspection.template_comparison import refused_prompt, template_difference
-    from trainer.policy import PolicySection
+    from seamlessflow.trainer.policy import PolicySection
 
     what = f"model {directory}"
     if lacking := incomplete(directory):
@@ -167,8 +167,8 @@ def _model(directory: Path, renderer: str) -> Finding:
 
 
 def _broker(kafka: KafkaSettings) -> Finding:
-    from infra.errors import KafkaRefused, KafkaUnavailable
-    from infra.kafka.start.cluster import find_cluster
+    from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable
+    from seamlessflow.infra.kafka.start.cluster import find_cluster
 
     what = f"broker {kafka.bootstrap_servers}"
     try:
@@ -180,8 +180,8 @@ def _broker(kafka: KafkaSettings) -> Finding:
 
 
 def _transactions(kafka: KafkaSettings) -> Finding:
-    from infra.kafka.transactions.hanging import TransactionLookup
-    from infra.kafka.transactions.warning import REMEDY
+    from seamlessflow.infra.kafka.transactions.hanging import TransactionLookup
+    from seamlessflow.infra.kafka.transactions.warning import REMEDY
 
     lookup = TransactionLookup(kafka)
     try:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from infra.rendering.settings import CHAT_TEMPLATE, FROM_MODEL, RendererSettings
+from seamlessflow.infra.rendering.settings import CHAT_TEMPLATE, FROM_MODEL, RendererSettings
 
 GB = 1_000_000_000
 _NUMBER = re.compile(r"\d+")

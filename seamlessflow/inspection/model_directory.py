@@ -5,7 +5,7 @@ transformers.
 import json
 from pathlib import Path
 
-from infra.rendering.settings import RendererError, RendererSettings
+from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
 
 _FILES = ("config.json", "tokenizer.json")
 _WEIGHTS = "model.safetensors"
@@ -81,8 +81,8 @@ def _template(directory: Path) -> str:
 def unrenderable(directory: Path, settings: RendererSettings) -> str:
     """Return why a renderer does not fit the model's tokenizer, empty if it does."""
     # They take a second to import.
-    from infra.rendering.model_template.discovery import named_for
-    from infra.rendering.renderer import Renderer
+    from seamlessflow.infra.rendering.model_template.discovery import named_for
+    from seamlessflow.infra.rendering.renderer import Renderer
 
     try:
         Renderer.load(directory, named_for(directory, settings))

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infra.rendering.model_template.discovery import CONVERSATIONS
-from infra.rendering.model_template.jinja import TODAY, plain_message
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererError
+from seamlessflow.infra.rendering.model_template.discovery import CONVERSATIONS
+from seamlessflow.infra.rendering.model_template.jinja import TODAY, plain_message
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import RendererError
 
 _SHOWN = 30
 """Characters shown on each side of a difference."""

@@ -5,9 +5,9 @@ Pure. Records keep their body: both framings have the same Avro behind their hea
 
 from dataclasses import dataclass
 
-from schemas.codec import HEADER_BYTES, MARKER
-from schemas.records import Record
-from schemas.registry import NAMESPACE
+from seamlessflow.schemas.codec import HEADER_BYTES, MARKER
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.registry import NAMESPACE
 
 _MAGIC = b"\0"
 _ID_BYTES = 4

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from infra.disk.writable import make_writable
-from schemas.registry import history
-from schemas.releases import this_release
+from seamlessflow.infra.disk.writable import make_writable
+from seamlessflow.schemas.registry import history
+from seamlessflow.schemas.releases import this_release
 
 
 def write_schemas(directory: Path, every_version: bool) -> list[Path]:

@@ -6,8 +6,8 @@ from typing import Self
 
 import httpx
 
-from infra.errors import SeamlessFlowError
-from schemas.registry import Schema
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.schemas.registry import Schema
 
 _TIMEOUT_S = 30.0
 _HEADERS = {

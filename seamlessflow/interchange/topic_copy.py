@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from infra.errors import NewerRelease, PartitionsDiffer, SeamlessFlowError
-from infra.kafka.client import Partition, Received
-from infra.kafka.producer import TransactionalProducer
-from infra.kafka.reader import Reader
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.topics.creation import create_copy
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from schemas.registry import Schema, history
-from schemas.topics import TOPICS
+from seamlessflow.infra.errors import NewerRelease, PartitionsDiffer, SeamlessFlowError
+from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.producer import TransactionalProducer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.topics.creation import create_copy
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.interchange.confluent import RawRecord, subject_of
 from seamlessflow.interchange.schema_registry import SchemaRegistry
+from seamlessflow.schemas.registry import Schema, history
+from seamlessflow.schemas.topics import TOPICS
 
 _ANSWER_S = 30.0
 _BATCH_RECORDS = 1_000

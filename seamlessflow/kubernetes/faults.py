@@ -6,8 +6,8 @@ from pathlib import PurePath
 
 from pydantic import BaseModel, SecretStr
 
-from infra.faults import Fault, SettingPath
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.faults import Fault, SettingPath
 from seamlessflow.kubernetes.devices import device_numbers
 from seamlessflow.nodes.faults import own_addresses, storage_faults
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import yaml
 
-from infra.settings import KafkaSettings
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.kubernetes.nodes import NODE, node_job
 from seamlessflow.kubernetes.objects import APP, ClusterNames, Manifest, manifest, selector
 from seamlessflow.kubernetes.services import PORT, agents, gateways

@@ -4,8 +4,8 @@ A pod runs `seamlessflow node`, which starts the processes of its workers, resta
 or stand still by their signs of life, and ends with the run.
 """
 
-from infra.errors import ExitStatus
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.kubernetes.devices import device_count
 from seamlessflow.kubernetes.objects import (
     APP,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.network.storages import local_path
+from seamlessflow.infra.network.storages import local_path
 
 Manifest = dict[str, Any]
 """An object of Kubernetes, or a part of one."""

@@ -10,9 +10,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from infra.settings import KafkaSettings
-from schemas.topics import TASKS
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.kubernetes.objects import (
     APP,
     GRACE_S,
@@ -28,6 +27,7 @@ from seamlessflow.kubernetes.objects import (
 )
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.specs import AGENTS, GATEWAY, LaunchContext, ProcessSpecs
+from seamlessflow.schemas.topics import TASKS
 
 PORT = 8800
 URL = f"http://{APP}-{GATEWAY}:{PORT}"
@@ -51,7 +51,7 @@ def gateways(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> li
     inside = container(
         GATEWAY,
         names,
-        ["python", "-m", spec.module],
+        ["python", "-P", "-m", spec.module],
         config.out.parent,
         env=[*_environment(spec, kafka, gateway=own), *secret, *_kafka_options(names)],
         ports=[{"name": "http", "containerPort": PORT}],
@@ -95,7 +95,7 @@ def agents(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> list
     inside = container(
         AGENTS,
         names,
-        ["python", "-m", spec.module],
+        ["python", "-P", "-m", spec.module],
         config.out.parent,
         env=[*environment, key, *_kafka_options(names)],
         resources=_resources("1", "2Gi"),

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from infra.device_model.model_shape import ModelShape, read_shape
 from seamlessflow.config import RunConfig
 from seamlessflow.device_defaults import runs_on_gpu
 from seamlessflow.each_policy import each_policy
+from seamlessflow.infra.device_model.model_shape import ModelShape, read_shape
 from seamlessflow.machine import Capacity
 from seamlessflow.memory.engine import ENGINE_SHARE, EngineMemory, EngineShape, engine_memory
 from seamlessflow.memory.parts import CONTEXT, SIZES, MemoryPart, Parts, total

@@ -6,7 +6,7 @@ its share of a device holds keys and values (Kwon et al., arXiv 2309.06180). Cal
 
 from dataclasses import dataclass
 
-from infra.device_model.model_shape import ModelShape
+from seamlessflow.infra.device_model.model_shape import ModelShape
 from seamlessflow.memory.parts import CONTEXT, MemoryPart, Parts, total
 
 _FLOAT = 4

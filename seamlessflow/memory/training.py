@@ -9,7 +9,7 @@ Compared with measured peaks by `tests/integration/trainer/memory`. Called by `d
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.device_model.model_shape import LayerShape, ModelShape
+from seamlessflow.infra.device_model.model_shape import LayerShape, ModelShape
 from seamlessflow.memory.parts import (
     CONTEXT,
     LIBRARIES,
@@ -19,8 +19,8 @@ from seamlessflow.memory.parts import (
     Parts,
     total,
 )
-from trainer.parallelism import LOGITS_AT_ONCE
-from trainer.settings import TrainerSection
+from seamlessflow.trainer.parallelism import LOGITS_AT_ONCE
+from seamlessflow.trainer.settings import TrainerSection
 
 _FLOAT = 4
 

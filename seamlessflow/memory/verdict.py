@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.device_model.model_shape import ModelShape
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.device_model.model_shape import ModelShape
 from seamlessflow.machine import Capacity
 from seamlessflow.memory.demand import WorkerMemory, memory_of, rank_shape
 from seamlessflow.memory.engine import EngineMemory
 from seamlessflow.memory.parts import MEBIBYTE, MemoryPart, Parts, total
 from seamlessflow.memory.training import RankMemory, rank_memory, trained_parameters
-from trainer.settings import TrainerSection
+from seamlessflow.trainer.settings import TrainerSection
 
 _GIBIBYTE = 1 << 30
 _MOST_RANKS = 1024

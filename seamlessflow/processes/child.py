@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.child import ChildProcess
-from infra.errors import ExitStatus, SeamlessFlowError
+from seamlessflow.infra.child import ChildProcess
+from seamlessflow.infra.errors import ExitStatus, SeamlessFlowError
 from seamlessflow.processes.restarts import description
 
 
@@ -56,7 +56,7 @@ class Child(ChildProcess):
     def __init__(self, spec: ChildSpec, log_file: Path, added: Mapping[str, str]) -> None:
         """Start it, with variables `added` to its environment."""
         self.spec = spec
-        command = [sys.executable, "-m", spec.module, *spec.arguments]
+        command = [sys.executable, "-P", "-m", spec.module, *spec.arguments]
         super().__init__(command, log_file, {**spec.environment, **added})
 
     @property

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.broker.broker import Broker
-from infra.disk.whole_file import whole_file
-from infra.errors import KafkaUnavailable, SeamlessFlowError
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.topics.found import partition_counts
-from infra.settings import KafkaSettings, ProcessSettings
-from infra.settings import load as load_settings
-from schemas.topics import CONTROL
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.disk.whole_file import whole_file
+from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.settings import KafkaSettings, ProcessSettings
+from seamlessflow.infra.settings import load as load_settings
+from seamlessflow.schemas.topics import CONTROL
 
 KAFKA_DIR = "kafka"
 WITHOUT_FOLLOWING = "; what an ended run left is shown without --follow or --watch"

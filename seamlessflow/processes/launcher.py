@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from infra.broker.broker import Broker
-from infra.errors import BrokerFailed, ExitStatus, SeamlessFlowError
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.errors import BrokerFailed, ExitStatus, SeamlessFlowError
 from seamlessflow.processes.child import Child, ChildEnded, ChildSpec
 from seamlessflow.processes.restarts import ended_by_client
 from seamlessflow.processes.silence import Act

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from infra.settings import from_environment
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
+from seamlessflow.infra.settings import from_environment
+from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.worker_section import WorkerSection
-from trainer.settings import TrainerSettings
 
 
 def trains(config: RunConfig) -> list[WorkerSection]:

@@ -8,8 +8,8 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra.errors import ExitStatus
 from seamlessflow.config import RestartsSection
+from seamlessflow.infra.errors import ExitStatus
 
 _CLIENT_ASSERTS = re.compile(
     r"\brdkafka\w*\.[ch]:\d+: ?(?P<function>\w+): (?:Assertion `|assert: )"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import SeamlessFlowError
 
 RUN = "run"
 

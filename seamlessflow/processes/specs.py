@@ -12,18 +12,18 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, SecretStr
 
-from infra.device_model.model_shape import positions_of
-from infra.network.addresses import address_of, reached_here
-from infra.settings import ENV_PREFIX, KafkaSettings
-from producers.gateway.calls.keys import derived_admin_key
-from producers.rollout.settings import HostedWorkerSection
-from scheduler.settings import SchedulerSection
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
+from seamlessflow.infra.device_model.model_shape import positions_of
+from seamlessflow.infra.network.addresses import address_of, reached_here
+from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.ranks import first_ranks, gang_size, trains
+from seamlessflow.producers.gateway.calls.keys import derived_admin_key
+from seamlessflow.producers.rollout.settings import HostedWorkerSection
+from seamlessflow.scheduler.settings import SchedulerSection
+from seamlessflow.trainer.settings import TrainerSection
 from seamlessflow.worker_section import WorkerSection
-from trainer.settings import TrainerSection
 
 AGENTS = "agents"
 GATEWAY = "gateway"
@@ -71,14 +71,14 @@ class ProcessSpecs:
             models=(self._config.run.policy,),
             policy=self._config.run.policy,
         )
-        return self._child(GATEWAY, "producers.gateway", gateway=section)
+        return self._child(GATEWAY, "seamlessflow.producers.gateway", gateway=section)
 
     def manager(self) -> ChildSpec:
         """Return the trajectory manager."""
         configured = self._config.manager
         # The same after a restart: the manager then ends the transaction that a kill left open.
         section = _updated(configured, slot=configured.slot or self._context.launch)
-        return self._child(MANAGER, "consumers.trajectories", manager=section)
+        return self._child(MANAGER, "seamlessflow.consumers.trajectories", manager=section)
 
     def rollouts(self) -> list[ChildSpec]:
         """Return the rollout processes of all workers that can roll out, most with one each."""
@@ -126,7 +126,7 @@ class ProcessSpecs:
         config = self._config
         return self._child(
             SCHEDULER,
-            "scheduler",
+            "seamlessflow.scheduler",
             run=each_policy(config)[0].run,
             finite=True,
             scheduler=self._scheduling,
@@ -139,7 +139,7 @@ class ProcessSpecs:
         config = self._config
         return self._child(
             SCHEDULER,
-            "scheduler",
+            "seamlessflow.scheduler",
             # One step more than the run has, or it would end with the last step.
             run=_updated(each_policy(config)[0].run, steps=config.run.steps + 1),
             scheduler=self._scheduling,
@@ -166,7 +166,9 @@ class ProcessSpecs:
         )
         stop_s = section.drain_s + _LONG_STOP_S
         pacing = self._config.pacing
-        return self._child(AGENTS, "producers.agents", stop_s=stop_s, agents=section, pacing=pacing)
+        return self._child(
+            AGENTS, "seamlessflow.producers.agents", stop_s=stop_s, agents=section, pacing=pacing
+        )
 
     def rollout(self, worker: WorkerSection, beside: Sequence[WorkerSection] = ()) -> ChildSpec:
         """Return the rollout process of a worker, and of those beside it."""
@@ -196,7 +198,7 @@ class ProcessSpecs:
         environment = {**_visible(template.engine, worker), **worker.environment}
         return self._child(
             f"rollout-{worker.id}",
-            "producers.rollout",
+            "seamlessflow.producers.rollout",
             environment,
             run=self._config.run,
             rollout=section,
@@ -208,7 +210,7 @@ class ProcessSpecs:
         """Return the trainer, which has no device."""
         # No training process can have this name: behind theirs stands a worker, after a dash.
         name = f"{TRAINER}.{self._config.run.policy}" if self._further else TRAINER
-        return self._training(name, "trainer", {}, self._config.trainer)
+        return self._training(name, "seamlessflow.trainer", {}, self._config.trainer)
 
     def training(self, worker: WorkerSection) -> ChildSpec:
         """Return the training process of a worker."""
@@ -222,7 +224,7 @@ class ProcessSpecs:
         if worker.device is not None:
             section = _updated(section, device=worker.device)
         name = f"{TRAINER}-{worker.id}"
-        return self._training(name, "trainer.ranks", worker.environment, section)
+        return self._training(name, "seamlessflow.trainer.ranks", worker.environment, section)
 
     def _training(
         self, name: str, module: str, environment: Mapping[str, str], section: TrainerSection

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.disk.full import free_bytes
 from seamlessflow.config import RestartsSection
+from seamlessflow.infra.disk.full import free_bytes
 from seamlessflow.processes.child import ChildEnded
 from seamlessflow.processes.restarts import EndRun, after_end, description
 

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.broker.broker import Broker
-from infra.clock import now_ms
-from infra.kafka.topics.creation import TopicOptions, create_topics
-from infra.network.addresses import reached_here
-from infra.network.ports import free_port, is_open
-from infra.settings import KafkaSettings
-from schemas.topics import TOPICS
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.topics.creation import TopicOptions, create_topics
+from seamlessflow.infra.network.addresses import reached_here
+from seamlessflow.infra.network.ports import free_port, is_open
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.cluster import remove_address, write_address
 from seamlessflow.processes.launcher import MORE_TIME, Launcher, NotReady
@@ -28,6 +27,7 @@ from seamlessflow.processes.specs import (
     LaunchContext,
     ProcessSpecs,
 )
+from seamlessflow.schemas.topics import TOPICS
 from seamlessflow.watching.display import Display
 from seamlessflow.watching.observer import Observer
 from seamlessflow.watching.progress import RunProgress

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.deadline import Stopping
-from infra.errors import KafkaRefused, SeamlessFlowError
-from infra.kafka.start.members import client_ids
-from infra.kafka.start.presence import Presence
-from infra.settings import KafkaSettings
-from schemas.topics import CONTROL
 from seamlessflow.access.needs import RUN_GROUP
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import KafkaRefused, SeamlessFlowError
+from seamlessflow.infra.kafka.start.members import client_ids
+from seamlessflow.infra.kafka.start.presence import Presence
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import CONTROL
 
 JOIN_S = 30.0
 _LOOK_S = 0.5

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from infra.disk.scratch_directory import ScratchDirectory
-from infra.kafka.bounds import BoundsLookup
-from infra.settings import KafkaSettings
-from infra.supervision.life_signs import DEADLINE, SOCKET
-from infra.supervision.sign_socket import SignSocket
-from schemas.topics import CONTROL
+from seamlessflow.infra.disk.scratch_directory import ScratchDirectory
+from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.supervision.life_signs import DEADLINE, SOCKET
+from seamlessflow.infra.supervision.sign_socket import SignSocket
 from seamlessflow.processes.silence import Act, Silence
+from seamlessflow.schemas.topics import CONTROL
 
 _US = 1_000_000
 _ASK_EVERY_S = 1.0

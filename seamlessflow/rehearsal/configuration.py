@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from infra.network.ports import HOST
-from infra.variables import place_in, variable
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.variables import place_in, variable
 from seamlessflow.reports.simulated_workers import with_own_model
 from seamlessflow.worker_section import WorkerSection
 

@@ -8,9 +8,9 @@ step up: while a worker of its gang changes its role, or an earlier step goes on
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from scheduler.state.timeline import in_force
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.state.timeline import in_force
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 Span = tuple[int, int]
 """Beginning and end, in milliseconds since the epoch."""

@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import SeamlessFlowError
 
 REPORT = "rehearsal.json"
 SCALE = "scale"

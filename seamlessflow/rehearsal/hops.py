@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from schemas.records import Record, RequestTurn, TurnStarted
+from seamlessflow.schemas.records import Record, RequestTurn, TurnStarted
 
 
 @dataclass(frozen=True, slots=True)

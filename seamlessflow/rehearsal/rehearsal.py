@@ -5,13 +5,11 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from infra.deadline import Stopping
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.records import Record
-from schemas.topics import CONTROL, REQUESTS, SESSIONS, Topic
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.run_lock import only_run, refuse_running
 from seamlessflow.processes.stopping import Stop
@@ -31,6 +29,8 @@ from seamlessflow.rehearsal.verdict import (
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.reports.simulated_workers import without_room_of_own
 from seamlessflow.runs.training import run_processes
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, REQUESTS, SESSIONS, Topic
 from seamlessflow.watching.display import Display
 
 

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from infra.printable import number_of
+from seamlessflow.infra.printable import number_of
 from seamlessflow.rehearsal.rehearsal import Rehearsed
 from seamlessflow.reports.outcome_view import staleness
 

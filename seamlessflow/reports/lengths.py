@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamlessflow.reports.reward_curve import SessionFacts, StepFacts
-from trainer.data.lengths import quantiles
+from seamlessflow.trainer.data.lengths import quantiles
 
 NOTICED = 0.1
 """Share by which sessions that a step took are shorter in the mean, from which the report warns."""

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from statistics import fmean
 
-from infra.errors import SeamlessFlowError
-from scheduler.state.accounts.closed_form import StepWork
-from scheduler.state.accounts.device_time import (
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.scheduler.state.accounts.closed_form import StepWork
+from seamlessflow.scheduler.state.accounts.device_time import (
     DECODING,
     LOADING,
     RECOMPUTING,
@@ -19,10 +19,10 @@ from scheduler.state.accounts.device_time import (
     DeviceTime,
     together,
 )
-from scheduler.state.timeline import in_force, timeline
-from scheduler.state.workers import device_count
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.state.timeline import in_force, timeline
+from seamlessflow.scheduler.state.workers import device_count
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 LEAST_STEPS = 2
 

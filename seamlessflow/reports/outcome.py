@@ -10,18 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from infra.deadline import Stopping
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from infra.weights.manifest import MANIFEST, base_of
-from infra.weights.versions import versions
-from scheduler.state.timeline import timeline
-from schemas.records import Trajectory
-from schemas.topics import CONTROL, TRAJECTORIES
 from seamlessflow.auditing.verify import Verification, verify
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.manifest import MANIFEST, base_of
+from seamlessflow.infra.weights.versions import versions
 from seamlessflow.processes.usage import peak_rss_mb
 from seamlessflow.reports import reward_chart
 from seamlessflow.reports.lengths import bias
@@ -29,9 +26,12 @@ from seamlessflow.reports.lengths_chart import plot_lengths
 from seamlessflow.reports.reward_curve import evaluation_curves, session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, of_policy, summary
 from seamlessflow.reports.timeline import chart
-from trainer.data.credit.returns import Weights
-from trainer.metrics.reasons import reasons_for_little_learning
-from trainer.metrics.symptoms import symptoms
+from seamlessflow.scheduler.state.timeline import timeline
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES
+from seamlessflow.trainer.data.credit.returns import Weights
+from seamlessflow.trainer.metrics.reasons import reasons_for_little_learning
+from seamlessflow.trainer.metrics.symptoms import symptoms
 
 FINAL = "final"
 """Directory below the weights, with a copy of the last version."""
@@ -133,7 +133,7 @@ def keep_final_weights(directory: Path) -> Path | None:
     newest, target = there[max(there)], directory / FINAL
     if (base := base_of(newest)) is not None:
         # Not at the top: it imports torch, which takes seconds.
-        from trainer.backends.adapter.merged import merge
+        from seamlessflow.trainer.backends.adapter.merged import merge
 
         base.verify(newest)
         merge(Path(base.directory), newest, target)

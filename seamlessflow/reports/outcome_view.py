@@ -8,12 +8,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from infra.printable import number_of
-from schemas.steps import shown_step
+from seamlessflow.infra.printable import number_of
 from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.reward_curve import EDGE_STEPS
-from trainer.metrics.reasons import listed
-from trainer.metrics.symptoms import WINDOW
+from seamlessflow.schemas.steps import shown_step
+from seamlessflow.trainer.metrics.reasons import listed
+from seamlessflow.trainer.metrics.symptoms import WINDOW
 
 FILES = {
     "summary.json": "all figures",

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from schemas.records import EvaluationCompleted
 from seamlessflow.reports.reward_curve import StepFacts, edges, mean_reward, sampled_reward
+from seamlessflow.schemas.records import EvaluationCompleted
 
 REWARD, EVALUATION, STALENESS = "#3b7dd8", "#f28e2b", "#5f6368"
 SETS = EVALUATION, "#59a14f", "#b07aa1", "#e15759", "#9c755f", "#76b7b2"

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
-from schemas import records as r
-from schemas.records import Record, Trajectory
-from trainer.credit import ONE_REWARD
-from trainer.data.credit.returns import Weights, session_return
-from trainer.data.lengths import PRUNED
-from trainer.recovery.resume import surviving
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, Trajectory
+from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.data.credit.returns import Weights, session_return
+from seamlessflow.trainer.data.lengths import PRUNED
+from seamlessflow.trainer.recovery.resume import surviving
 
 NO_WEIGHTS: Mapping[str, Weights] = {}
 EDGE_STEPS = 10

@@ -8,20 +8,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from pathlib import Path
 
-from infra.device_model.hardware import UnknownPreset, hardware_named
-from infra.device_model.lengths import LengthsSection
-from infra.device_model.model_shape import ShapeUnknown
-from infra.device_model.models import model_named
-from infra.device_model.rates import Efficiency
-from infra.device_model.settings import DeviceModelSection
-from infra.settings import ENV_PREFIX
-from infra.worker.tags import ROLES
-from scheduler.simulation.cluster import ModelledCluster
-from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
-from scheduler.simulation.simulator import SimulatedRun
-from schemas.records import Record, StepStarted
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import ConfigRejected
+from seamlessflow.infra.device_model.hardware import UnknownPreset, hardware_named
+from seamlessflow.infra.device_model.lengths import LengthsSection
+from seamlessflow.infra.device_model.model_shape import ShapeUnknown
+from seamlessflow.infra.device_model.models import model_named
+from seamlessflow.infra.device_model.rates import Efficiency
+from seamlessflow.infra.device_model.settings import DeviceModelSection
+from seamlessflow.infra.settings import ENV_PREFIX
+from seamlessflow.infra.worker.tags import ROLES
+from seamlessflow.scheduler.simulation.cluster import ModelledCluster
+from seamlessflow.scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
+from seamlessflow.scheduler.simulation.simulator import SimulatedRun
+from seamlessflow.schemas.records import Record, StepStarted
 
 _HARDWARE = f"{ENV_PREFIX}DEVICE_MODEL__HARDWARE"
 """Variable by which a worker has other devices in a rehearsal."""

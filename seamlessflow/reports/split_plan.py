@@ -6,8 +6,9 @@ Of the closed form (`scheduler/state/accounts/closed_form.py`). Called by `seaml
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.simulation.figures import SimulatedFigures
-from scheduler.state.accounts.closed_form import (
+from seamlessflow.reports.measured_step import MeasuredStep
+from seamlessflow.scheduler.simulation.figures import SimulatedFigures
+from seamlessflow.scheduler.state.accounts.closed_form import (
     COLOCATED,
     DISAGGREGATED,
     MULTIPLEXED,
@@ -18,7 +19,6 @@ from scheduler.state.accounts.closed_form import (
     devices_that_train,
     predicted,
 )
-from seamlessflow.reports.measured_step import MeasuredStep
 
 _SAME = 0.02
 """Difference of two step times below which they count as equal."""

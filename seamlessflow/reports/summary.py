@@ -58,10 +58,6 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from scheduler.state.accounts.device_time import Window, together
-from scheduler.state.accounts.pauses import without
-from scheduler.state.timeline import Timeline, timeline
-from schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
 from seamlessflow.auditing.verify import Verification
 from seamlessflow.processes.usage import ProcessLoad
 from seamlessflow.reports.lengths import length_figures
@@ -76,8 +72,12 @@ from seamlessflow.reports.reward_curve import (
     step_facts,
     task_set_figures,
 )
-from trainer.metrics.phases import mean_phases, within
-from trainer.metrics.reasons import masked_tokens
+from seamlessflow.scheduler.state.accounts.device_time import Window, together
+from seamlessflow.scheduler.state.accounts.pauses import without
+from seamlessflow.scheduler.state.timeline import Timeline, timeline
+from seamlessflow.schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
+from seamlessflow.trainer.metrics.phases import mean_phases, within
+from seamlessflow.trainer.metrics.reasons import masked_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,25 +8,25 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra import clock
-from infra.disk.links import link_or_copy
-from infra.errors import SeamlessFlowError
-from infra.kafka.producer import Producer
-from infra.settings import KafkaSettings
-from infra.weights.adapter import BaseModel
-from infra.weights.manifest import (
+from seamlessflow.config import RunConfig
+from seamlessflow.infra import clock
+from seamlessflow.infra.disk.links import link_or_copy
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.adapter import BaseModel
+from seamlessflow.infra.weights.manifest import (
     MANIFEST,
     WeightsInvalid,
     base_of,
     publish,
     read_manifest,
 )
-from infra.weights.versions import version_directory, versions
-from schemas.topics import CONTROL, FLEET, fleet_key
-from seamlessflow.config import RunConfig
-from trainer.recovery.control_state import Published
-from trainer.settings import TrainerSettings
-from trainer.steps.publication import Publication
+from seamlessflow.infra.weights.versions import version_directory, versions
+from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
+from seamlessflow.trainer.recovery.control_state import Published
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.publication import Publication
 
 _LINEAGE = "evaluation"
 _FLUSH_S = 30.0

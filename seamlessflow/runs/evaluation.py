@@ -8,17 +8,17 @@ session that the environment or the infrastructure spoilt is tried again. `Evalu
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from infra.deadline import Stopping
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.start.cluster import find_cluster
-from infra.settings import KafkaSettings
-from scheduler.tasks.source import TaskRow
-from schemas.identity import session_id
-from schemas.records import SampleFailed, Sampling, Task, Trajectory
-from schemas.topics import TASKS, TRAJECTORIES
-from trainer.data.credit.returns import Weights, session_return, unjudged
-from trainer.data.figures.evaluation import EvaluatedGroup, figures
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.scheduler.tasks.source import TaskRow
+from seamlessflow.schemas.identity import session_id
+from seamlessflow.schemas.records import SampleFailed, Sampling, Task, Trajectory
+from seamlessflow.schemas.topics import TASKS, TRAJECTORIES
+from seamlessflow.trainer.data.credit.returns import Weights, session_return, unjudged
+from seamlessflow.trainer.data.figures.evaluation import EvaluatedGroup, figures
 
 MOST_ATTEMPTS = 3
 _POLL_S = 0.05

@@ -10,16 +10,13 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 
-from infra.clock import now_ms
-from infra.errors import SeamlessFlowError
-from infra.faults import Fault
-from infra.settings import SamplingSection
-from scheduler.tasks.file import read as read_tasks
-from scheduler.tasks.source import TaskRow
-from schemas.records import Sampling
 from seamlessflow.checks.check import before_evaluation
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import Check
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.faults import Fault
+from seamlessflow.infra.settings import SamplingSection
 from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
@@ -31,6 +28,9 @@ from seamlessflow.runs.chosen_weights import (
     choose_weights,
 )
 from seamlessflow.runs.evaluation import EvaluationPlan, EvaluationResult, evaluate
+from seamlessflow.scheduler.tasks.file import read as read_tasks
+from seamlessflow.scheduler.tasks.source import TaskRow
+from seamlessflow.schemas.records import Sampling
 from seamlessflow.watching.display import Display
 
 _SAMPLING = tuple(SamplingSection.model_fields)

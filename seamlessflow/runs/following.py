@@ -6,11 +6,10 @@ and ends with the run.
 
 import os
 
-from infra.clock import now_ms
-from infra.kafka.topics.creation import TopicOptions, create_topics
-from infra.settings import KafkaSettings
-from schemas.topics import TOPICS
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.topics.creation import TopicOptions, create_topics
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.cluster import has_address
 from seamlessflow.processes.launcher import MORE_TIME, Launcher, NotReady
 from seamlessflow.processes.run_lock import only_run
@@ -18,6 +17,7 @@ from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.runs.training import is_finished
+from seamlessflow.schemas.topics import TOPICS
 from seamlessflow.watching.display import Display
 from seamlessflow.watching.observer import Observer
 from seamlessflow.watching.progress import RunProgress

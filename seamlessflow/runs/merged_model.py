@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.errors import SettingsRejected
-from infra.weights.adapter import AdapterInvalid
-from infra.weights.manifest import verify
-from infra.weights.versions import lease
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.weights.adapter import AdapterInvalid
+from seamlessflow.infra.weights.manifest import verify
+from seamlessflow.infra.weights.versions import lease
 from seamlessflow.runs.chosen_weights import choose_weights
-from trainer.backends.adapter.merged import merge
+from seamlessflow.trainer.backends.adapter.merged import merge
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from infra.clock import now_ms
-from infra.deadline import Stopping
-from infra.errors import SettingsRejected
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.topics.found import partition_counts
-from infra.kafka.topics.prefix import check_prefix
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.network.ports import free_port
-from infra.settings import KafkaSettings
-from schemas.records import Trajectory
-from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, TASKS, TRAJECTORIES
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.prefix import check_prefix
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.cluster import KAFKA_DIR, NoRunData, NoRunningRun, kafka_of_running
 from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.run_lock import only_run
@@ -32,6 +30,8 @@ from seamlessflow.processes.system import embedded_broker
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.reports.summary import LauncherFacts
 from seamlessflow.runs.training import is_finished
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, TASKS, TRAJECTORIES
 from seamlessflow.watching.display import Display
 from seamlessflow.watching.observer import Observer
 from seamlessflow.watching.progress import RunProgress

@@ -9,15 +9,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from infra.clock import now_ms
-from infra.deadline import Stopping
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from scheduler.tasks.file import read as read_tasks
-from schemas.records import RunFinished
-from schemas.topics import CONTROL
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.run_lock import only_run
 from seamlessflow.processes.stopping import Stop
@@ -28,6 +25,9 @@ from seamlessflow.processes.usage import LoadMeter
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.reports.summary import LauncherFacts
 from seamlessflow.runs.evaluation import EvaluationPlan, evaluate
+from seamlessflow.scheduler.tasks.file import read as read_tasks
+from seamlessflow.schemas.records import RunFinished
+from seamlessflow.schemas.topics import CONTROL
 from seamlessflow.watching.display import Display
 
 Prepare = Callable[[Launcher], float]

@@ -7,10 +7,10 @@ from typing import TypeVar
 import typer
 from rich.console import Console
 
-from infra.errors import ExitStatus
 from seamlessflow.config import RunConfig
 from seamlessflow.console import long_job_console
 from seamlessflow.device_defaults import in_words
+from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.machine import this_machine
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
 from seamlessflow.reports.outcome import RunOutcome

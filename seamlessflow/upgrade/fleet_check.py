@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from consumers.trajectories.settings import ManagerSection
-from infra.clock import now_ms
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.start.members import client_ids
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import ProcessSettings
-from producers.agents.settings import AgentsSection
-from schemas.releases import this_release
-from schemas.topics import FLEET
+from seamlessflow.consumers.trajectories.settings import ManagerSection
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.start.members import client_ids
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import ProcessSettings
+from seamlessflow.producers.agents.settings import AgentsSection
+from seamlessflow.schemas.releases import this_release
+from seamlessflow.schemas.topics import FLEET
 from seamlessflow.upgrade.running import RunningProcess, older, running, verdict
 
 _ANSWER_S = 10.0

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from schemas import records as r
-from schemas.records import Record
-from schemas.releases import order
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.releases import order
 
 SILENT_MS = 30_000
 """Age of a heartbeat or snapshot from which on its process counts as gone."""

@@ -13,9 +13,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from seamlessflow.trainer.metrics.reasons import listed
 from seamlessflow.watching.progress import RECENT_STEPS, RunProgress
 from seamlessflow.watching.step_lines import StepLines
-from trainer.metrics.reasons import listed
 
 _BARS = "▁▂▃▄▅▆▇█"
 _REFRESH_S = 0.5

@@ -3,11 +3,11 @@
 from types import TracebackType
 from typing import Self
 
-from infra.kafka.client import BEGINNING
-from infra.kafka.reader import Reader
-from infra.kafka.unreadable import Unreadable
-from infra.settings import KafkaSettings
-from schemas.topics import CONTROL, FLEET
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.unreadable import Unreadable
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import CONTROL, FLEET
 from seamlessflow.watching.progress import RunProgress
 
 _POLL_S = 0.05

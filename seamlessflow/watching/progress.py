@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from infra.kafka.unreadable import Skipped
-from infra.worker.roles import ENDED
-from scheduler.state.accounts.device_time import DECODING
-from scheduler.state.accounts.division import shares
-from schemas import records as r
-from schemas.records import Record
-from schemas.steps import step_name
-from trainer.metrics.reasons import masked_tokens, shares_of_ended
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.worker.roles import ENDED
+from seamlessflow.scheduler.state.accounts.device_time import DECODING
+from seamlessflow.scheduler.state.accounts.division import shares
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.steps import step_name
+from seamlessflow.trainer.metrics.reasons import masked_tokens, shares_of_ended
 
 RECENT_STEPS = 10
 _SPEED_WINDOW_MS = 10_000

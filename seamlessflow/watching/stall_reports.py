@@ -7,11 +7,11 @@ import logging
 from types import TracebackType
 from typing import Self
 
-from infra.errors import KafkaUnavailable, SeamlessFlowError
-from infra.kafka.producer import Producer
-from infra.settings import KafkaSettings
-from schemas.records import ProgressStalled
-from schemas.topics import CONTROL
+from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import ProgressStalled
+from seamlessflow.schemas.topics import CONTROL
 
 _log = logging.getLogger(__name__)
 _CLOSE_S = 10.0

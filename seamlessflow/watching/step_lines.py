@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from schemas.steps import step_name
+from seamlessflow.schemas.steps import step_name
 from seamlessflow.watching.progress import RunProgress, Step
 
 

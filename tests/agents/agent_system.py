@@ -13,13 +13,13 @@ from pathlib import Path
 
 import httpx
 
-from infra.clock import now_ms
-from infra.rendering.settings import RendererSettings, rendering_hash
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.records import Sampling
-from schemas.topics import CONTROL, FLEET, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.rendering.settings import RendererSettings, rendering_hash
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Sampling
+from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
 from tests.agents.engine import record as engine_record
 from tests.agents.engine.record import SampledTurn
 from tests.agents.engine.worker import RECORD
@@ -147,7 +147,7 @@ def agent_system(broker: KafkaSettings, directory: Path) -> Iterator[AgentSystem
         made.start_gateway(
             SEAMLESSFLOW_GATEWAY__API_KEYS=json.dumps({KEY_NAME: API_KEY}),
         )
-        made.start("manager", "consumers.trajectories")
+        made.start("manager", "seamlessflow.consumers.trajectories")
         for slot, policy in enumerate((POLICY, BY_IDS)):
             made.start(
                 policy,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import KafkaSettings
+from seamlessflow.infra.settings import KafkaSettings
 from tests.agents.agent_system import AgentSystem, agent_system
 from tests.agents.installed import Installed
 

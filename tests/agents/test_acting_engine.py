@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from infra.rendering.tokenizer import Tokenizer
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.probe.asking import EngineProbe
-from producers.rollout.probe.questions import PROMPT_TEXT
-from schemas.tokens import pack, unpack
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.probe.asking import EngineProbe
+from seamlessflow.producers.rollout.probe.questions import PROMPT_TEXT
+from seamlessflow.schemas.tokens import pack, unpack
 from tests.agents.engine import record as engine_record
 from tests.agents.engine.engine import ActingEngine
 from tests.builders.rollout.generation import Generation

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.settings import KafkaSettings
-from schemas.records import Trajectory
 from seamlessflow.history.export.forms import FORMS
 from seamlessflow.history.export.tables import Kind, Table
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Trajectory
 from tests.agents.installed import Installed
 from tests.builders.trajectories.exports import (
     bring_in,

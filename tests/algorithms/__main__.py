@@ -23,9 +23,9 @@ from transformers.utils import logging as transformers_logging
 
 from benchmarks.learning.curves import prepared
 from benchmarks.trail.configuration import write_run
-from infra.broker.broker import Broker
-from infra.settings import KafkaSettings
 from seamlessflow.config_file import parse
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
 from tests.algorithms.checks import audit_faults, file_faults, log_faults, replay_faults
 from tests.algorithms.promises import promised, untested

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.records import WeightsPublished
-from schemas.topics import CONTROL
 from seamlessflow.auditing.audit import audit
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import WeightsPublished
+from seamlessflow.schemas.topics import CONTROL
 from tests.algorithms.table import WholeRun
 from tests.algorithms.whole_run import TRAINER
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from trainer.settings import TrainerSection
+from seamlessflow.trainer.settings import TrainerSection
 
 LEFT_OUT = {
     "trainer.backend clock",  # computes nothing: tests/e2e/runs/test_rehearsal.py

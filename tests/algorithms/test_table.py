@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.config_file import parse
+from seamlessflow.trainer.settings import TrainerSection
 from tests.algorithms.promises import untested
 from tests.algorithms.table import RUNS
-from trainer.settings import TrainerSection
 
 
 def trained(*names: str) -> list[TrainerSection]:

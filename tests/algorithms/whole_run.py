@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.settings import KafkaSettings
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.stopping import Stop
 from tests.e2e.runs.short_run import processes_of
 from tests.paths import ROOT

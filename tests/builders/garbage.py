@@ -1,11 +1,11 @@
 """Garbage on topics, and the dead letters that became of it."""
 
-from infra.kafka.producer import Producer
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from schemas.codec import encode
-from schemas.records import Record
-from schemas.topics import Topic
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import encode
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import Topic
 
 NEWER = b"\xc3\x01" + bytes(range(8)) + b"body"
 """A record of a newer release."""

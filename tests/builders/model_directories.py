@@ -7,7 +7,11 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.rendering.model_template.files import CONFIG_FILE, GENERATION_FILE, TEMPLATE_FILE
+from seamlessflow.infra.rendering.model_template.files import (
+    CONFIG_FILE,
+    GENERATION_FILE,
+    TEMPLATE_FILE,
+)
 from tests.builders.tokenizers import sentencepiece_tokenizer, with_tokens
 
 _TEMPLATES = Path(__file__).with_name("chat_templates")

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from confluent_kafka.admin import AdminClient
 
-from infra.errors import KafkaUnavailable
-from infra.kafka.topics.found import partition_counts
-from infra.settings import KafkaSettings
-from schemas.topics import PROMPTS, TOPICS, Topic
+from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import PROMPTS, TOPICS, Topic
 
 DEADLINE_S = 30.0
 _PARTITIONS = {PROMPTS.name: 16}

@@ -3,16 +3,16 @@
 import json
 from pathlib import Path
 
-from infra.settings import KafkaSettings
+from seamlessflow.infra.settings import KafkaSettings
 
 PROCESSES = {
-    "producers.gateway": "listens on",
-    "consumers.trajectories": "is ready",
-    "producers.rollout": "is ready to take a role",
-    "scheduler": "acts as of epoch 1",
-    "trainer": "is ready at step 0",
-    "trainer.ranks": "training process w is ready, version 0",
-    "producers.agents": "running agents",
+    "seamlessflow.producers.gateway": "listens on",
+    "seamlessflow.consumers.trajectories": "is ready",
+    "seamlessflow.producers.rollout": "is ready to take a role",
+    "seamlessflow.scheduler": "acts as of epoch 1",
+    "seamlessflow.trainer": "is ready at step 0",
+    "seamlessflow.trainer.ranks": "training process w is ready, version 0",
+    "seamlessflow.producers.agents": "running agents",
 }
 """Processes, each with the words that it logs when it does its work."""
 

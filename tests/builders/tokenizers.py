@@ -6,9 +6,9 @@ from functools import cache
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as RustTokenizer
 
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererSettings, ThinkingRetention
-from infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import RendererSettings, ThinkingRetention
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
 CONTROL_TOKENS = (
     "<|endoftext|>",

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import astuple, replace
 from pathlib import Path
 
-from schemas import records as r
-from schemas.json_form import from_json, to_json
-from schemas.records import Record
 from seamlessflow.calibration.sections import Recorded
 from seamlessflow.calibration.sessions import RecordedSession
 from seamlessflow.calibration.turns import RecordedTurn
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.json_form import from_json, to_json
+from seamlessflow.schemas.records import Record
 
 FILE = Path(__file__).with_name("runs.json.gz")
 KINDS: Mapping[str, type[Record]] = {

@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from infra.kafka.unreadable import Skipped
 from seamlessflow.calibration.reading import read_run
 from seamlessflow.demo.model import make_model
+from seamlessflow.infra.kafka.unreadable import Skipped
 from tests.calibration.kept_run import keep
 from tests.calibration.strategies import STRATEGIES, Arrangement
 from tests.paths import ROOT

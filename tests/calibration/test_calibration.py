@@ -4,15 +4,15 @@ from itertools import permutations
 
 import pytest
 
-from scheduler.settings import SchedulerSettings
-from scheduler.simulation.cluster import modelled
-from scheduler.simulation.figures import WARM_UP_STEPS, SimulatedFigures, figures
-from scheduler.simulation.simulator import simulate
-from scheduler.simulation.workload import Workload
-from scheduler.state.accounts.device_time import together
-from scheduler.state.timeline import timeline
 from seamlessflow.calibration.sections import Recorded, sections, under
 from seamlessflow.config_file import parse
+from seamlessflow.scheduler.settings import SchedulerSettings
+from seamlessflow.scheduler.simulation.cluster import modelled
+from seamlessflow.scheduler.simulation.figures import WARM_UP_STEPS, SimulatedFigures, figures
+from seamlessflow.scheduler.simulation.simulator import simulate
+from seamlessflow.scheduler.simulation.workload import Workload
+from seamlessflow.scheduler.state.accounts.device_time import together
+from seamlessflow.scheduler.state.timeline import timeline
 from tests.calibration.kept_run import kept
 from tests.calibration.strategies import STRATEGIES, Arrangement
 

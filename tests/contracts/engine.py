@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk
-from producers.rollout.engine.errors import (
+from seamlessflow.producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk
+from seamlessflow.producers.rollout.engine.errors import (
     EngineStateInvalid,
     PromptTooLong,
     RequestInvalid,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.settings import KafkaSettings
+from seamlessflow.infra.settings import KafkaSettings
 from tests.agents.agent_system import AgentSystem, agent_system
 
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from transformers import AutoModelForCausalLM
 
-from schemas import records as r
+from seamlessflow.schemas import records as r
 
 PARITY = 1e-4
 

@@ -13,19 +13,19 @@ from typing import TypeVar
 
 import httpx
 
-from infra.clock import now_ms
-from infra.kafka.client import BEGINNING
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.network.ports import free_port
-from infra.rendering.settings import RendererSettings, rendering_hash
-from infra.settings import KafkaSettings
-from infra.weights.manifest import Manifest, publish
-from schemas import records as r
-from schemas.records import Record, Sampling
-from schemas.topics import CONTROL, FLEET, SESSIONS, TRAJECTORIES, fleet_key
 from seamlessflow.demo.model import make_model
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.rendering.settings import RendererSettings, rendering_hash
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.manifest import Manifest, publish
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, Sampling
+from seamlessflow.schemas.topics import CONTROL, FLEET, SESSIONS, TRAJECTORIES, fleet_key
 from tests.builders.own_topics import SMALL, own_topics, small
 from tests.builders.records import control, fleet
 from tests.waiting import until
@@ -70,7 +70,7 @@ class RunningSystem:
         """Start the gateway of `url`, with more settings."""
         self.start(
             "gateway",
-            "producers.gateway",
+            "seamlessflow.producers.gateway",
             SEAMLESSFLOW_GATEWAY__PORT=str(self.port),
             SEAMLESSFLOW_GATEWAY__SECRET=self.secret,
             SEAMLESSFLOW_GATEWAY__ADMIN_KEY=self.admin_key,
@@ -80,7 +80,7 @@ class RunningSystem:
     def start_worker(self, worker: str) -> None:
         self.start(
             worker,
-            "producers.rollout",
+            "seamlessflow.producers.rollout",
             SEAMLESSFLOW_ROLLOUT__WORKER=worker,
             SEAMLESSFLOW_ROLLOUT__POLICY=POLICY,
             SEAMLESSFLOW_ROLLOUT__TORCH__THREADS="1",

@@ -8,8 +8,8 @@ from typing import Any
 import openai
 import pytest
 
-from infra.settings import KafkaSettings
-from schemas import records as r
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
 from tests.e2e.parity import PARITY, plain_logprobs
 from tests.e2e.running_system import POLICY, RunningSystem, running_system
 
@@ -25,7 +25,7 @@ def flow(
     with running_system(broker, tmp_path_factory.mktemp("completions")) as made:
         weights = made.publish_weights(0, seed=1)
         made.start_gateway()
-        made.start("manager", "consumers.trajectories")
+        made.start("manager", "seamlessflow.consumers.trajectories")
         made.start_worker("w0")
         made.give_role("w0", 0)
         made.await_ready()

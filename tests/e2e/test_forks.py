@@ -9,13 +9,13 @@ import numpy as np
 import openai
 import pytest
 
-from scheduler.tasks.forks import fork_file
-from schemas import records as r
-from schemas.forks import history, of_session
-from schemas.json_form import to_json
 from seamlessflow.auditing.audit import audit
 from seamlessflow.history.forking.forking import ForkJob, fork_sessions
 from seamlessflow.history.forking.places import ForkRule, appended_message
+from seamlessflow.scheduler.tasks.forks import fork_file
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.forks import history, of_session
+from seamlessflow.schemas.json_form import to_json
 from tests.agents.agent_system import AgentSystem
 from tests.agents.engine.scripts import answer, cue
 from tests.e2e.running_system import POLICY

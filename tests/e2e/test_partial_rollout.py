@@ -10,8 +10,8 @@ import openai
 import orjson
 import pytest
 
-from infra.settings import KafkaSettings
-from schemas import records as r
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
 from tests.e2e.parity import assert_parity, versions
 from tests.e2e.running_system import POLICY, RunningSystem, running_system
 
@@ -30,7 +30,7 @@ def flow(broker: KafkaSettings, tmp_path: Path) -> Iterator[RunningSystem]:
     with running_system(broker, tmp_path) as made:
         made.publish_weights(0, seed=1)
         made.start_gateway(SEAMLESSFLOW_GATEWAY__STREAM_KEEP_ALIVE_S=str(KEEP_ALIVE_S))
-        made.start("manager", "consumers.trajectories")
+        made.start("manager", "seamlessflow.consumers.trajectories")
         made.await_ready()
         yield made
 

@@ -7,9 +7,9 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
-from infra.network.ports import free_port
-from infra.settings import KafkaSettings
-from schemas import records as r
+from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
 from tests.e2e.running_system import POLICY, RunningSystem, running_system
 
 pytestmark = pytest.mark.kafka
@@ -24,7 +24,7 @@ def flow(
     with running_system(broker, tmp_path_factory.mktemp("retries")) as made:
         made.publish_weights(0, seed=1)
         made.start_gateway()
-        made.start("manager", "consumers.trajectories")
+        made.start("manager", "seamlessflow.consumers.trajectories")
         made.await_ready()
         yield made
 
@@ -46,7 +46,7 @@ def second_gateway(made: RunningSystem) -> str:
     port = str(free_port())
     made.start(
         "second gateway",
-        "producers.gateway",
+        "seamlessflow.producers.gateway",
         SEAMLESSFLOW_GATEWAY__PORT=port,
         SEAMLESSFLOW_GATEWAY__SECRET=made.secret,
     )

@@ -13,10 +13,10 @@ import pytest
 from google import genai
 from google.genai import types
 
-from infra.kafka.client import BEGINNING, Received
-from infra.kafka.reader import Reader
-from schemas import records as r
-from schemas.topics import PROMPTS
+from seamlessflow.infra.kafka.client import BEGINNING, Received
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import PROMPTS
 from tests.agents.agent_system import AgentSession, AgentSystem
 from tests.agents.engine.scripts import cue
 from tests.builders.own_topics import SMALL

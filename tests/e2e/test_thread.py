@@ -9,8 +9,8 @@ import openai
 import orjson
 import pytest
 
-from infra.settings import KafkaSettings
-from schemas import records as r
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
 from tests.e2e.parity import assert_parity
 from tests.e2e.running_system import POLICY, RunningSystem, running_system
 
@@ -24,7 +24,7 @@ def flow(
     with running_system(broker, tmp_path_factory.mktemp("flow")) as made:
         weights = made.publish_weights(0, seed=1)
         made.start_gateway()
-        made.start("manager", "consumers.trajectories")
+        made.start("manager", "seamlessflow.consumers.trajectories")
         for worker in ("w0", "w1"):
             made.start_worker(worker)
         made.give_role("w0", 0)

@@ -9,11 +9,11 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from infra.settings import KafkaSettings, TelemetrySettings
-from infra.telemetry.tracing import telemetry
-from producers.agents.gateway_client.client import GatewayClient
-from producers.agents.gateway_client.ending import CloseCall
-from schemas.records import Trajectory
+from seamlessflow.infra.settings import KafkaSettings, TelemetrySettings
+from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.producers.agents.gateway_client.client import GatewayClient
+from seamlessflow.producers.agents.gateway_client.ending import CloseCall
+from seamlessflow.schemas.records import Trajectory
 from tests.builders.records.tasks import task as a_task
 from tests.builders.traces.collector import attributes, collector
 from tests.e2e.conventions import registered, required
@@ -61,7 +61,7 @@ def traced_spans(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory
         patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         made.publish_weights(0, seed=1)
         made.start_gateway()
-        made.start("manager", "consumers.trajectories")
+        made.start("manager", "seamlessflow.consumers.trajectories")
         made.start_worker("w0")
         made.give_role("w0", 0)
         made.await_ready()

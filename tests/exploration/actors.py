@@ -7,10 +7,10 @@ does. A scheduler holds its two folds. `form` is what their future depends on.
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-from producers.rollout.roles.roles import RolloutRoles
-from scheduler.state.fleet import Fleet
-from scheduler.state.state import State
-from schemas.records import Record, StepStarted, WorkerHeartbeat
+from seamlessflow.producers.rollout.roles.roles import RolloutRoles
+from seamlessflow.scheduler.state.fleet import Fleet
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.schemas.records import Record, StepStarted, WorkerHeartbeat
 from tests.exploration import canon
 from tests.exploration.canon import Collector, Form
 from tests.exploration.rank_roles import RankRoles

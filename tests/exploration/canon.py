@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from producers.rollout.roles.roles import RolloutRoles
-from scheduler.state.policy_state import PolicyState
-from scheduler.state.steps import Gang
-from scheduler.state.workers import RoleFailures, Worker
-from schemas import records as r
-from schemas.records import Record
-from trainer.roles.roles import TrainerRoles
+from seamlessflow.producers.rollout.roles.roles import RolloutRoles
+from seamlessflow.scheduler.state.policy_state import PolicyState
+from seamlessflow.scheduler.state.steps import Gang
+from seamlessflow.scheduler.state.workers import RoleFailures, Worker
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.trainer.roles.roles import TrainerRoles
 
 PAUSE_MS = 61_000
 """A time that passes every retry and dwell, and is shorter than every deadline."""

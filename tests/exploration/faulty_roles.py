@@ -1,8 +1,8 @@
 """Faults planted in the code that is explored: each does one thing wrong that must be noticed."""
 
-from producers.rollout.roles.roles import RolloutRoles
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.producers.rollout.roles.roles import RolloutRoles
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.exploration.rank_roles import RankRoles
 
 

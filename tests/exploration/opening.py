@@ -1,6 +1,6 @@
 """The first world: all processes run, weights are published, and all workers roll out."""
 
-from producers.rollout.roles.roles import RolloutRoles
+from seamlessflow.producers.rollout.roles.roles import RolloutRoles
 from tests.exploration.actors import RolloutActor, TrainerActor
 from tests.exploration.bounds import Bounds
 from tests.exploration.canon import form_of

@@ -4,7 +4,7 @@ A process that is counted as lost although it lives is left out: no event can ta
 it, and it frees it as soon as it reads of its loss.
 """
 
-from schemas import records as r
+from seamlessflow.schemas import records as r
 from tests.exploration.actors import RolloutActor, TrainerActor
 from tests.exploration.changes import rollouts, trainers
 from tests.exploration.world import Broken, World

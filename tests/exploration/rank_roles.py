@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
-from schemas.records import Record
-from trainer.roles.gang_watch import GangWatch
-from trainer.roles.roles import TrainerRoles
+from seamlessflow.schemas.records import Record
+from seamlessflow.trainer.roles.gang_watch import GangWatch
+from seamlessflow.trainer.roles.roles import TrainerRoles
 
 
 @dataclass(slots=True)

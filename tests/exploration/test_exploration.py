@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from producers.rollout.roles.roles import RolloutRoles
-from scheduler.decisions.snapshot import Snapshot
-from scheduler.decisions.strategies.wanted import Wanted
+from seamlessflow.producers.rollout.roles.roles import RolloutRoles
+from seamlessflow.scheduler.decisions.snapshot import Snapshot
+from seamlessflow.scheduler.decisions.strategies.wanted import Wanted
 from tests.builders.records import control
 from tests.exploration.bounds import Bounds
 from tests.exploration.changes import rollouts

@@ -7,12 +7,12 @@ compaction keeps. Transitions (`changes`) change a copy.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from producers.rollout.roles.roles import RolloutRoles
-from scheduler.state import state as fold
-from scheduler.state.state import State
-from schemas import records as r
-from schemas.records import Record
-from schemas.topics import fleet_key
+from seamlessflow.producers.rollout.roles.roles import RolloutRoles
+from seamlessflow.scheduler.state import state as fold
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import fleet_key
 from tests.exploration import canon
 from tests.exploration.actors import Letter, Log, RolloutActor, SchedulerActor, TrainerActor
 from tests.exploration.bounds import Bounds

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import httpx
 
-from schemas import records as r
 from seamlessflow.auditing.audit import follow
 from seamlessflow.auditing.report import AuditReport
+from seamlessflow.schemas import records as r
 from tests.faults.faults import AGENTS, BROKER, TRAINING, Fault, Kind
 from tests.faults.faulty_run import FREEZE_S, START_S, FaultyRun
 from tests.faults.tally import Tally

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from infra.broker.broker import Broker
-from infra.kafka.topics.creation import create_topics
-from infra.network.ports import free_port
-from infra.settings import KafkaSettings
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import parse
 from seamlessflow.demo.model import make_model
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs

@@ -10,7 +10,7 @@ from itertools import cycle
 
 import httpx
 
-from producers.agents.harness.session import AgentSession
+from seamlessflow.producers.agents.harness.session import AgentSession
 
 GATEWAYS = "LOAD_GATEWAYS"
 TURNS = 2

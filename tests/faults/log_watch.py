@@ -7,11 +7,11 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from infra.kafka.reader import Reader
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.records import Record
-from schemas.topics import CONTROL, FLEET, SESSIONS, TOPICS, TRAJECTORIES, Topic
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, FLEET, SESSIONS, TOPICS, TRAJECTORIES, Topic
 
 R = TypeVar("R", bound=Record)
 PARTITIONS = 4

@@ -12,12 +12,12 @@ import openai
 import orjson
 from confluent_kafka.admin import AdminClient
 
-from infra.broker.broker import Broker
-from infra.broker.cluster import BrokerCluster
-from infra.kafka.partitioner import partition_of
-from schemas import records as r
-from schemas.identity import session_name
-from schemas.topics import SESSIONS
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.cluster import BrokerCluster
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.topics import SESSIONS
 from tests.builders.own_topics import SMALL
 from tests.e2e.running_system import POLICY, RunningSystem, running_system
 from tests.waiting import until
@@ -103,10 +103,10 @@ def replicated_system(directory: Path) -> Iterator[ReplicatedSystem]:
     ):
         system.publish_weights(0, seed=1)
         system.start_gateway()
-        system.start("manager", "consumers.trajectories")
+        system.start("manager", "seamlessflow.consumers.trajectories")
         system.start(
             "w0",
-            "producers.rollout",
+            "seamlessflow.producers.rollout",
             SEAMLESSFLOW_ROLLOUT__WORKER="w0",
             SEAMLESSFLOW_ROLLOUT__POLICY=POLICY,
             SEAMLESSFLOW_ROLLOUT__ENGINE="scripted",

@@ -13,14 +13,14 @@ import httpx
 import orjson
 import pytest
 
-from infra.kafka.client import Partition
-from infra.kafka.partitioner import partition_of
-from infra.kafka.reader import Reader
-from infra.settings import ENV_PREFIX
-from producers.gateway.calls.keys import derived_admin_key
-from schemas import records as r
-from schemas.identity import session_name
-from schemas.topics import TRAJECTORIES
+from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import ENV_PREFIX
+from seamlessflow.producers.gateway.calls.keys import derived_admin_key
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.topics import TRAJECTORIES
 from tests.faults.driver import Driver
 from tests.faults.faults import MANAGER, MOVING_WORKER, OTHERS, SCHEDULER
 from tests.faults.faulty_run import FaultyRun, faulty_run

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import orjson
 
-from infra.clock import now_ms
-from schemas import records as r
-from schemas.topics import SESSIONS
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import SESSIONS
 from tests.e2e.running_system import POLICY
 from tests.golden.conversations import chat, user
 from tests.golden.hand import MISTAKES, Hand

@@ -7,17 +7,17 @@ from uuid import uuid4
 
 import orjson
 
-from consumers.history.forking import RecordedOn, forked_prefix
-from consumers.history.refold import Refold
-from consumers.trajectories.sessions.logged_partition import LoggedPartition
-from consumers.trajectories.sessions.session import Session
-from infra.clock import now_ms
-from infra.kafka.partitioner import partition_of
-from infra.kafka.whole_topic import read_partitions
-from schemas import records as r
-from schemas.forks import PLAYBACK, history, of_session
-from schemas.identity import session_name
-from schemas.topics import REQUESTS, SESSIONS
+from seamlessflow.consumers.history.forking import RecordedOn, forked_prefix
+from seamlessflow.consumers.history.refold import Refold
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.forks import PLAYBACK, history, of_session
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.topics import REQUESTS, SESSIONS
 from tests.builders.own_topics import SMALL
 from tests.golden.conversations import (
     CHAT_TOOLS,

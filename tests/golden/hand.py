@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import numpy as np
 
-from infra.clock import now_ms
-from schemas import records as r
-from schemas.records import Record
-from schemas.topics import CONTROL, FLEET, SESSIONS, fleet_key
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, FLEET, SESSIONS, fleet_key
 from tests.builders.records import control, fleet
 from tests.builders.records.content import ids, message
 from tests.golden.conversations import user

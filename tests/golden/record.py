@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from infra.broker.broker import Broker
+from seamlessflow.infra.broker.broker import Broker
 from tests.golden import conversations, disturbances, forks
 from tests.golden.golden_log import LOGS, write
 from tests.golden.recording_system import recording_system, records

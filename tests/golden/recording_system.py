@@ -14,15 +14,15 @@ import anthropic
 import httpx
 import openai
 
-from infra.clock import now_ms
-from infra.kafka.client import BEGINNING
-from infra.kafka.reader import Reader
-from infra.kafka.unreadable import Raw
-from infra.rendering.settings import RendererSettings, rendering_hash
-from infra.settings import KafkaSettings
-from schemas.records import Sampling
-from schemas.topics import CONTROL, FLEET, TRAJECTORIES, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.unreadable import Raw
+from seamlessflow.infra.rendering.settings import RendererSettings, rendering_hash
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Sampling
+from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES, fleet_key
 from tests.agents.engine.worker import RECORD
 from tests.builders.own_topics import SMALL
 from tests.builders.records import control, fleet
@@ -197,7 +197,7 @@ def recording_system(broker: KafkaSettings, directory: Path) -> Iterator[Recordi
 
 def start_manager(made: RunningSystem, member: str) -> None:
     """Start a manager process."""
-    made.start(member, "consumers.trajectories", SEAMLESSFLOW_MANAGER__SLOT=member)
+    made.start(member, "seamlessflow.consumers.trajectories", SEAMLESSFLOW_MANAGER__SLOT=member)
 
 
 def _start_workers(made: RunningSystem, directory: Path) -> None:
@@ -207,7 +207,7 @@ def _start_workers(made: RunningSystem, directory: Path) -> None:
         acting = policy in ACTING
         made.start(
             policy,
-            "tests.agents.engine.worker" if acting else "producers.rollout",
+            "tests.agents.engine.worker" if acting else "seamlessflow.producers.rollout",
             SEAMLESSFLOW_ROLLOUT__WORKER=policy,
             SEAMLESSFLOW_ROLLOUT__POLICY=policy,
             SEAMLESSFLOW_ROLLOUT__ENGINE="torch" if acting else "scripted",

@@ -9,11 +9,11 @@ from typing import Any, TypeGuard
 import pytest
 from fastavro import schemaless_writer
 
-from consumers.trajectories.sessions.assemble import trajectory
-from consumers.trajectories.sessions.message_keys import Strictness
-from consumers.trajectories.sessions.partition import Partition, PartitionProgress
-from schemas.codec import decode
-from schemas.records import (
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
+from seamlessflow.schemas.codec import decode
+from seamlessflow.schemas.records import (
     CloseSession,
     PolicyWeights,
     Record,
@@ -23,8 +23,8 @@ from schemas.records import (
     TurnStarted,
     TurnUndelivered,
 )
-from schemas.registry import history, parsed
-from schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS, TRAJECTORIES
+from seamlessflow.schemas.registry import history, parsed
+from seamlessflow.schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS, TRAJECTORIES
 from tests.golden.golden_log import LOGS, GoldenLog, GoldenRecord, read
 
 MARKER_BYTES, HEADER_BYTES = 2, 10

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererSettings
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import RendererSettings
 
 
 @pytest.fixture(scope="session")

@@ -4,16 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from consumers.trajectories.acting.actor import Actor
-from consumers.trajectories.decisions.context import Decision
-from consumers.trajectories.matching.prompt_renderer import PromptRenderer
-from consumers.trajectories.sessions.addressing import Command
-from consumers.trajectories.sessions.partition import Partition
-from infra.kafka.client import Received
-from infra.kafka.producer import OnDelivery
-from infra.rendering.renderer import Renderer
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.consumers.trajectories.acting.actor import Actor
+from seamlessflow.consumers.trajectories.decisions.context import Decision
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.sessions.addressing import Command
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.producer import OnDelivery
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import sessions
 from tests.properties.faulty_managers import (
     CountsNothing,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from schemas.records import Trajectory
+from seamlessflow.schemas.records import Trajectory
 from tests.properties.simulation.managers import SteppedManager
 
 

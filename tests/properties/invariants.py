@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from consumers.trajectories.sessions.message_keys import Strictness
-from infra.kafka.client import Received
-from schemas import records as r
-from schemas.records import Trajectory
-from schemas.topics import REQUESTS, TRAJECTORIES
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import REQUESTS, TRAJECTORIES
 from tests.properties.oracle import trajectories
 from tests.properties.oracle.answers import check_answers
 from tests.properties.oracle.joins import check_join, check_start

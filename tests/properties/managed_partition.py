@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from consumers.trajectories.matching.prompt_renderer import PromptRenderer
-from schemas import records as r
-from schemas.records import Record, Trajectory
-from schemas.topics import CONTROL, FLEET, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, Trajectory
+from seamlessflow.schemas.topics import CONTROL, FLEET, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES
 from tests.builders.records.commands import request_turn
 from tests.builders.records.content import message
 from tests.builders.trajectories.decisions import WEIGHTS, acquired

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from infra.rendering.renderer import Renderer
-from schemas import records as r
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas import records as r
 from tests.builders.records.commands import close_session, count_tokens, open_session
 from tests.properties.managed_partition import TERMS, ManagedPartition, asked
 

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from consumers.trajectories.acting.actor import Actor
-from consumers.trajectories.matching.prompt_renderer import Messages
-from consumers.trajectories.sessions.fold import Folded
-from consumers.trajectories.sessions.partition import Partition
-from consumers.trajectories.sessions.session import MANAGER_FAILED, Session
-from infra.errors import NewerRelease
-from infra.kafka.client import Received
-from schemas import records as r
-from schemas.records import Record
-from schemas.topics import REQUESTS, SESSIONS
+from seamlessflow.consumers.trajectories.acting.actor import Actor
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import Messages
+from seamlessflow.consumers.trajectories.sessions.fold import Folded
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.consumers.trajectories.sessions.session import MANAGER_FAILED, Session
+from seamlessflow.infra.errors import NewerRelease
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import REQUESTS, SESSIONS
 from tests.builders.records import sessions
 from tests.builders.records.commands import assign_reward, close_session, open_session, request_turn
 from tests.builders.records.content import ids, message

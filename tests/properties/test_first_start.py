@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from consumers.trajectories.settings import ManagerSection
-from infra.rendering.renderer import Renderer
-from schemas.topics import ENDED_SESSIONS, SESSIONS, TRAJECTORIES
+from seamlessflow.consumers.trajectories.settings import ManagerSection
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas.topics import ENDED_SESSIONS, SESSIONS, TRAJECTORIES
 from tests.builders.records.sessions import closed, finalized, opened
 from tests.properties.managed_partition import ManagedPartition
 from tests.properties.simulation.managers import SteppedManager

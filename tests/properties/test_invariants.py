@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import strategies as st
 
-from infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.renderer import Renderer
 from tests.properties.choices import Choices
 from tests.properties.faults import FAULTS
 from tests.properties.invariants import check, live

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumers.trajectories.matching.prompt_renderer import Messages
-from infra.rendering.long_texts import TokensWanted
-from schemas import records as r
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import Messages
+from seamlessflow.infra.rendering.long_texts import TokensWanted
+from seamlessflow.schemas import records as r
 from tests.builders.records.commands import count_tokens, request_turn
 from tests.builders.records.content import message
 from tests.builders.trajectories.decisions import OneTokenAMessage

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.renderer import Renderer
 from tests.properties.choices import Choices
 from tests.properties.simulation.managers import Group, SteppedManager, become_owner, read_back
 from tests.properties.simulation.simulation import Simulation

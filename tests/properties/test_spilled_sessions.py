@@ -3,9 +3,9 @@
 import random
 from collections.abc import Sequence
 
-from consumers.trajectories.settings import ManagerSection
-from infra.rendering.renderer import Renderer
-from schemas.codec import encode
+from seamlessflow.consumers.trajectories.settings import ManagerSection
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas.codec import encode
 from tests.properties.choices import Choices
 from tests.properties.invariants import check, live
 from tests.properties.simulation.cluster import Parts

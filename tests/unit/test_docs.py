@@ -9,20 +9,20 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel
 
-from consumers.trajectories.settings import ManagerSettings
-from infra.settings import ENV_PREFIX
-from producers.agents.settings import AgentsSettings
-from producers.gateway.calls.sessions import CloseBody, OpenBody, RewardBody
-from producers.gateway.settings import GatewaySettings
-from producers.rollout.settings import RolloutSettings
-from scheduler.settings import SchedulerSettings
-from schemas.registry import raw_schemas
+from seamlessflow.consumers.trajectories.settings import ManagerSettings
+from seamlessflow.infra.settings import ENV_PREFIX
+from seamlessflow.producers.agents.settings import AgentsSettings
+from seamlessflow.producers.gateway.calls.sessions import CloseBody, OpenBody, RewardBody
+from seamlessflow.producers.gateway.settings import GatewaySettings
+from seamlessflow.producers.rollout.settings import RolloutSettings
+from seamlessflow.scheduler.settings import SchedulerSettings
+from seamlessflow.schemas.registry import raw_schemas
+from seamlessflow.trainer.credit import EstimatorName
+from seamlessflow.trainer.loss import AggregationName, CorrectionName, LossName, SurrogateName
+from seamlessflow.trainer.reuse import ChoiceName
+from seamlessflow.trainer.settings import FilterName, TrainerSettings
 from tests.paths import ROOT
 from tests.source_files import PRODUCT, modules
-from trainer.credit import EstimatorName
-from trainer.loss import AggregationName, CorrectionName, LossName, SurrogateName
-from trainer.reuse import ChoiceName
-from trainer.settings import FilterName, TrainerSettings
 
 FOLDERS = (
     *PRODUCT,

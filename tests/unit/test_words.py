@@ -3,7 +3,7 @@
 import ast
 import re
 
-from schemas.registry import raw_schemas
+from seamlessflow.schemas.registry import raw_schemas
 from tests.paths import ROOT
 from tests.source_files import modules, name
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from producers.rollout.settings import VllmSection
-from producers.rollout.vllm_engine.engine import VllmEngine
-from producers.rollout.vllm_engine.server import VllmServer
 from seamlessflow.demo.model import make_model
+from seamlessflow.producers.rollout.settings import VllmSection
+from seamlessflow.producers.rollout.vllm_engine.engine import VllmEngine
+from seamlessflow.producers.rollout.vllm_engine.server import VllmServer
 from tests.builders.models import plain_rows
 from tests.contracts.engine import Distribution
 from tests.paths import ROOT

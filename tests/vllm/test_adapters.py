@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.engine.errors import WeightsRejected
-from producers.rollout.settings import VllmSection
-from producers.rollout.vllm_engine.engine import VllmEngine
-from producers.rollout.vllm_engine.launch import for_adapters
-from producers.rollout.vllm_engine.server import VllmServer
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.engine.errors import WeightsRejected
+from seamlessflow.producers.rollout.settings import VllmSection
+from seamlessflow.producers.rollout.vllm_engine.engine import VllmEngine
+from seamlessflow.producers.rollout.vllm_engine.launch import for_adapters
+from seamlessflow.producers.rollout.vllm_engine.server import VllmServer
+from seamlessflow.trainer.backends.adapter.merged import merge
 from tests.builders.engines.adapters import adapter
 from tests.builders.models import plain_logprobs, plain_rows, prompt
 from tests.builders.rollout.generation import Generation
 from tests.contracts.engine import Distribution, EngineContract
 from tests.vllm.models import CAPACITY, LONG_CONTEXT, VERSION
 from tests.waiting import until
-from trainer.backends.adapter.merged import merge
 
 pytestmark = pytest.mark.vllm
 LENGTH = 800

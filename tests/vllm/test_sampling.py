@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from infra.rendering.tokenizer import Tokenizer
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.engine.errors import SamplingUnsupported
-from producers.rollout.vllm_engine.engine import VllmEngine
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.engine.errors import SamplingUnsupported
+from seamlessflow.producers.rollout.vllm_engine.engine import VllmEngine
 from tests.builders.models import plain_logprobs, plain_top, prompt
 from tests.builders.rollout.generation import Generation, as_bytes
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.gpu.part import Asked
 from benchmarks.gpu.vllm.throughput import Streams, compare
-from producers.rollout.settings import VllmSection
+from seamlessflow.producers.rollout.settings import VllmSection
 
 pytestmark = pytest.mark.vllm
 STREAMS = Streams(streams=3, calls_a_stream=2, tokens_a_call=24, rounds=1)

@@ -9,10 +9,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.engine.errors import WeightsRejected
-from producers.rollout.vllm_engine.engine import VllmEngine
-from producers.rollout.vllm_engine.server import VllmServer
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.engine.errors import WeightsRejected
+from seamlessflow.producers.rollout.vllm_engine.engine import VllmEngine
+from seamlessflow.producers.rollout.vllm_engine.server import VllmServer
 from tests.builders.models import plain_logprobs, prompt
 from tests.builders.rollout.generation import Generation
 from tests.vllm.models import LONG_CONTEXT, VERSION

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM
 
-from infra.clock import now_ms
-from infra.settings import KafkaSettings
-from infra.weights.manifest import Manifest, publish
-from producers.rollout.settings import VllmSection
-from schemas import records as r
-from schemas.records import Record
-from schemas.tokens import unpack
 from seamlessflow.demo.model import make_model
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.manifest import Manifest, publish
+from seamlessflow.producers.rollout.settings import VllmSection
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.tokens import unpack
 from tests.builders.models import plain_logprobs
 from tests.builders.rollout.rollout_system import RolloutSystem, rollout_system
 from tests.vllm.models import HEAD_DIM, LONG_CONTEXT, with_longer_context

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from infra.errors import SeamlessFlowError
-from trainer.data.credit.columns import Annotated, Column
-from trainer.data.packing import MicroBatch
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.packing import MicroBatch
 
 Computing = Callable[[bool], None]
 """Told when this process begins to compute its own part of a step (True), and when it waits in the

@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.backends.backend import UpdateFailed
-from trainer.backends.losses.tokens import Losses
-from trainer.data.methods import MethodFailed, ResultMalformed, method
-from trainer.settings import TrainerSection
+from seamlessflow.trainer.backends.backend import UpdateFailed
+from seamlessflow.trainer.backends.losses.tokens import Losses
+from seamlessflow.trainer.data.methods import MethodFailed, ResultMalformed, method
+from seamlessflow.trainer.settings import TrainerSection
 
 _MOST_CHAINS = 20
 

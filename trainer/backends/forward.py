@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 from transformers import PreTrainedModel
 
-from infra.worker.device import device_named
-from trainer.backends.backend import ModelUnusable
-from trainer.backends.scores import DividedVocabulary, linear_scores, scores
-from trainer.data.packing import Layout, MicroBatch
-from trainer.parallelism import LOGITS_AT_ONCE
-from trainer.settings import TrainerSection
+from seamlessflow.infra.worker.device import device_named
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.backends.scores import DividedVocabulary, linear_scores, scores
+from seamlessflow.trainer.data.packing import Layout, MicroBatch
+from seamlessflow.trainer.parallelism import LOGITS_AT_ONCE
+from seamlessflow.trainer.settings import TrainerSection
 
 _RECURRENT = ("linear", "mamba", "conv", "recurrent")
 _MASKED = ("sdpa", "eager")

@@ -6,12 +6,12 @@ import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import PreTrainedModel
 
-from trainer.backends.adapter.lora import published
-from trainer.backends.model import DTYPES
-from trainer.backends.optimizer_state import full
-from trainer.backends.rank_backend import RankBackend
-from trainer.backends.sharded.parts import Parts, part_of
-from trainer.backends.sharded.shards import fill, is_empty
+from seamlessflow.trainer.backends.adapter.lora import published
+from seamlessflow.trainer.backends.model import DTYPES
+from seamlessflow.trainer.backends.optimizer_state import full
+from seamlessflow.trainer.backends.rank_backend import RankBackend
+from seamlessflow.trainer.backends.sharded.parts import Parts, part_of
+from seamlessflow.trainer.backends.sharded.shards import fill, is_empty
 
 
 class FsdpBackend(RankBackend):

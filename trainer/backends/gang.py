@@ -27,12 +27,12 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
-from infra.deadline import Stopping, never
-from infra.errors import SeamlessFlowError
-from infra.network.line import Line
-from infra.network.ports import is_loopback
-from infra.network.store import store_at, store_of
-from trainer.backends.meeting.meeting import Meeting, begun
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.network.line import Line
+from seamlessflow.infra.network.ports import is_loopback
+from seamlessflow.infra.network.store import store_at, store_of
+from seamlessflow.trainer.backends.meeting.meeting import Meeting, begun
 
 Arrays = Mapping[str, NDArray[np.generic]]
 

@@ -16,10 +16,10 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from infra.disk.permissions import open_to_readers
-from trainer.backends.backend import ModelUnusable
-from trainer.backends.sharded.shards import empty_model
-from trainer.parallelism import Dtype
+from seamlessflow.infra.disk.permissions import open_to_readers
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.backends.sharded.shards import empty_model
+from seamlessflow.trainer.parallelism import Dtype
 
 _log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from trainer.backends.forward import Forward
-from trainer.backends.kept_copies import forget_copies
-from trainer.backends.token_sums import TokenSums
-from trainer.data.packing import MicroBatch
+from seamlessflow.trainer.backends.forward import Forward
+from seamlessflow.trainer.backends.kept_copies import forget_copies
+from seamlessflow.trainer.backends.token_sums import TokenSums
+from seamlessflow.trainer.data.packing import MicroBatch
 
 Weights = Mapping[str, Tensor]
 

@@ -16,12 +16,12 @@ from torch.distributed.tensor import DTensor
 from torch.nn import Parameter
 from torch.optim import AdamW, Optimizer
 
-from trainer.backends.adapter.lora import trained
-from trainer.backends.backend import ModelUnusable
-from trainer.backends.kept_copies import forget_copies
-from trainer.backends.sharded.parts import Files, TensorPart, part_of, read_part
-from trainer.backends.sharded.tensor_file import write_tensors
-from trainer.settings import OptimizerSection
+from seamlessflow.trainer.backends.adapter.lora import trained
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.backends.kept_copies import forget_copies
+from seamlessflow.trainer.backends.sharded.parts import Files, TensorPart, part_of, read_part
+from seamlessflow.trainer.backends.sharded.tensor_file import write_tensors
+from seamlessflow.trainer.settings import OptimizerSection
 
 WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"

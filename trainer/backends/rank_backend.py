@@ -17,17 +17,17 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from infra.deadline import Stopping, never
-from infra.network.line import Line
-from infra.worker.device import device_named
-from trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured
-from trainer.backends.failures import GradientNorms, PassFailures
-from trainer.backends.gang import Arrays, GangRank, Op
-from trainer.backends.meeting.meeting import Meeting
-from trainer.backends.sharded.model_files import ModelFiles, model_files
-from trainer.backends.sharded.parts import Parts
-from trainer.backends.sharded.together import GangSaves, check, failure, words
-from trainer.backends.step_message import (
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.network.line import Line
+from seamlessflow.infra.worker.device import device_named
+from seamlessflow.trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured
+from seamlessflow.trainer.backends.failures import GradientNorms, PassFailures
+from seamlessflow.trainer.backends.gang import Arrays, GangRank, Op
+from seamlessflow.trainer.backends.meeting.meeting import Meeting
+from seamlessflow.trainer.backends.sharded.model_files import ModelFiles, model_files
+from seamlessflow.trainer.backends.sharded.parts import Parts
+from seamlessflow.trainer.backends.sharded.together import GangSaves, check, failure, words
+from seamlessflow.trainer.backends.step_message import (
     answer,
     answered,
     asked,
@@ -38,11 +38,11 @@ from trainer.backends.step_message import (
     shares,
     to_arrays,
 )
-from trainer.backends.token_sums import TokenSums
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.credit.columns import Annotated, Column
-from trainer.data.packing import MicroBatch
-from trainer.settings import TrainerSection
+from seamlessflow.trainer.backends.token_sums import TokenSums
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.settings import TrainerSection
 
 _Share = TypeVar("_Share")
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 
-from trainer.parallelism import LOGITS_AT_ONCE
+from seamlessflow.trainer.parallelism import LOGITS_AT_ONCE
 
 
 class DividedVocabulary(Protocol):

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.backends.backend import StepInput
-from trainer.data.credit.columns import Annotated, Column
-from trainer.data.packing import MicroBatch, empty, shard
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.packing import MicroBatch, empty, shard
 
 _NAMES = tuple(field.name for field in fields(MicroBatch) if field.name != "columns")
 _COLUMNS = "columns"

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.backends.losses.ratios import LARGEST_LOG_RATIO, ratio
-from trainer.backends.losses.tokens import Losses, LossTokens
+from seamlessflow.trainer.backends.losses.ratios import LARGEST_LOG_RATIO, ratio
+from seamlessflow.trainer.backends.losses.tokens import Losses, LossTokens
 
 Reduce = Callable[[Tensor], Tensor]
 _SUMS = (

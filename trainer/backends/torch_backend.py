@@ -15,16 +15,16 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from infra.worker.device import device_named, free_host_bytes
-from trainer.backends.adapter.lora import published, trained
-from trainer.backends.adapter.policy_model import PolicyModel
-from trainer.backends.backend import NO_STEP, Computing, Machine, StepInput, unmeasured
-from trainer.backends.failures import GradientNorms, PassFailures
-from trainer.backends.forward import Forward, check_layout, use_attention
-from trainer.backends.losses.loss import loss_tokens, token_losses
-from trainer.backends.model import DTYPES, recompute_activations
-from trainer.backends.older_weights import OlderWeights
-from trainer.backends.optimizer_state import (
+from seamlessflow.infra.worker.device import device_named, free_host_bytes
+from seamlessflow.trainer.backends.adapter.lora import published, trained
+from seamlessflow.trainer.backends.adapter.policy_model import PolicyModel
+from seamlessflow.trainer.backends.backend import NO_STEP, Computing, Machine, StepInput, unmeasured
+from seamlessflow.trainer.backends.failures import GradientNorms, PassFailures
+from seamlessflow.trainer.backends.forward import Forward, check_layout, use_attention
+from seamlessflow.trainer.backends.losses.loss import loss_tokens, token_losses
+from seamlessflow.trainer.backends.model import DTYPES, recompute_activations
+from seamlessflow.trainer.backends.older_weights import OlderWeights
+from seamlessflow.trainer.backends.optimizer_state import (
     Keeping,
     adamw,
     load_random,
@@ -32,13 +32,13 @@ from trainer.backends.optimizer_state import (
     random_state,
     save_state,
 )
-from trainer.backends.sharded.parts import Files
-from trainer.backends.side.models import SideModels
-from trainer.backends.token_sums import TokenSums
-from trainer.data.credit.columns import Annotated, Column
-from trainer.data.packing import MicroBatch
-from trainer.parallelism import Dtype
-from trainer.settings import TrainerSection
+from seamlessflow.trainer.backends.sharded.parts import Files
+from seamlessflow.trainer.backends.side.models import SideModels
+from seamlessflow.trainer.backends.token_sums import TokenSums
+from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.parallelism import Dtype
+from seamlessflow.trainer.settings import TrainerSection
 
 _log = logging.getLogger(__name__)
 _LARGEST_SCALE = 2.0**16

@@ -13,9 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from trainer.credit import ONE_REWARD
-from trainer.data.chains import NOWHERE
-from trainer.data.episodes import Episode, Float64s
+from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.data.chains import NOWHERE
+from seamlessflow.trainer.data.episodes import Episode, Float64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

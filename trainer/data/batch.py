@@ -10,26 +10,26 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from schemas.records import StepGroup
-from trainer.credit import ONE_REWARD
-from trainer.data.advantages import Advantages
-from trainer.data.chains import Chain, credited
-from trainer.data.credit.overlong import OverlongRules, kept, ruled
-from trainer.data.credit.returns import Weights
-from trainer.data.episodes import Episode, episode
-from trainer.data.filters import Action, verdict
-from trainer.data.grouping import Group
-from trainer.data.lengths import SessionLength
-from trainer.data.methods import (
+from seamlessflow.schemas.records import StepGroup
+from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.data.advantages import Advantages
+from seamlessflow.trainer.data.chains import Chain, credited
+from seamlessflow.trainer.data.credit.overlong import OverlongRules, kept, ruled
+from seamlessflow.trainer.data.credit.returns import Weights
+from seamlessflow.trainer.data.episodes import Episode, episode
+from seamlessflow.trainer.data.filters import Action, verdict
+from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.data.lengths import SessionLength
+from seamlessflow.trainer.data.methods import (
     METHOD_FAILED,
     MethodFailed,
     RecordedMethodFailed,
     checked_advantages,
     method,
 )
-from trainer.data.reuse.choices import ReuseRules
-from trainer.data.sessions import Trace
-from trainer.data.staleness import OnStale, Screened, StepClock, screen
+from seamlessflow.trainer.data.reuse.choices import ReuseRules
+from seamlessflow.trainer.data.sessions import Trace
+from seamlessflow.trainer.data.staleness import OnStale, Screened, StepClock, screen
 
 Parts = tuple[tuple[Chain, ...], tuple[Chain, ...]]
 """Chains of a group that are trained, and those that count in means alone."""

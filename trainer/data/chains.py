@@ -13,9 +13,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from infra.errors import SeamlessFlowError
-from schemas.records import Trajectory, TrajectoryNode
-from trainer.data.credit.columns import Columns
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.schemas.records import Trajectory, TrajectoryNode
+from seamlessflow.trainer.data.credit.columns import Columns
 
 Int32s = NDArray[np.int32]
 Bools = NDArray[np.bool_]

@@ -11,8 +11,8 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.data.chains import NOWHERE, Chain, Int32s
-from trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import NOWHERE, Chain, Int32s
+from seamlessflow.trainer.data.credit.columns import Column
 
 Float64s = NDArray[np.float64]
 Int64s = NDArray[np.int64]

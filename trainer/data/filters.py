@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from trainer.data.advantages import varied
-from trainer.data.chains import Chain
-from trainer.data.methods import checked_verdict, method
+from seamlessflow.trainer.data.advantages import varied
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.data.methods import checked_verdict, method
 
 Action = Literal["count", "drop"]
 Filter = Callable[[Sequence[float], Sequence[Chain]], bool]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from schemas.records import Trajectory
+from seamlessflow.schemas.records import Trajectory
 
 FOREIGN = "foreign"
 """Origin of their nodes, and the reason why they are masked."""

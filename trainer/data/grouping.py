@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from infra.errors import SeamlessFlowError
-from schemas.records import GroupDropped, GroupReady, Record, SampleFailed
-from trainer.data.figures.passing import passed
-from trainer.data.sessions import FailedSession, SessionSource, ValidSession
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.schemas.records import GroupDropped, GroupReady, Record, SampleFailed
+from seamlessflow.trainer.data.figures.passing import passed
+from seamlessflow.trainer.data.sessions import FailedSession, SessionSource, ValidSession
 
 
 class MemberLost(SeamlessFlowError):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from schemas.records import Trajectory
+from seamlessflow.schemas.records import Trajectory
 
 PRUNED = "pruned"
 """Status of a session that was stopped because its group was complete without it."""

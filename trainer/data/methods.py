@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from infra.errors import ENDS_PROCESS, SeamlessFlowError
-from schemas.steps import step_name
-from trainer.data.episodes import Episode, Float64s
+from seamlessflow.infra.errors import ENDS_PROCESS, SeamlessFlowError
+from seamlessflow.schemas.steps import step_name
+from seamlessflow.trainer.data.episodes import Episode, Float64s
 
 METHOD_FAILED = "method_failed"
 """Reason of a group that is dropped because a method raised an error."""

@@ -14,11 +14,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.data.chains import Chain
-from trainer.data.credit.columns import Column, Columns
-from trainer.data.units.bins import length_bins, row_bins
-from trainer.data.units.membership import membership
-from trainer.data.units.trees import PrefixOrder, prefix_order, tree_bins, tree_row
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.data.credit.columns import Column, Columns
+from seamlessflow.trainer.data.units.bins import length_bins, row_bins
+from seamlessflow.trainer.data.units.membership import membership
+from seamlessflow.trainer.data.units.trees import PrefixOrder, prefix_order, tree_bins, tree_row
 
 Layout = Literal["padded", "packed", "tree"]
 Int64s = NDArray[np.int64]

@@ -9,18 +9,18 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from schemas.records import Reward, Trajectory
-from trainer.credit import ONE_REWARD
-from trainer.data.chains import SAMPLED, Chain, TrajectoryMalformed, chains
-from trainer.data.credit.returns import (
+from seamlessflow.schemas.records import Reward, Trajectory
+from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.data.chains import SAMPLED, Chain, TrajectoryMalformed, chains
+from seamlessflow.trainer.data.credit.returns import (
     Weights,
     session_return,
     session_rewards,
     turn_returns,
     unjudged,
 )
-from trainer.data.foreign import is_foreign
-from trainer.data.lengths import NO_LENGTH, SessionLength, length_of
+from seamlessflow.trainer.data.foreign import is_foreign
+from seamlessflow.trainer.data.lengths import NO_LENGTH, SessionLength, length_of
 
 Trace = Sequence[tuple[str, bytes]]
 """Headers of a record, which name its trace; empty if it has none."""

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from trainer.data.chains import Bools, Chain, Int32s, without
+from seamlessflow.trainer.data.chains import Bools, Chain, Int32s, without
 
 OnStale = Literal["mask", "correct", "drop", "wait"]
 """Treatment of tokens that are staler than allowed.

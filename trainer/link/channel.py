@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from trainer.link.messages import Arrays, Message, encoded, received
+from seamlessflow.trainer.link.messages import Arrays, Message, encoded, received
 
 _EMPTY: Arrays = {}
 _ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}

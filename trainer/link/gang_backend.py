@@ -15,16 +15,24 @@ from dataclasses import replace
 from pathlib import Path
 from queue import Empty, Queue
 
-from infra.deadline import Stopping
-from infra.errors import SeamlessFlowError
-from infra.network.addresses import address_of, listener_on
-from trainer.backends.backend import NO_STEP, Machine, StepInput, UpdateFailed
-from trainer.backends.step_message import answered, question, to_arrays
-from trainer.data.credit.columns import Annotated, Column
-from trainer.data.packing import MicroBatch
-from trainer.link.channel import Channel
-from trainer.link.messages import Arrays, GangCall, GangCallName, Hello, Message, Reply, Welcome
-from trainer.roles.gang_errors import GangBroken
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.network.addresses import address_of, listener_on
+from seamlessflow.trainer.backends.backend import NO_STEP, Machine, StepInput, UpdateFailed
+from seamlessflow.trainer.backends.step_message import answered, question, to_arrays
+from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.link.channel import Channel
+from seamlessflow.trainer.link.messages import (
+    Arrays,
+    GangCall,
+    GangCallName,
+    Hello,
+    Message,
+    Reply,
+    Welcome,
+)
+from seamlessflow.trainer.roles.gang_errors import GangBroken
 
 CALL_LIMIT_S = 6 * 3600.0
 """Limit of one call, such as the training of a step."""
@@ -42,7 +50,7 @@ class GangAbsent(SeamlessFlowError):
         self.waited_s = waited_s
         super().__init__(
             f"no rank 0 connected to {address} in {waited_s:g} s: is there a training process "
-            "(python -m trainer.ranks) with trainer.rank 0 that reaches this address?"
+            "(python -m seamlessflow.trainer.ranks) with trainer.rank 0 that reaches this address?"
         )
 
 

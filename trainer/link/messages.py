@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from trainer.backends.backend import NO_STEP, Machine
+from seamlessflow.trainer.backends.backend import NO_STEP, Machine
 
 Arrays = Mapping[str, NDArray[np.generic]]
 _LENGTHS = Struct("!IQ")

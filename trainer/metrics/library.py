@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import SeamlessFlowError
 
 
 class SinkUnavailable(SeamlessFlowError):

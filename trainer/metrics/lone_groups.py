@@ -1,8 +1,8 @@
 """Groups of one session, of which an estimator that compares sessions learns nothing. Pure."""
 
-from trainer.credit import COMPARED
-from trainer.data.batch import Batch
-from trainer.settings import TrainerSection
+from seamlessflow.trainer.credit import COMPARED
+from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.settings import TrainerSection
 
 _ALONE = "reinforce_pp, gae, turn_gae and distill train such groups"
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from queue import Queue
 
-from infra.errors import SettingsRejected
-from trainer.metrics.library import imported
-from trainer.metrics.sample_texts import SampleText
-from trainer.metrics.tracked_run import TrackedRun
-from trainer.sinks import mlflow_package
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.trainer.metrics.library import imported
+from seamlessflow.trainer.metrics.sample_texts import SampleText
+from seamlessflow.trainer.metrics.tracked_run import TrackedRun
+from seamlessflow.trainer.sinks import mlflow_package
 
 _log = logging.getLogger(__name__)
 _DEFAULTS = {

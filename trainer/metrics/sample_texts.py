@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainer.data.batch import Batch
-from trainer.data.chains import Int32s
-from trainer.data.sessions import ValidSession
+from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.data.chains import Int32s
+from seamlessflow.trainer.data.sessions import ValidSession
 
 Decode = Callable[[Sequence[int]], str]
 

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from infra.errors import SettingsRejected
-from infra.telemetry.metrics import Metrics
-from trainer.metrics.library import imported
-from trainer.metrics.mlflow import Mlflow
-from trainer.metrics.names import METRICS
-from trainer.metrics.sample_texts import SampleText
-from trainer.metrics.tracked_run import TrackedRun, flattened
-from trainer.settings import TrainerSettings
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.trainer.metrics.library import imported
+from seamlessflow.trainer.metrics.mlflow import Mlflow
+from seamlessflow.trainer.metrics.names import METRICS
+from seamlessflow.trainer.metrics.sample_texts import SampleText
+from seamlessflow.trainer.metrics.tracked_run import TrackedRun, flattened
+from seamlessflow.trainer.settings import TrainerSettings
 
 _COLUMNS = ("step", "version", "at_ms", *(name for name in METRICS if "*" not in name), "more")
 

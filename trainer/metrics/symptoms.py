@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from trainer.metrics.reasons import Metrics, shares_of_ended
+from seamlessflow.trainer.metrics.reasons import Metrics, shares_of_ended
 
 WINDOW = 20
 """Last steps whose metrics are looked at."""

@@ -1,10 +1,10 @@
-"""The training process of a worker: `python -m trainer.ranks`, configured by `SEAMLESSFLOW_*`."""
+"""The training process of a worker: `python -m seamlessflow.trainer.ranks`."""
 
 import threading
 
-from infra.process import collect_seldom, run_sync
-from infra.settings import load
-from trainer.settings import TrainerSettings
+from seamlessflow.infra.process import collect_seldom, run_sync
+from seamlessflow.infra.settings import load
+from seamlessflow.trainer.settings import TrainerSettings
 
 
 def main() -> None:
@@ -12,7 +12,7 @@ def main() -> None:
     settings = load(TrainerSettings)
 
     # After the settings: `--help` and a wrong setting need neither torch nor Kafka.
-    from trainer.ranks.bootstrap import observed
+    from seamlessflow.trainer.ranks.bootstrap import observed
 
     def train(stop: threading.Event) -> None:
         with observed(settings, stop.is_set) as ranks:

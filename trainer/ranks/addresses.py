@@ -9,16 +9,16 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from infra.deadline import Stopping
-from infra.errors import SeamlessFlowError
-from infra.kafka.reader import Reader
-from infra.network.addresses import connect_to
-from infra.network.line import Line, LineLost
-from infra.worker.roles import ENDED
-from schemas.records import Record, TrainerHeartbeat, WorkerHeartbeat
-from trainer.backends.meeting.meeting import JOIN_S, Coming, WorkersAbsent, came
-from trainer.link.channel import Channel
-from trainer.link.messages import Hello, Welcome
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.network.addresses import connect_to
+from seamlessflow.infra.network.line import Line, LineLost
+from seamlessflow.infra.worker.roles import ENDED
+from seamlessflow.schemas.records import Record, TrainerHeartbeat, WorkerHeartbeat
+from seamlessflow.trainer.backends.meeting.meeting import JOIN_S, Coming, WorkersAbsent, came
+from seamlessflow.trainer.link.channel import Channel
+from seamlessflow.trainer.link.messages import Hello, Welcome
 
 LIMIT_S = 600.0
 _CONNECT_S = 10.0

@@ -5,41 +5,41 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from infra.clock import now_ms
-from infra.deadline import Stopping, never
-from infra.inbox import Inbox
-from infra.kafka.client import BEGINNING
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.reader_thread import ReaderThread
-from infra.kafka.start.cluster import find_cluster
-from infra.network.line import Line
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.output import MetricsOutput
-from infra.weights.from_trainer.chosen import weights_service
-from infra.worker.activity import ActivityAccount
-from infra.worker.fleet_keys import of_worker
-from infra.worker.roles import new_incarnation
-from schemas.records import WorkerHeartbeat, WorkerJoined
-from schemas.releases import this_release
-from schemas.topics import CONTROL, FLEET
-from trainer.backends.backend import NO_STEP, LocalBackend
-from trainer.backends.meeting.facts import gang_facts
-from trainer.backends.meeting.meeting import Coming, Meeting
-from trainer.link.messages import Hello
-from trainer.ranks.addresses import LIMIT_S, admitted, connected
-from trainer.ranks.device import TrainerDevice
-from trainer.ranks.further import WorkerDevices
-from trainer.ranks.loop import RankLoop
-from trainer.ranks.process import RankProcess
-from trainer.ranks.service import RankService
-from trainer.ranks.worker_devices import worker_devices
-from trainer.roles.gang_watch import GangWatch
-from trainer.roles.heartbeat import Heartbeat, TrainerStatus
-from trainer.roles.parts import Wake
-from trainer.roles.roles import TrainerRoles
-from trainer.settings import TrainerSettings
-from trainer.work import Work
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.inbox import Inbox
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.network.line import Line
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.output import MetricsOutput
+from seamlessflow.infra.weights.from_trainer.chosen import weights_service
+from seamlessflow.infra.worker.activity import ActivityAccount
+from seamlessflow.infra.worker.fleet_keys import of_worker
+from seamlessflow.infra.worker.roles import new_incarnation
+from seamlessflow.schemas.records import WorkerHeartbeat, WorkerJoined
+from seamlessflow.schemas.releases import this_release
+from seamlessflow.schemas.topics import CONTROL, FLEET
+from seamlessflow.trainer.backends.backend import NO_STEP, LocalBackend
+from seamlessflow.trainer.backends.meeting.facts import gang_facts
+from seamlessflow.trainer.backends.meeting.meeting import Coming, Meeting
+from seamlessflow.trainer.link.messages import Hello
+from seamlessflow.trainer.ranks.addresses import LIMIT_S, admitted, connected
+from seamlessflow.trainer.ranks.device import TrainerDevice
+from seamlessflow.trainer.ranks.further import WorkerDevices
+from seamlessflow.trainer.ranks.loop import RankLoop
+from seamlessflow.trainer.ranks.process import RankProcess
+from seamlessflow.trainer.ranks.service import RankService
+from seamlessflow.trainer.ranks.worker_devices import worker_devices
+from seamlessflow.trainer.roles.gang_watch import GangWatch
+from seamlessflow.trainer.roles.heartbeat import Heartbeat, TrainerStatus
+from seamlessflow.trainer.roles.parts import Wake
+from seamlessflow.trainer.roles.roles import TrainerRoles
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.work import Work
 
 _POLL_S = 0.2
 

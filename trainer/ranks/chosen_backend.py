@@ -2,10 +2,10 @@
 
 from importlib.util import find_spec
 
-from infra.errors import SeamlessFlowError
-from trainer.backends.fsdp_backend import FsdpBackend
-from trainer.backends.rank_backend import RankBackend
-from trainer.settings import TrainerSection
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.trainer.backends.fsdp_backend import FsdpBackend
+from seamlessflow.trainer.backends.rank_backend import RankBackend
+from seamlessflow.trainer.settings import TrainerSection
 
 
 class LibraryMissing(SeamlessFlowError):
@@ -27,6 +27,6 @@ def chosen_backend(settings: TrainerSection) -> type[RankBackend]:
     if find_spec("megatron") is None:
         raise LibraryMissing("megatron-core", "megatron")
     # Not at the top: its library takes ten seconds to import, and need not be installed.
-    from trainer.backends.megatron.megatron_backend import MegatronBackend
+    from seamlessflow.trainer.backends.megatron.megatron_backend import MegatronBackend
 
     return MegatronBackend

@@ -4,10 +4,10 @@ import logging
 from dataclasses import dataclass
 from typing import TypedDict
 
-from infra.worker.roles import new_incarnation
-from schemas import records as r
-from trainer.backends.backend import DeviceMemory
-from trainer.ranks.process import RankProcess
+from seamlessflow.infra.worker.roles import new_incarnation
+from seamlessflow.schemas import records as r
+from seamlessflow.trainer.backends.backend import DeviceMemory
+from seamlessflow.trainer.ranks.process import RankProcess
 
 _log = logging.getLogger(__name__)
 

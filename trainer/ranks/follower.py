@@ -1,17 +1,17 @@
 """A further rank of a worker, started by its first.
 
-python -m trainer.ranks.follower SOCKET PLACE, where its gang meets.
+python -m seamlessflow.trainer.ranks.follower SOCKET PLACE, where its gang meets.
 """
 
 import socket
 import sys
 
-from infra.settings import load
-from trainer.backends.meeting.facts import gang_facts
-from trainer.backends.meeting.meeting import Coming, came
-from trainer.ranks.chosen_backend import chosen_backend
-from trainer.ranks.further import follow_orders
-from trainer.settings import TrainerSettings
+from seamlessflow.infra.settings import load
+from seamlessflow.trainer.backends.meeting.facts import gang_facts
+from seamlessflow.trainer.backends.meeting.meeting import Coming, came
+from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
+from seamlessflow.trainer.ranks.further import follow_orders
+from seamlessflow.trainer.settings import TrainerSettings
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from queue import Empty, Queue
 from typing import Literal
 
-from infra.errors import SeamlessFlowError
-from trainer.backends.backend import LocalBackend, UpdateFailed
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.trainer.backends.backend import LocalBackend, UpdateFailed
 
 Order = Literal["follow", "acquire", "release"]
 _MOVE_S = 600.0
@@ -57,7 +57,14 @@ class FurtherRank:
         }
         with other:
             self._process = subprocess.Popen(  # nosec B603 # our own module
-                [sys.executable, "-m", "trainer.ranks.follower", str(other.fileno()), place],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "seamlessflow.trainer.ranks.follower",
+                    str(other.fileno()),
+                    place,
+                ],
                 env=os.environ | own,
                 pass_fds=[other.fileno()],
             )

@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from infra.process import ready
-from schemas import records as r
-from schemas.records import Record
-from trainer.ranks.device import TrainerDevice
-from trainer.ranks.process import RankProcess
-from trainer.ranks.service import RankService
-from trainer.roles.gang_errors import TrainerGone
-from trainer.roles.parts import Wake
+from seamlessflow.infra.process import ready
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.trainer.ranks.device import TrainerDevice
+from seamlessflow.trainer.ranks.process import RankProcess
+from seamlessflow.trainer.ranks.service import RankService
+from seamlessflow.trainer.roles.gang_errors import TrainerGone
+from seamlessflow.trainer.roles.parts import Wake
 
 _log = logging.getLogger(__name__)
 _WAIT_S = 1.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from infra.worker.activity import Activity, ActivityAccount
-from schemas.records import Record
-from trainer.roles.parts import ProcessParts
-from trainer.roles.roles import TrainerRoles
+from seamlessflow.infra.worker.activity import Activity, ActivityAccount
+from seamlessflow.schemas.records import Record
+from seamlessflow.trainer.roles.parts import ProcessParts
+from seamlessflow.trainer.roles.roles import TrainerRoles
 
 if TYPE_CHECKING:
-    from infra.weights.from_trainer.sending import WeightsService
+    from seamlessflow.infra.weights.from_trainer.sending import WeightsService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
 
-from infra.disk.full import room_for
-from infra.errors import SeamlessFlowError
-from trainer.backends.backend import Backend, UpdateFailed
-from trainer.backends.step_message import answer, asked, from_arrays
-from trainer.link.channel import Channel
-from trainer.link.messages import Arrays, GangCall, GangCallName, Message, Reply
-from trainer.ranks.process import RankProcess
-from trainer.roles.gang_errors import TrainerGone
+from seamlessflow.infra.disk.full import room_for
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.trainer.backends.backend import Backend, UpdateFailed
+from seamlessflow.trainer.backends.step_message import answer, asked, from_arrays
+from seamlessflow.trainer.link.channel import Channel
+from seamlessflow.trainer.link.messages import Arrays, GangCall, GangCallName, Message, Reply
+from seamlessflow.trainer.ranks.process import RankProcess
+from seamlessflow.trainer.roles.gang_errors import TrainerGone
 
 _QUIET_S = 6 * 3600.0
 """Longest time between two calls of a step, in which the trainer settles with Kafka."""

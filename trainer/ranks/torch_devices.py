@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import torch
 
-from infra.deadline import Stopping
-from infra.network.line import Line
-from infra.worker.device import device_named
-from trainer.backends.backend import Computing
-from trainer.backends.meeting.meeting import Meeting
-from trainer.backends.torch_backend import TorchBackend
-from trainer.ranks.chosen_backend import chosen_backend
-from trainer.ranks.further import WorkerDevices
-from trainer.settings import TrainerSettings
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.network.line import Line
+from seamlessflow.infra.worker.device import device_named
+from seamlessflow.trainer.backends.backend import Computing
+from seamlessflow.trainer.backends.meeting.meeting import Meeting
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
+from seamlessflow.trainer.ranks.further import WorkerDevices
+from seamlessflow.trainer.settings import TrainerSettings
 
 
 def torch_devices(

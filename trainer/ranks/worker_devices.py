@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from infra.deadline import Stopping
-from infra.network.line import Line
-from trainer.backends.backend import Computing
-from trainer.backends.clock.clock_backend import ClockBackend
-from trainer.backends.meeting.meeting import Meeting
-from trainer.ranks.further import WorkerDevices
-from trainer.settings import TrainerSettings
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.network.line import Line
+from seamlessflow.trainer.backends.backend import Computing
+from seamlessflow.trainer.backends.clock.clock_backend import ClockBackend
+from seamlessflow.trainer.backends.meeting.meeting import Meeting
+from seamlessflow.trainer.ranks.further import WorkerDevices
+from seamlessflow.trainer.settings import TrainerSettings
 
 
 def worker_devices(
@@ -28,7 +28,7 @@ def worker_devices(
         clock = ClockBackend(settings, way, computing, stopping)
         return WorkerDevices(settings.trainer.rank, (), "", lambda: clock, lost)
     # Not at the top: a clock needs no torch, which takes seconds to import.
-    from trainer.ranks.torch_devices import torch_devices
+    from seamlessflow.trainer.ranks.torch_devices import torch_devices
 
     # Behind the import: all workers of a gang import at the same time, not one after another.
     return torch_devices(settings, find_way(), lost, stopping, computing)

@@ -7,17 +7,17 @@ A recording is a topic of trajectories under a prefix of its own, written by `re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from infra.deadline import Stopping
-from infra.errors import SeamlessFlowError
-from infra.kafka.client import Received
-from infra.kafka.topics.found import partition_counts
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.records import Trajectory
-from schemas.topics import SESSIONS, TRAJECTORIES
-from trainer.data.foreign import is_foreign, without_foreign
-from trainer.settings import TrainerSettings
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
+from seamlessflow.trainer.data.foreign import is_foreign, without_foreign
+from seamlessflow.trainer.settings import TrainerSettings
 
 
 class RecordingUnusable(SeamlessFlowError):

@@ -14,15 +14,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.disk.whole_directory import remove, whole_directory
-from infra.errors import SeamlessFlowError
-from infra.kafka.client import BEGINNING
-from infra.weights.inside import inside
-from infra.weights.manifest import sha256
-from schemas.topics import TRAJECTORIES
-from trainer.data.reuse.choices import UsedGroup, UsedSession
-from trainer.recovery.control_state import ControlState
-from trainer.recovery.resume import Origin
+from seamlessflow.infra.disk.whole_directory import remove, whole_directory
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.weights.inside import inside
+from seamlessflow.infra.weights.manifest import sha256
+from seamlessflow.schemas.topics import TRAJECTORIES
+from seamlessflow.trainer.data.reuse.choices import UsedGroup, UsedSession
+from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.recovery.resume import Origin
 
 STATE = "state.json"
 _PREFIX = "checkpoint-"

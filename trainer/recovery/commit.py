@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.records import StepCommitted, StepMethod
+from seamlessflow.schemas.records import StepCommitted, StepMethod
 
 Sessions = tuple[str, ...]
 

@@ -3,15 +3,15 @@
 The same reader then goes on in a thread of its own (`ProcessParts.control`).
 """
 
-from infra.deadline import Stopping
-from infra.errors import SeamlessFlowError
-from infra.kafka.client import Partition
-from infra.kafka.outage import Outage
-from infra.kafka.reader import Reader
-from infra.settings import KafkaSettings
-from schemas.topics import CONTROL
-from trainer.recovery.control_state import ControlState
-from trainer.roles.gang_watch import GangWatch
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.outage import Outage
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import CONTROL
+from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.roles.gang_watch import GangWatch
 
 _POLL_S = 0.2
 _CONTROL: Partition = (CONTROL.name, 0)

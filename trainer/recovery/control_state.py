@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas import records as r
-from schemas.records import Record
-from trainer.data.figures.evaluation import EvaluatedGroup
-from trainer.data.staleness import GroupAdmission
-from trainer.recovery.commit import Commit, Sessions
-from trainer.recovery.rounds import (
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.trainer.data.figures.evaluation import EvaluatedGroup
+from seamlessflow.trainer.data.staleness import GroupAdmission
+from seamlessflow.trainer.recovery.commit import Commit, Sessions
+from seamlessflow.trainer.recovery.rounds import (
     EvaluationRound,
     Round,
     evaluated_from,

@@ -5,11 +5,11 @@ from typing import Any
 
 import orjson
 
-from schemas.records import LineageStarted
-from schemas.releases import releases
-from trainer.backends.backend import Machine
-from trainer.recovery.resume import Resume
-from trainer.settings import TrainerSettings
+from seamlessflow.schemas.records import LineageStarted
+from seamlessflow.schemas.releases import releases
+from seamlessflow.trainer.backends.backend import Machine
+from seamlessflow.trainer.recovery.resume import Resume
+from seamlessflow.trainer.settings import TrainerSettings
 
 SECTIONS = ("run", "pacing", "policy", "trainer")
 """Sections of the settings that decide what a step computes."""

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from infra.deadline import Stopping, never
-from infra.errors import SeamlessFlowError
-from infra.kafka.bounds import BoundsLookup
-from infra.kafka.client import Partition
-from infra.kafka.outage import ASK_S, Outage
-from infra.settings import KafkaSettings
-from schemas.topics import CONTROL, TRAJECTORIES
-from trainer.recovery.checkpoint import Checkpoint
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.outage import ASK_S, Outage
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES
+from seamlessflow.trainer.recovery.checkpoint import Checkpoint
 
 
 class RecordsGone(SeamlessFlowError):

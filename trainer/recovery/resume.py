@@ -8,13 +8,13 @@ the lineage that survives.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.errors import SeamlessFlowError
-from schemas.records import StepCommitted, StepMethod
-from schemas.steps import step_name
-from trainer.data.reuse.choices import UsedGroup
-from trainer.recovery.commit import Commit, Sessions
-from trainer.recovery.control_state import ControlState
-from trainer.step_methods import differences
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.schemas.records import StepCommitted, StepMethod
+from seamlessflow.schemas.steps import step_name
+from seamlessflow.trainer.data.reuse.choices import UsedGroup
+from seamlessflow.trainer.recovery.commit import Commit, Sessions
+from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.step_methods import differences
 
 
 class StepNotRecorded(SeamlessFlowError):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainer.data.figures.evaluation import EvaluatedGroup
+from seamlessflow.trainer.data.figures.evaluation import EvaluatedGroup
 
 Round = tuple[int, str]
 """Version and split of an evaluation."""

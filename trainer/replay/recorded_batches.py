@@ -7,15 +7,15 @@ that the batches of a run can be formed before any step of it is executed.
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 
-from infra.kafka.client import Received
-from schemas.records import Trajectory
-from schemas.steps import shown_step
-from trainer.data.batch import Batch, BatchLimits, SkippedStep
-from trainer.recovery.resume import Origin, Resume
-from trainer.replay.recorded_run import RecordedRun, RecordedStep, RunNotRepeatable
-from trainer.settings import TrainerSettings
-from trainer.steps.dataloader import Dataloader
-from trainer.steps.inputs import batch_rules, step_updates
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.steps import shown_step
+from seamlessflow.trainer.data.batch import Batch, BatchLimits, SkippedStep
+from seamlessflow.trainer.recovery.resume import Origin, Resume
+from seamlessflow.trainer.replay.recorded_run import RecordedRun, RecordedStep, RunNotRepeatable
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.dataloader import Dataloader
+from seamlessflow.trainer.steps.inputs import batch_rules, step_updates
 
 
 class RecordedBatches:

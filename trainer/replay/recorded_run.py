@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from infra.errors import SeamlessFlowError
-from schemas import records as r
-from schemas.records import Record
-from schemas.steps import step_name
-from trainer.recovery.commit import Commit
-from trainer.recovery.control_state import ControlState
-from trainer.recovery.resume import surviving
-from trainer.step_methods import differences, without_settings
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.steps import step_name
+from seamlessflow.trainer.recovery.commit import Commit
+from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.recovery.resume import surviving
+from seamlessflow.trainer.step_methods import differences, without_settings
 
 
 class RunNotRepeatable(SeamlessFlowError):

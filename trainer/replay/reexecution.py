@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from infra.kafka.client import Received
-from infra.weights.tensors import tensor_hashes, tensors_hash
-from trainer.backends.backend import LocalBackend, StepInput
-from trainer.data.batch import Batch
-from trainer.replay.recorded_batches import RecordedBatches
-from trainer.replay.recorded_run import RecordedRun, RecordedStep
-from trainer.settings import TrainerSettings
-from trainer.steps.annotation import annotated
-from trainer.steps.inputs import Update, of_step, step_updates
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.weights.tensors import tensor_hashes, tensors_hash
+from seamlessflow.trainer.backends.backend import LocalBackend, StepInput
+from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.replay.recorded_batches import RecordedBatches
+from seamlessflow.trainer.replay.recorded_run import RecordedRun, RecordedStep
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.annotation import annotated
+from seamlessflow.trainer.steps.inputs import Update, of_step, step_updates
 
 T = TypeVar("T")
 B = TypeVar("B", bound=LocalBackend)

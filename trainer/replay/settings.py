@@ -8,12 +8,12 @@ import yaml
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from infra.errors import SettingsRejected
-from infra.faults import SettingPath, faults
-from infra.plain_yaml import read_yaml
-from infra.settings import KafkaSettings
-from schemas.records import LineageStarted
-from trainer.settings import TrainerSettings
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.faults import SettingPath, faults
+from seamlessflow.infra.plain_yaml import read_yaml
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import LineageStarted
+from seamlessflow.trainer.settings import TrainerSettings
 
 
 class _RecordedSettings(TrainerSettings):

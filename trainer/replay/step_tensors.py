@@ -11,12 +11,12 @@ import torch
 import xxhash
 from torch import Tensor
 
-from infra.errors import SettingsRejected
-from schemas.steps import step_name
-from trainer.backends.backend import StepInput
-from trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.packing import MicroBatch
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.schemas.steps import step_name
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.packing import MicroBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import SeamlessFlowError
 
 
 class GangBroken(SeamlessFlowError):

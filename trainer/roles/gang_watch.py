@@ -6,9 +6,9 @@ Kept by the trainer, and by each rank of a gang of several.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from schemas import records as r
-from schemas.records import Record
-from trainer.roles.gang_errors import GangBroken, GangMismatch
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.trainer.roles.gang_errors import GangBroken, GangMismatch
 
 
 @dataclass(slots=True)

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from infra.kafka.producer import Producer
-from schemas.records import Record, WorkerUsage
-from schemas.topics import CONTROL, FLEET, fleet_key
-from trainer.settings import TrainerSection
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.schemas.records import Record, WorkerUsage
+from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
+from seamlessflow.trainer.settings import TrainerSection
 
 _END_TIMEOUT_S = 10
 

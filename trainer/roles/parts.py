@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from infra.inbox import Inbox
-from infra.kafka.producer import Producer
-from infra.kafka.reader_thread import ReaderThread
-from infra.worker.roles import ENDED
-from schemas.records import (
+from seamlessflow.infra.inbox import Inbox
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.worker.roles import ENDED
+from seamlessflow.schemas.records import (
     BatchReady,
     GroupDropped,
     GroupReady,
@@ -17,11 +17,11 @@ from schemas.records import (
     SampleFailed,
     StepSkipped,
 )
-from schemas.topics import CONTROL
-from trainer.roles.gang_watch import GangWatch
-from trainer.roles.heartbeat import Heartbeat, TrainerStatus
-from trainer.settings import TrainerSettings
-from trainer.work import Work
+from seamlessflow.schemas.topics import CONTROL
+from seamlessflow.trainer.roles.gang_watch import GangWatch
+from seamlessflow.trainer.roles.heartbeat import Heartbeat, TrainerStatus
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.work import Work
 
 _OfPolicy = BatchReady | GroupDropped | GroupReady | RunFinished | SampleFailed | StepSkipped
 

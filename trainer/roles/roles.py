@@ -9,9 +9,9 @@ role `train` away. The role is taken only after the worker's rollout process has
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.worker.roles import WorkerRoles
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.infra.worker.roles import WorkerRoles
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 Due = Literal["acquire", "release", "rejoin"]
 ROLLOUT_SILENT_MS = 15_000

@@ -1,15 +1,15 @@
 """The first phase of a step: the devices annotate the batch, and advantages follow from that."""
 
-from trainer.backends.backend import Backend
-from trainer.data.batch import Batch
-from trainer.data.credit.batches import BATCH_ESTIMATORS
-from trainer.data.credit.columns import Column
-from trainer.data.credit.entropies import entropy_scaled
-from trainer.data.credit.phase import with_advantages, with_columns, with_only
-from trainer.data.methods import method
-from trainer.data.packing import pack
-from trainer.settings import TrainerSection
-from trainer.steps.inputs import return_rules
+from seamlessflow.trainer.backends.backend import Backend
+from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.credit.entropies import entropy_scaled
+from seamlessflow.trainer.data.credit.phase import with_advantages, with_columns, with_only
+from seamlessflow.trainer.data.methods import method
+from seamlessflow.trainer.data.packing import pack
+from seamlessflow.trainer.settings import TrainerSection
+from seamlessflow.trainer.steps.inputs import return_rules
 
 _ESTIMATED = {Column.TARGET, Column.TARGET_WEIGHT}
 """Columns that follow from others, which the trainer computes."""

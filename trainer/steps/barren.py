@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from infra.errors import SeamlessFlowError
-from trainer.data.batch import Prepared
-from trainer.data.methods import METHOD_FAILED
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.trainer.data.batch import Prepared
+from seamlessflow.trainer.data.methods import METHOD_FAILED
 
 REMEDIES: Mapping[str, str] = {
     "inexact_version": "weights were replaced between tokens whose version is not known apart",

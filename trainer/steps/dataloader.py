@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from schemas.records import (
+from seamlessflow.schemas.records import (
     GroupDropped,
     GroupExpired,
     Record,
     Trajectory,
 )
-from trainer.data.batch import (
+from seamlessflow.trainer.data.batch import (
     Batch,
     BatchLimits,
     BatchRules,
@@ -25,17 +25,17 @@ from trainer.data.batch import (
     recorded_batch,
     select,
 )
-from trainer.data.credit.unused import UnusedRewards
-from trainer.data.figures.cut import CutErrors
-from trainer.data.figures.ended import SessionsOfStep
-from trainer.data.foreign import without_foreign
-from trainer.data.grouping import Grouping
-from trainer.data.reuse.store import ReuseStore
-from trainer.data.sessions import FailedSession, Trace, read
-from trainer.data.staleness import StepClock, awaited
-from trainer.recovery.control_state import ControlState
-from trainer.recovery.resume import GroupsGone, Resume
-from trainer.steps.barren import StepTokens
+from seamlessflow.trainer.data.credit.unused import UnusedRewards
+from seamlessflow.trainer.data.figures.cut import CutErrors
+from seamlessflow.trainer.data.figures.ended import SessionsOfStep
+from seamlessflow.trainer.data.foreign import without_foreign
+from seamlessflow.trainer.data.grouping import Grouping
+from seamlessflow.trainer.data.reuse.store import ReuseStore
+from seamlessflow.trainer.data.sessions import FailedSession, Trace, read
+from seamlessflow.trainer.data.staleness import StepClock, awaited
+from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.recovery.resume import GroupsGone, Resume
+from seamlessflow.trainer.steps.barren import StepTokens
 
 _log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from schemas.records import EvaluationCompleted
-from trainer.data.figures.evaluation import figures
-from trainer.recovery.control_state import ControlState
-from trainer.recovery.rounds import ANY_SPLIT, Round
+from seamlessflow.schemas.records import EvaluationCompleted
+from seamlessflow.trainer.data.figures.evaluation import figures
+from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.recovery.rounds import ANY_SPLIT, Round
 
 BEGIN_MS = 120_000
 """Longest wait, after the last step, for the scheduler to begin the last evaluation."""

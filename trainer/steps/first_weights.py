@@ -3,16 +3,16 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from infra.deadline import Stopping
-from infra.errors import SeamlessFlowError
-from infra.kafka.producer import Producer
-from infra.weights.versions import versions
-from schemas.records import LineageStarted
-from schemas.topics import CONTROL, FLEET, fleet_key
-from trainer.backends.backend import Backend
-from trainer.recovery.control_state import ControlState, Published
-from trainer.recovery.resume import Resume
-from trainer.steps.publication import Publication
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.weights.versions import versions
+from seamlessflow.schemas.records import LineageStarted
+from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
+from seamlessflow.trainer.backends.backend import Backend
+from seamlessflow.trainer.recovery.control_state import ControlState, Published
+from seamlessflow.trainer.recovery.resume import Resume
+from seamlessflow.trainer.steps.publication import Publication
 
 
 class WeightsDirectoryInUse(SeamlessFlowError):

@@ -11,18 +11,18 @@ from statistics import fmean
 
 import numpy as np
 
-from trainer.backends.backend import StepInput
-from trainer.data.advantages import ESTIMATORS, ReturnRules, estimator, no_advantages
-from trainer.data.batch import Batch, BatchRules
-from trainer.data.chains import NOWHERE, Chain
-from trainer.data.credit.columns import Column
-from trainer.data.credit.overlong import OverlongRules
-from trainer.data.packing import MicroBatch, pack
-from trainer.data.reuse.choices import ReuseRules
-from trainer.data.units.aggregations import chain_weights
-from trainer.data.units.membership import units
-from trainer.settings import TrainerSection, TrainerSettings
-from trainer.steps.learning_rate import learning_rate
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.data.advantages import ESTIMATORS, ReturnRules, estimator, no_advantages
+from seamlessflow.trainer.data.batch import Batch, BatchRules
+from seamlessflow.trainer.data.chains import NOWHERE, Chain
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.credit.overlong import OverlongRules
+from seamlessflow.trainer.data.packing import MicroBatch, pack
+from seamlessflow.trainer.data.reuse.choices import ReuseRules
+from seamlessflow.trainer.data.units.aggregations import chain_weights
+from seamlessflow.trainer.data.units.membership import units
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
+from seamlessflow.trainer.steps.learning_rate import learning_rate
 
 _SUMS = ("mismatch_tokens", "modelled_s")
 """Metrics of updates that add up to that of their step; others are means."""

@@ -2,7 +2,7 @@
 
 import math
 
-from trainer.settings import OptimizerSection
+from seamlessflow.trainer.settings import OptimizerSection
 
 
 def learning_rate(settings: OptimizerSection, step: int, steps: int) -> float:

@@ -12,27 +12,27 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.errors import SeamlessFlowError
-from infra.kafka.producer import Producer
-from infra.telemetry.contexts import Headers
-from infra.telemetry.tracing import Span, Telemetry
-from schemas.records import GroupConsumed, Record, StepCommitted, StepCompleted
-from schemas.steps import shown_step, step_name
-from schemas.topics import CONTROL, FLEET, TRAJECTORIES, fleet_key
-from trainer.backends.backend import Backend, UpdateFailed
-from trainer.data.batch import Batch
-from trainer.data.credit.phase import batch_facts
-from trainer.data.methods import MethodFailed
-from trainer.data.packing import tokens_saved
-from trainer.metrics.phases import Phases, token_rates
-from trainer.recovery import checkpoint
-from trainer.recovery.checkpoint import Checkpoint
-from trainer.settings import TrainerSettings
-from trainer.step_methods import step_methods
-from trainer.steps.annotation import computed, estimated
-from trainer.steps.inputs import Update, of_step, step_updates
-from trainer.steps.publication import Publication
-from trainer.steps.trained import Header, write_trained
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.telemetry.contexts import Headers
+from seamlessflow.infra.telemetry.tracing import Span, Telemetry
+from seamlessflow.schemas.records import GroupConsumed, Record, StepCommitted, StepCompleted
+from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES, fleet_key
+from seamlessflow.trainer.backends.backend import Backend, UpdateFailed
+from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.data.credit.phase import batch_facts
+from seamlessflow.trainer.data.methods import MethodFailed
+from seamlessflow.trainer.data.packing import tokens_saved
+from seamlessflow.trainer.metrics.phases import Phases, token_rates
+from seamlessflow.trainer.recovery import checkpoint
+from seamlessflow.trainer.recovery.checkpoint import Checkpoint
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.step_methods import step_methods
+from seamlessflow.trainer.steps.annotation import computed, estimated
+from seamlessflow.trainer.steps.inputs import Update, of_step, step_updates
+from seamlessflow.trainer.steps.publication import Publication
+from seamlessflow.trainer.steps.trained import Header, write_trained
 
 _SHOWN = 5
 """Most sessions that a message names."""

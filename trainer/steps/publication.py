@@ -12,22 +12,22 @@ from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 
-from infra.disk.links import link_or_copy
-from infra.disk.whole_directory import whole_directory
-from infra.rendering.model_template.discovery import named_for
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RECORDED_WITHOUT, RendererSettings, rendering_hash
-from infra.weights.adapter import BaseModel
-from infra.weights.from_trainer.questions import TOKENIZER
-from infra.weights.manifest import Manifest, NewVersion, publish_version, read_manifest
-from infra.weights.remote.sending import weights_sender
-from infra.weights.tensors import tensors_hash
-from infra.weights.versions import lease, retain
-from schemas.records import PolicyWeights, Sampling, WeightsPublished
-from trainer.backends.backend import Backend, ModelUnusable
-from trainer.recovery.control_state import Published
-from trainer.settings import TrainerSettings
-from trainer.steps.run_tokens import other_tokens
+from seamlessflow.infra.disk.links import link_or_copy
+from seamlessflow.infra.disk.whole_directory import whole_directory
+from seamlessflow.infra.rendering.model_template.discovery import named_for
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import RECORDED_WITHOUT, RendererSettings, rendering_hash
+from seamlessflow.infra.weights.adapter import BaseModel
+from seamlessflow.infra.weights.from_trainer.questions import TOKENIZER
+from seamlessflow.infra.weights.manifest import Manifest, NewVersion, publish_version, read_manifest
+from seamlessflow.infra.weights.remote.sending import weights_sender
+from seamlessflow.infra.weights.tensors import tensors_hash
+from seamlessflow.infra.weights.versions import lease, retain
+from seamlessflow.schemas.records import PolicyWeights, Sampling, WeightsPublished
+from seamlessflow.trainer.backends.backend import Backend, ModelUnusable
+from seamlessflow.trainer.recovery.control_state import Published
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.run_tokens import other_tokens
 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
 _INDEX = ".index.json"

@@ -4,15 +4,15 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 
-from schemas.records import EvaluationCompleted, ProgressStalled
-from schemas.steps import shown_step
-from trainer.data.batch import Batch
-from trainer.metrics.lone_groups import lone_group
-from trainer.metrics.reasons import Metrics, reasons_for_no_gradient
-from trainer.metrics.sample_texts import Decode, sample_texts
-from trainer.metrics.sinks import Sink
-from trainer.settings import TrainerSection
-from trainer.steps.one_step import StepDone
+from seamlessflow.schemas.records import EvaluationCompleted, ProgressStalled
+from seamlessflow.schemas.steps import shown_step
+from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.metrics.lone_groups import lone_group
+from seamlessflow.trainer.metrics.reasons import Metrics, reasons_for_no_gradient
+from seamlessflow.trainer.metrics.sample_texts import Decode, sample_texts
+from seamlessflow.trainer.metrics.sinks import Sink
+from seamlessflow.trainer.settings import TrainerSection
+from seamlessflow.trainer.steps.one_step import StepDone
 
 LEARNING = "learning"
 ENGINE = "engine mismatch"

@@ -5,7 +5,7 @@ It needs no log, so `train` and the trainer make it before they read one, which 
 
 from pathlib import Path
 
-from infra.weights.from_trainer.questions import TOKENIZER
+from seamlessflow.infra.weights.from_trainer.questions import TOKENIZER
 
 _FILE = "tokenizer.json"
 

@@ -9,22 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from schemas import records as r
-from schemas.records import Record
-from schemas.steps import step_name
-from trainer.data.batch import Batch, SkippedStep
-from trainer.data.figures.of_batch import facts
-from trainer.recovery.checkpoint import Checkpoint
-from trainer.recovery.resume import Origin, Resume
-from trainer.roles.gang_errors import AnotherTrainer
-from trainer.roles.parts import ProcessParts
-from trainer.step_methods import step_methods
-from trainer.steps.barren import BarrenSteps, NothingToTrain, why
-from trainer.steps.dataloader import Dataloader
-from trainer.steps.evaluations import Evaluations
-from trainer.steps.one_step import StepDone, StepOrder, StepRunner
-from trainer.steps.reports import LEARNING, Reports
-from trainer.work import Work
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.steps import step_name
+from seamlessflow.trainer.data.batch import Batch, SkippedStep
+from seamlessflow.trainer.data.figures.of_batch import facts
+from seamlessflow.trainer.recovery.checkpoint import Checkpoint
+from seamlessflow.trainer.recovery.resume import Origin, Resume
+from seamlessflow.trainer.roles.gang_errors import AnotherTrainer
+from seamlessflow.trainer.roles.parts import ProcessParts
+from seamlessflow.trainer.step_methods import step_methods
+from seamlessflow.trainer.steps.barren import BarrenSteps, NothingToTrain, why
+from seamlessflow.trainer.steps.dataloader import Dataloader
+from seamlessflow.trainer.steps.evaluations import Evaluations
+from seamlessflow.trainer.steps.one_step import StepDone, StepOrder, StepRunner
+from seamlessflow.trainer.steps.reports import LEARNING, Reports
+from seamlessflow.trainer.work import Work
 
 _log = logging.getLogger(__name__)
 

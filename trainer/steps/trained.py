@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from infra.disk.whole_file import whole_file
-from trainer.data.chains import Chain
-from trainer.data.packing import Floats, Int32s, MicroBatch
+from seamlessflow.infra.disk.whole_file import whole_file
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.data.packing import Floats, Int32s, MicroBatch
 
 FORMAT = 1
 

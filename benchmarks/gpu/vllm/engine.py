@@ -12,10 +12,10 @@ from benchmarks.gpu.part import Asked, Figures, free_bytes, meets, timed
 from benchmarks.gpu.steps import VOCABULARY, write_model
 from benchmarks.gpu.turn import DEADLINE_S, Turn
 from benchmarks.gpu.vllm.settings import server_settings
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.vllm_engine.engine import VllmEngine
-from schemas.tokens import pack
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.vllm_engine.engine import VllmEngine
+from seamlessflow.schemas.tokens import pack
 
 _PROMPT = 64
 _MIB = 2**20

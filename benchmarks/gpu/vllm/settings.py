@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from benchmarks.gpu.part import Asked, Lacks
-from producers.rollout.settings import VllmSection
+from seamlessflow.producers.rollout.settings import VllmSection
 
 MAX_LENGTH = 2048
 """Tokens of a prompt and its completion."""

@@ -17,15 +17,15 @@ from benchmarks.gpu.vllm.settings import MAX_LENGTH
 from benchmarks.load.children import Children
 from benchmarks.load.sessions import open_sessions
 from benchmarks.rollout_worker import assignment, first, policy_weights
-from infra.broker.broker import Broker
-from infra.errors import JarsUnavailable
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.network.ports import free_port
-from infra.settings import KafkaSettings
-from producers.rollout.settings import VllmSection
-from schemas import records as r
-from schemas.topics import CONTROL, FLEET, REQUESTS, TOPICS, fleet_key
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.errors import JarsUnavailable
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.producers.rollout.settings import VllmSection
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, FLEET, REQUESTS, TOPICS, fleet_key
 
 POLICY = "policy"
 _SECRET = "secret of the part"
@@ -114,9 +114,9 @@ def _start(children: Children, kafka: KafkaSettings, port: int, served: Served, 
     }
     producer = Producer(kafka, "benchmark-scheduler")
     producer.send(FLEET.name, weights, key=fleet_key(weights))
-    children.start("manager", "consumers.trajectories", environment=shared)
-    children.start("gateway", "producers.gateway", environment=shared | gateway)
-    children.start("worker", "producers.rollout", environment=shared | worker)
+    children.start("manager", "seamlessflow.consumers.trajectories", environment=shared)
+    children.start("gateway", "seamlessflow.producers.gateway", environment=shared | gateway)
+    children.start("worker", "seamlessflow.producers.rollout", environment=shared | worker)
     beat = first(kafka, FLEET.name, r.WorkerHeartbeat, "w")
     producer.send(CONTROL.name, assignment(beat.incarnation), partition=0)
     first(kafka, CONTROL.name, r.RoleAcquired, "w")

@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.gpu.steps import random_model
-from infra.rendering.tokenizer import Tokenizer
 from seamlessflow.demo.tokenizer import CONTROL_TOKENS, MARKUP_TOKENS, make_tokenizer
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
 _PUSH = 4.0
 """Far above the other numbers of an embedding, of which few are beyond 0.05."""

@@ -19,8 +19,8 @@ from benchmarks.gpu.vllm.system import POLICY, Served, WholeSystem, whole_system
 from benchmarks.gpu.vllm.talker import write_talker
 from benchmarks.load.http_load import SESSION
 from benchmarks.load.measured_load import run_load
-from infra.weights.manifest import Manifest, publish
-from producers.rollout.vllm_engine.server import VllmServer
+from seamlessflow.infra.weights.manifest import Manifest, publish
+from seamlessflow.producers.rollout.vllm_engine.server import VllmServer
 
 _DIGITS = " ".join(str(number % 10) for number in range(20))
 _MOST_S = 60.0

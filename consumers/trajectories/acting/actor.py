@@ -8,35 +8,35 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from consumers.trajectories.acting.due_sessions import DueSessions
-from consumers.trajectories.acting.failures import Failures, named
-from consumers.trajectories.acting.long_prompts import LongPrompts
-from consumers.trajectories.acting.placement import Placement
-from consumers.trajectories.acting.request_ends import RequestEnds
-from consumers.trajectories.bus.outbox import Outbox
-from consumers.trajectories.decisions.context import (
+from seamlessflow.consumers.trajectories.acting.due_sessions import DueSessions
+from seamlessflow.consumers.trajectories.acting.failures import Failures, named
+from seamlessflow.consumers.trajectories.acting.long_prompts import LongPrompts
+from seamlessflow.consumers.trajectories.acting.placement import Placement
+from seamlessflow.consumers.trajectories.acting.request_ends import RequestEnds
+from seamlessflow.consumers.trajectories.bus.outbox import Outbox
+from seamlessflow.consumers.trajectories.decisions.context import (
     Context,
     Contexts,
     Decision,
     refuse,
     unanswered,
 )
-from consumers.trajectories.decisions.counting import count
-from consumers.trajectories.decisions.decide import decide
-from consumers.trajectories.decisions.describing import describe
-from consumers.trajectories.sessions.addressing import Command, Question
-from consumers.trajectories.sessions.fold import Folded
-from consumers.trajectories.sessions.partition import Partition
-from consumers.trajectories.sessions.replies import answered, replies
-from consumers.trajectories.sessions.session import Session
-from infra.errors import ENDS_PROCESS
-from infra.kafka.client import Headers, Received
-from infra.rendering.long_texts import TokensWanted
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import Telemetry
-from schemas import records as r
-from schemas.identity import session_name
-from schemas.records import Record
+from seamlessflow.consumers.trajectories.decisions.counting import count
+from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.consumers.trajectories.decisions.describing import describe
+from seamlessflow.consumers.trajectories.sessions.addressing import Command, Question
+from seamlessflow.consumers.trajectories.sessions.fold import Folded
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.consumers.trajectories.sessions.replies import answered, replies
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.errors import ENDS_PROCESS
+from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.infra.rendering.long_texts import TokensWanted
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.tracing import Telemetry
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.records import Record
 
 _SETS_A_DEADLINE = (r.SessionOpened, r.TurnStarted, r.TurnCompleted, r.SessionClosed)
 

@@ -6,14 +6,14 @@ Main thread only; no method blocks.
 
 from collections.abc import Mapping
 
-from consumers.trajectories.acting.alarms import Alarms
-from consumers.trajectories.acting.failures import Failures
-from consumers.trajectories.acting.request_ends import RequestEnds
-from consumers.trajectories.bus.outbox import Outbox
-from consumers.trajectories.decisions import deadlines
-from consumers.trajectories.decisions.context import Contexts
-from consumers.trajectories.sessions.partition import Partition
-from consumers.trajectories.sessions.session import Session
+from seamlessflow.consumers.trajectories.acting.alarms import Alarms
+from seamlessflow.consumers.trajectories.acting.failures import Failures
+from seamlessflow.consumers.trajectories.acting.request_ends import RequestEnds
+from seamlessflow.consumers.trajectories.bus.outbox import Outbox
+from seamlessflow.consumers.trajectories.decisions import deadlines
+from seamlessflow.consumers.trajectories.decisions.context import Contexts
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.consumers.trajectories.sessions.session import Session
 
 _MOST_AT_ONCE = 200
 _LOOK_AGAIN_MS = 50

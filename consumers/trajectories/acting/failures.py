@@ -10,14 +10,14 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from consumers.trajectories.bus.outbox import Outbox
-from consumers.trajectories.decisions.context import Contexts
-from consumers.trajectories.decisions.endings import given_up
-from consumers.trajectories.sessions.partition import Partition
-from consumers.trajectories.sessions.session import Session
-from infra.errors import ENDS_PROCESS
-from infra.kafka.client import Received
-from infra.telemetry.metrics import Metrics
+from seamlessflow.consumers.trajectories.bus.outbox import Outbox
+from seamlessflow.consumers.trajectories.decisions.context import Contexts
+from seamlessflow.consumers.trajectories.decisions.endings import given_up
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.errors import ENDS_PROCESS
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 _FAILURES = "seamlessflow_manager_failures_total"

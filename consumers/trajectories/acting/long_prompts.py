@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from infra.rendering.long_texts import TokensWanted
+from seamlessflow.infra.rendering.long_texts import TokensWanted
 
 _THREADS = 2
 

@@ -11,19 +11,19 @@ import threading
 from collections.abc import Mapping
 from functools import partial
 
-from consumers.trajectories.acting.actor import Actor
-from consumers.trajectories.acting.failures import Failures
-from consumers.trajectories.acting.read_ahead import ReadAhead
-from consumers.trajectories.acting.request_ends import RequestEnds
-from consumers.trajectories.acting.takeover import Takeover
-from consumers.trajectories.bus.connections import Connections
-from consumers.trajectories.bus.outbox import Outbox
-from consumers.trajectories.decisions.context import Contexts
-from consumers.trajectories.sessions.ended import EndedRead
-from consumers.trajectories.sessions.fold import Folded
-from consumers.trajectories.sessions.partition import Partition, PartitionProgress
-from infra.kafka.client import BEGINNING, Received
-from schemas.records import PartitionClaimed
+from seamlessflow.consumers.trajectories.acting.actor import Actor
+from seamlessflow.consumers.trajectories.acting.failures import Failures
+from seamlessflow.consumers.trajectories.acting.read_ahead import ReadAhead
+from seamlessflow.consumers.trajectories.acting.request_ends import RequestEnds
+from seamlessflow.consumers.trajectories.acting.takeover import Takeover
+from seamlessflow.consumers.trajectories.bus.connections import Connections
+from seamlessflow.consumers.trajectories.bus.outbox import Outbox
+from seamlessflow.consumers.trajectories.decisions.context import Contexts
+from seamlessflow.consumers.trajectories.sessions.ended import EndedRead
+from seamlessflow.consumers.trajectories.sessions.fold import Folded
+from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
+from seamlessflow.infra.kafka.client import BEGINNING, Received
+from seamlessflow.schemas.records import PartitionClaimed
 
 _log = logging.getLogger(__name__)
 _REVOKE_TIMEOUT_S = 20

@@ -6,15 +6,15 @@ The records themselves come from `decisions/dispatch.py`. Main thread only; no m
 
 from collections.abc import Iterator, Mapping
 
-from consumers.trajectories.acting.failures import Failures
-from consumers.trajectories.bus.outbox import Outbox
-from consumers.trajectories.decisions import dispatch
-from consumers.trajectories.decisions.context import Contexts, Decision
-from consumers.trajectories.decisions.fleet import Departure
-from consumers.trajectories.sessions.partition import Partition
-from consumers.trajectories.sessions.session import Session, Turn
-from infra.kafka.client import Headers
-from infra.worker.balance import given_up
+from seamlessflow.consumers.trajectories.acting.failures import Failures
+from seamlessflow.consumers.trajectories.bus.outbox import Outbox
+from seamlessflow.consumers.trajectories.decisions import dispatch
+from seamlessflow.consumers.trajectories.decisions.context import Contexts, Decision
+from seamlessflow.consumers.trajectories.decisions.fleet import Departure
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
+from seamlessflow.infra.kafka.client import Headers
+from seamlessflow.infra.worker.balance import given_up
 
 _Running = tuple[Partition, Session, Turn]
 _SETTLES_MS = 1_000

@@ -6,9 +6,9 @@ the partition. Kafka keeps both as long as needed, so their reading pauses. Main
 
 from collections.abc import Mapping
 
-from consumers.trajectories.acting.takeover import Takeover
-from consumers.trajectories.bus.readers import Readers
-from schemas.topics import REQUESTS, SESSIONS
+from seamlessflow.consumers.trajectories.acting.takeover import Takeover
+from seamlessflow.consumers.trajectories.bus.readers import Readers
+from seamlessflow.schemas.topics import REQUESTS, SESSIONS
 
 _MOST_COMMANDS = 1_000
 _MOST_BYTES = 64_000_000

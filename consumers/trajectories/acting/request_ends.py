@@ -6,10 +6,10 @@ Main thread only; no method blocks. At most one measurement is under way.
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from consumers.trajectories.bus.bounds_reader import Bounds
-from consumers.trajectories.bus.inbox import ManagerInbox
-from consumers.trajectories.bus.readers import Readers
-from consumers.trajectories.sessions.partition import Partition
+from seamlessflow.consumers.trajectories.bus.bounds_reader import Bounds
+from seamlessflow.consumers.trajectories.bus.inbox import ManagerInbox
+from seamlessflow.consumers.trajectories.bus.readers import Readers
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
 
 _EVERY_MS = 1_000
 

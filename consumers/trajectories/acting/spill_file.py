@@ -8,7 +8,7 @@ import sqlite3
 from pathlib import Path
 from tempfile import mkstemp
 
-from infra.errors import SpillUnreadable
+from seamlessflow.infra.errors import SpillUnreadable
 
 _PRAGMAS = (
     # A crash loses the file anyway, so nothing of it has to be safe; but a write that finds no room

@@ -7,10 +7,13 @@ decision is under way then that holds a session. A session with a running turn i
 import logging
 from collections.abc import Mapping
 
-from consumers.trajectories.decisions.deadlines import due_ms
-from consumers.trajectories.sessions.partition import Partition
-from consumers.trajectories.sessions.spilled.open_sessions import OpenSessions, SpillStore
-from infra.telemetry.metrics import Metrics
+from seamlessflow.consumers.trajectories.decisions.deadlines import due_ms
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.consumers.trajectories.sessions.spilled.open_sessions import (
+    OpenSessions,
+    SpillStore,
+)
+from seamlessflow.infra.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 _OPEN = "seamlessflow_manager_open_sessions"

@@ -5,9 +5,9 @@ Two of one name would end each other's transactions for ever. The order of their
 it goes on.
 """
 
-from infra.errors import SeamlessFlowError
-from schemas.records import ManagerStarted
-from schemas.releases import this_release
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.schemas.records import ManagerStarted
+from seamlessflow.schemas.releases import this_release
 
 
 class ManagerReplaced(SeamlessFlowError):

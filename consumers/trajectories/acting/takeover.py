@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from consumers.trajectories.sessions.fold import Folded
-from consumers.trajectories.sessions.partition import Partition
-from consumers.trajectories.sessions.replies import answered
-from infra.kafka.client import Received
+from seamlessflow.consumers.trajectories.sessions.fold import Folded
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.consumers.trajectories.sessions.replies import answered
+from seamlessflow.infra.kafka.client import Received
 
 
 @dataclass(slots=True)

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 
-from infra.kafka.bounds import BoundsLookup
-from infra.settings import KafkaSettings
-from schemas.topics import REQUESTS
+from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import REQUESTS
 
 Bounds = Mapping[int, tuple[int, int]]
 """First offset and the one behind the last record, by partition."""

@@ -4,11 +4,11 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from consumers.trajectories.bus.committer import Job
-from consumers.trajectories.bus.connections import Connections
-from consumers.trajectories.sessions.partition import Emission, Partition
-from consumers.trajectories.settings import ManagerSection
-from infra.telemetry.metrics import Metrics
+from seamlessflow.consumers.trajectories.bus.committer import Job
+from seamlessflow.consumers.trajectories.bus.connections import Connections
+from seamlessflow.consumers.trajectories.sessions.partition import Emission, Partition
+from seamlessflow.consumers.trajectories.settings import ManagerSection
+from seamlessflow.infra.telemetry.metrics import Metrics
 
 _OFFSETS_ONLY_EVERY = 5
 """Every fifth commit includes partitions that have new offsets but no trajectory."""

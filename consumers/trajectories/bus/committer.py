@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
-from consumers.trajectories.sessions.partition import Emission, PartitionProgress
-from infra.deadline import Stopping, never
-from infra.errors import KafkaUnavailable, TransactionFailed
-from infra.kafka.client import Partition, TraceSend
-from infra.kafka.outage import WITHOUT_LIMIT
-from infra.kafka.producer import Producer, TransactionalProducer
-from infra.kafka.reader import Reader
-from infra.kafka.reader_thread import ReaderThread
-from infra.kafka.transactions.hanging import transactional_id
-from infra.settings import KafkaSettings
-from schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
+from seamlessflow.consumers.trajectories.sessions.partition import Emission, PartitionProgress
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import KafkaUnavailable, TransactionFailed
+from seamlessflow.infra.kafka.client import Partition, TraceSend
+from seamlessflow.infra.kafka.outage import WITHOUT_LIMIT
+from seamlessflow.infra.kafka.producer import Producer, TransactionalProducer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.kafka.transactions.hanging import transactional_id
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
 
 _log = logging.getLogger(__name__)
 _SETTLE_TIMEOUT_S = 10

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
-from consumers.trajectories.bus.committer import Committer
-from consumers.trajectories.bus.echoes import Echoes
-from consumers.trajectories.bus.inbox import ManagerInbox
-from consumers.trajectories.bus.readers import Readers
-from consumers.trajectories.settings import ManagerSettings
-from infra.blobs.references import largest_trajectory
-from infra.deadline import Stopping
-from infra.kafka.client import TraceSend
-from infra.kafka.producer import Producer
-from infra.telemetry.metrics import Metrics
-from schemas.topics import TRAJECTORIES
+from seamlessflow.consumers.trajectories.bus.committer import Committer
+from seamlessflow.consumers.trajectories.bus.echoes import Echoes
+from seamlessflow.consumers.trajectories.bus.inbox import ManagerInbox
+from seamlessflow.consumers.trajectories.bus.readers import Readers
+from seamlessflow.consumers.trajectories.settings import ManagerSettings
+from seamlessflow.infra.blobs.references import largest_trajectory
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.kafka.client import TraceSend
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.schemas.topics import TRAJECTORIES
 
 
 @dataclass(frozen=True, slots=True)

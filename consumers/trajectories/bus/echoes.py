@@ -4,8 +4,8 @@ An event counts only once it is read back. It comes back byte for byte as it was
 bytes are equal records, so keeping the record saves decoding it.
 """
 
-from schemas.codec import decode
-from schemas.records import Record
+from seamlessflow.schemas.codec import decode
+from seamlessflow.schemas.records import Record
 
 
 class Echoes:

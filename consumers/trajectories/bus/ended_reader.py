@@ -10,14 +10,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from consumers.trajectories.sessions.ended import HASH_BYTES, EndedRead
-from infra.errors import KafkaUnavailable
-from infra.kafka.unreadable import Letter
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from schemas.codec import UndecodableRecord, decode
-from schemas.records import EndedSession, Record
-from schemas.topics import ENDED_SESSIONS
+from seamlessflow.consumers.trajectories.sessions.ended import HASH_BYTES, EndedRead
+from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.infra.kafka.unreadable import Letter
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import UndecodableRecord, decode
+from seamlessflow.schemas.records import EndedSession, Record
+from seamlessflow.schemas.topics import ENDED_SESSIONS
 
 _log = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S = 5

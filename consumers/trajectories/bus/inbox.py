@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Iterator
 
-from infra.inbox import Inbox
-from infra.kafka.client import Received
+from seamlessflow.infra.inbox import Inbox
+from seamlessflow.infra.kafka.client import Received
 
 _LONGEST_S = 0.05
 """Deadlines and commits are looked at this often, however much comes in."""

@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from consumers.trajectories.bus.echoes import Echoes
-from consumers.trajectories.bus.held_replies import Addressed, HeldReplies
-from consumers.trajectories.decisions.context import Decision
-from consumers.trajectories.decisions.fleet import RolloutFleet
-from consumers.trajectories.sessions.partition import Partition
-from infra.errors import DeliveryFailed
-from infra.kafka.client import Headers, Received
-from infra.kafka.dead_letters import send_letter
-from infra.kafka.producer import Producer
-from infra.kafka.unreadable import Letter
-from schemas.records import GenerateTurn, ManagerStarted, PartitionClaimed, Record
-from schemas.topics import FLEET, PROMPTS, REPLIES, SESSIONS, fleet_key
+from seamlessflow.consumers.trajectories.bus.echoes import Echoes
+from seamlessflow.consumers.trajectories.bus.held_replies import Addressed, HeldReplies
+from seamlessflow.consumers.trajectories.decisions.context import Decision
+from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.infra.errors import DeliveryFailed
+from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.infra.kafka.dead_letters import send_letter
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.unreadable import Letter
+from seamlessflow.schemas.records import GenerateTurn, ManagerStarted, PartitionClaimed, Record
+from seamlessflow.schemas.topics import FLEET, PROMPTS, REPLIES, SESSIONS, fleet_key
 
 
 class Outbox:

@@ -9,25 +9,25 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from consumers.trajectories.bus.bounds_reader import Bounds, BoundsReader
-from consumers.trajectories.bus.echoes import Echoes
-from consumers.trajectories.bus.ended_reader import EndedReader, Found
-from consumers.trajectories.bus.inbox import ManagerInbox
-from consumers.trajectories.sessions.addressing import Command, Question
-from consumers.trajectories.sessions.partition import PartitionProgress
-from infra.deadline import Stopping
-from infra.kafka.client import BEGINNING
-from infra.kafka.dead_letters import DeadLetters
-from infra.kafka.outage import WITHOUT_LIMIT, Outage
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.reader_thread import Deliver, ReaderThread
-from infra.kafka.start.group import membership
-from infra.settings import KafkaSettings
-from infra.telemetry.metrics import Metrics
-from schemas.codec import UndecodableRecord, decode
-from schemas.records import Record
-from schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, SESSIONS
+from seamlessflow.consumers.trajectories.bus.bounds_reader import Bounds, BoundsReader
+from seamlessflow.consumers.trajectories.bus.echoes import Echoes
+from seamlessflow.consumers.trajectories.bus.ended_reader import EndedReader, Found
+from seamlessflow.consumers.trajectories.bus.inbox import ManagerInbox
+from seamlessflow.consumers.trajectories.sessions.addressing import Command, Question
+from seamlessflow.consumers.trajectories.sessions.partition import PartitionProgress
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.dead_letters import DeadLetters
+from seamlessflow.infra.kafka.outage import WITHOUT_LIMIT, Outage
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader_thread import Deliver, ReaderThread
+from seamlessflow.infra.kafka.start.group import membership
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.schemas.codec import UndecodableRecord, decode
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, SESSIONS
 
 _log = logging.getLogger(__name__)
 

@@ -1,9 +1,9 @@
 """Decision about a turn whose client left. Pure."""
 
-from consumers.trajectories.decisions import dispatch
-from consumers.trajectories.decisions.context import Context, Decision
-from consumers.trajectories.sessions.session import Session, Turn, TurnState
-from schemas import records as r
+from seamlessflow.consumers.trajectories.decisions import dispatch
+from seamlessflow.consumers.trajectories.decisions.context import Context, Decision
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
+from seamlessflow.schemas import records as r
 
 
 def cancel(session: Session, command: r.CancelTurn, context: Context) -> Decision:

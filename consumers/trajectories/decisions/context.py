@@ -4,17 +4,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from consumers.trajectories.decisions.fleet import RolloutFleet
-from consumers.trajectories.decisions.run_ends import RunEnds
-from consumers.trajectories.decisions.session_fates import SessionFates
-from consumers.trajectories.matching.prompt_renderer import PromptRenderer
-from consumers.trajectories.sessions.addressing import Command, Question
-from consumers.trajectories.sessions.ended import EndedSessions
-from consumers.trajectories.sessions.partition import Partition
-from infra.clock import now_ms
-from schemas import records as r
-from schemas.records import CommandAnswered, PolicyWeights, Record
-from schemas.topics import TRAJECTORIES
+from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
+from seamlessflow.consumers.trajectories.decisions.run_ends import RunEnds
+from seamlessflow.consumers.trajectories.decisions.session_fates import SessionFates
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.sessions.addressing import Command, Question
+from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import CommandAnswered, PolicyWeights, Record
+from seamlessflow.schemas.topics import TRAJECTORIES
 
 
 @dataclass(frozen=True, slots=True)

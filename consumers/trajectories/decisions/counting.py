@@ -2,12 +2,12 @@
 
 import orjson
 
-from consumers.trajectories.decisions.context import Context, answer_to, unanswered
-from consumers.trajectories.sessions.session import Session
-from infra.rendering.settings import RendererError, with_template_args
-from schemas.json_text import read_json
-from schemas.records import CommandAnswered, CountTokens
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.consumers.trajectories.decisions.context import Context, answer_to, unanswered
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.rendering.settings import RendererError, with_template_args
+from seamlessflow.schemas.json_text import read_json
+from seamlessflow.schemas.records import CommandAnswered, CountTokens
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 def count(session: Session | None, command: CountTokens, context: Context) -> CommandAnswered:

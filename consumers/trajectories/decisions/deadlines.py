@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from consumers.trajectories.decisions import decide, dispatch
-from consumers.trajectories.decisions.context import Context, Decision
-from consumers.trajectories.decisions.endings import SessionEnding, ending_left_open
-from consumers.trajectories.sessions.session import Session, Turn
-from infra.worker.tags import wishes_of
-from schemas import records as r
+from seamlessflow.consumers.trajectories.decisions import decide, dispatch
+from seamlessflow.consumers.trajectories.decisions.context import Context, Decision
+from seamlessflow.consumers.trajectories.decisions.endings import SessionEnding, ending_left_open
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
+from seamlessflow.infra.worker.tags import wishes_of
+from seamlessflow.schemas import records as r
 
 RUN_FINISHED = "its run has finished"
 _OF_FINISHED_RUN = SessionEnding("aborted", "setting", "")

@@ -9,27 +9,27 @@ events of all earlier commands.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from consumers.trajectories.decisions import dispatch, repeats
-from consumers.trajectories.decisions.cancelling import cancel
-from consumers.trajectories.decisions.context import Context, Decision, refuse
-from consumers.trajectories.decisions.endings import ending
-from consumers.trajectories.decisions.forks.opening import FORK_REFUSED, fork_problem
-from consumers.trajectories.decisions.forks.playback import played_back
-from consumers.trajectories.decisions.retries import KeyReused, meant_turn
-from consumers.trajectories.decisions.turn_start import BadRequest, record_bytes, start
-from consumers.trajectories.sessions.addressing import Command
-from consumers.trajectories.sessions.calls import asked_hash
-from consumers.trajectories.sessions.fold import (
+from seamlessflow.consumers.trajectories.decisions import dispatch, repeats
+from seamlessflow.consumers.trajectories.decisions.cancelling import cancel
+from seamlessflow.consumers.trajectories.decisions.context import Context, Decision, refuse
+from seamlessflow.consumers.trajectories.decisions.endings import ending
+from seamlessflow.consumers.trajectories.decisions.forks.opening import FORK_REFUSED, fork_problem
+from seamlessflow.consumers.trajectories.decisions.forks.playback import played_back
+from seamlessflow.consumers.trajectories.decisions.retries import KeyReused, meant_turn
+from seamlessflow.consumers.trajectories.decisions.turn_start import BadRequest, record_bytes, start
+from seamlessflow.consumers.trajectories.sessions.addressing import Command
+from seamlessflow.consumers.trajectories.sessions.calls import asked_hash
+from seamlessflow.consumers.trajectories.sessions.fold import (
     FOLD_VERSION,
     PROMPT_TOO_LONG,
     TURN_LIMIT,
     judgement,
 )
-from consumers.trajectories.sessions.session import Session, Turn
-from infra.worker.tags import wishes_of
-from schemas import records as r
-from schemas.identity import named_session_id
-from schemas.topics import SESSIONS
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
+from seamlessflow.infra.worker.tags import wishes_of
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import named_session_id
+from seamlessflow.schemas.topics import SESSIONS
 
 _ENVELOPE_BYTES = 65_536
 """Room in a record for everything that `record_bytes` does not count."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import orjson
 
-from consumers.trajectories.decisions.context import Context, answer_to, unanswered
-from consumers.trajectories.sessions.session import Session
-from schemas.records import CommandAnswered, DescribeSession
+from seamlessflow.consumers.trajectories.decisions.context import Context, answer_to, unanswered
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.schemas.records import CommandAnswered, DescribeSession
 
 
 def describe(

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from consumers.trajectories.decisions.context import Context, Decision
-from consumers.trajectories.decisions.fleet import Needs, RoutableWorker
-from consumers.trajectories.sessions.session import Session, Turn
-from infra.worker.tags import Wishes, wishes_of
-from schemas import records as r
-from schemas.records import Record, TurnStarted
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.consumers.trajectories.decisions.context import Context, Decision
+from seamlessflow.consumers.trajectories.decisions.fleet import Needs, RoutableWorker
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
+from seamlessflow.infra.worker.tags import Wishes, wishes_of
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, TurnStarted
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 def first(session: Session, started: TurnStarted, prompt: bytes, context: Context) -> Decision:

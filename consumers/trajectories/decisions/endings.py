@@ -9,10 +9,10 @@ be punished. So it is the policy's doing, unless the one who closes it says othe
 
 from typing import NamedTuple
 
-from consumers.trajectories.decisions import dispatch
-from consumers.trajectories.decisions.context import Context, Decision
-from consumers.trajectories.sessions.session import MANAGER_FAILED, Session, TurnState
-from schemas.records import CloseSession, SessionClosed, SessionFinalized
+from seamlessflow.consumers.trajectories.decisions import dispatch
+from seamlessflow.consumers.trajectories.decisions.context import Context, Decision
+from seamlessflow.consumers.trajectories.sessions.session import MANAGER_FAILED, Session, TurnState
+from seamlessflow.schemas.records import CloseSession, SessionClosed, SessionFinalized
 
 TIME = "time"
 _LEFT_OUT = {"retry": "environment", "drop": "setting"}

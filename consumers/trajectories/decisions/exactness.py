@@ -8,8 +8,8 @@ changes the distribution is not.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from infra.settings import COLDEST
-from schemas.records import Sampling
+from seamlessflow.infra.settings import COLDEST
+from seamlessflow.schemas.records import Sampling
 
 TRUNCATIONS = ("top_p", "top_k")
 """The reasons that `PolicyWeights.train_truncated` is about."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from consumers.trajectories.sessions.message_keys import Strictness
-from infra.worker.tags import NO_WISHES, Wishes, wished
-from schemas import records as r
-from schemas.records import PolicyWeights, Record
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.infra.worker.tags import NO_WISHES, Wishes, wished
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import PolicyWeights, Record
 
 HEARTBEAT_VALID_MS = 10_000
 """An older heartbeat proves nothing about the worker now."""

@@ -4,12 +4,12 @@ A client whose answer was lost repeats its call, and gets the answer that it mis
 event: a second one would change the trajectory or hold nothing new.
 """
 
-from consumers.trajectories.decisions.context import Context
-from consumers.trajectories.sessions import calls
-from consumers.trajectories.sessions.addressing import Command
-from consumers.trajectories.sessions.replies import opening_answer
-from consumers.trajectories.sessions.session import Session
-from schemas.records import AssignReward, CloseSession, CommandAnswered, OpenSession
+from seamlessflow.consumers.trajectories.decisions.context import Context
+from seamlessflow.consumers.trajectories.sessions import calls
+from seamlessflow.consumers.trajectories.sessions.addressing import Command
+from seamlessflow.consumers.trajectories.sessions.replies import opening_answer
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.schemas.records import AssignReward, CloseSession, CommandAnswered, OpenSession
 
 
 def changed_by(session: Session | None, command: Command, context: Context) -> str | None:

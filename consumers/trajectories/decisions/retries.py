@@ -11,9 +11,9 @@ return an old sample as a new one. One case goes wrong: a retry whose first try 
 the log joins a turn of the same question that another call is waiting for.
 """
 
-from consumers.trajectories.decisions.context import Context
-from consumers.trajectories.sessions.session import Session, Turn, TurnState
-from schemas.records import RequestTurn
+from seamlessflow.consumers.trajectories.decisions.context import Context
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
+from seamlessflow.schemas.records import RequestTurn
 
 RETRY_WINDOW_MS = 60_000
 """Time after an answer could be read in which its client may ask again.

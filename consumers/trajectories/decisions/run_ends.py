@@ -6,8 +6,8 @@ fold of `control` that begins with the manager. Called by `deadlines.py`; kept b
 
 from dataclasses import dataclass, field
 
-from schemas.identity import session_id
-from schemas.records import GroupAdmitted, Record, RunFinished, SessionOpened
+from seamlessflow.schemas.identity import session_id
+from seamlessflow.schemas.records import GroupAdmitted, Record, RunFinished, SessionOpened
 
 GRACE_MS = 60_000
 """Time in which agents may close their sessions themselves."""

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from schemas import records as r
-from schemas.records import Record
-from schemas.steps import shown_step, trained_sessions
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.steps import shown_step, trained_sessions
 
 KEPT = 10_000
 """Sessions, and groups, of which the fate is kept."""

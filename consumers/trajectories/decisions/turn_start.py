@@ -6,32 +6,32 @@ from typing import Any
 import orjson
 import xxhash
 
-from consumers.trajectories.decisions.context import Context
-from consumers.trajectories.decisions.exactness import (
+from seamlessflow.consumers.trajectories.decisions.context import Context
+from seamlessflow.consumers.trajectories.decisions.exactness import (
     TRUNCATIONS,
     effective_sampling,
     inexact_reason,
     logprob_temperature,
 )
-from consumers.trajectories.matching.chat import match
-from consumers.trajectories.matching.match import Match
-from consumers.trajectories.matching.prompt_renderer import PromptRenderer
-from consumers.trajectories.matching.raw import match_raw
-from consumers.trajectories.matching.recorded import newly_recorded
-from consumers.trajectories.sessions.message_keys import (
+from seamlessflow.consumers.trajectories.matching.chat import match
+from seamlessflow.consumers.trajectories.matching.match import Match
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.matching.raw import match_raw
+from seamlessflow.consumers.trajectories.matching.recorded import newly_recorded
+from seamlessflow.consumers.trajectories.sessions.message_keys import (
     Strictness,
     chained,
     message_key,
     shape_key,
 )
-from consumers.trajectories.sessions.session import Session, TurnState
-from infra.rendering.settings import RendererError, with_template_args
-from infra.worker.tags import WISHES, read_wishes
-from schemas import records as r
-from schemas.json_text import read_json
-from schemas.records import PolicyWeights
-from schemas.tokens import TOKEN_BYTES
-from schemas.turn_references import is_reference, referenced_turn, resolved
+from seamlessflow.consumers.trajectories.sessions.session import Session, TurnState
+from seamlessflow.infra.rendering.settings import RendererError, with_template_args
+from seamlessflow.infra.worker.tags import WISHES, read_wishes
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.json_text import read_json
+from seamlessflow.schemas.records import PolicyWeights
+from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.turn_references import is_reference, referenced_turn, resolved
 
 _UNFORCED = ("auto", "none")
 _BIAS_BYTES = 24

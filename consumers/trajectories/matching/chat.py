@@ -17,19 +17,24 @@ from typing import Any
 
 import orjson
 
-from consumers.trajectories.matching.match import SAME_PROMPT, Match, asked_before, fork_point
-from consumers.trajectories.matching.prompt_renderer import Messages, PromptRenderer
-from consumers.trajectories.sessions.message_keys import (
+from seamlessflow.consumers.trajectories.matching.match import (
+    SAME_PROMPT,
+    Match,
+    asked_before,
+    fork_point,
+)
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import Messages, PromptRenderer
+from seamlessflow.consumers.trajectories.sessions.message_keys import (
     STRICTNESSES,
     Strictness,
     chained,
     message_key,
 )
-from consumers.trajectories.sessions.session import Session, Turn, TurnState
-from consumers.trajectories.sessions.tree import ROOT, Tree
-from schemas.identity import turn_of_tool_call
-from schemas.json_text import read_json
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
+from seamlessflow.consumers.trajectories.sessions.tree import ROOT, Tree
+from seamlessflow.schemas.identity import turn_of_tool_call
+from seamlessflow.schemas.json_text import read_json
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 @dataclass(frozen=True, slots=True)

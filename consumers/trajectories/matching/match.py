@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from consumers.trajectories.sessions.session import Session
-from consumers.trajectories.sessions.tree import ROOT, Node, Tree
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.consumers.trajectories.sessions.tree import ROOT, Node, Tree
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 SAME_PROMPT = "same_prompt"
 """Detail of a match that adds no tokens: another sample of a known prompt."""

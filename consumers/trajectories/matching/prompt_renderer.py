@@ -1,4 +1,4 @@
-"""The part of `infra.rendering.renderer.Renderer` that matching uses, as protocols."""
+"""The part of `seamlessflow.infra.rendering.renderer.Renderer` that matching uses, as protocols."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

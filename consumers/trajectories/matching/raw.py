@@ -12,12 +12,17 @@ from typing import Any
 
 import orjson
 
-from consumers.trajectories.matching.match import SAME_PROMPT, Match, asked_before, fork_point
-from consumers.trajectories.matching.prompt_renderer import TextEncoder
-from consumers.trajectories.sessions.message_keys import chained, message_key
-from consumers.trajectories.sessions.session import Session, Turn, TurnState
-from consumers.trajectories.sessions.tree import ROOT, Node
-from schemas.tokens import TOKEN_BYTES, pack, unpack
+from seamlessflow.consumers.trajectories.matching.match import (
+    SAME_PROMPT,
+    Match,
+    asked_before,
+    fork_point,
+)
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import TextEncoder
+from seamlessflow.consumers.trajectories.sessions.message_keys import chained, message_key
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
+from seamlessflow.consumers.trajectories.sessions.tree import ROOT, Node
+from seamlessflow.schemas.tokens import TOKEN_BYTES, pack, unpack
 
 _INT32 = range(2**31)
 

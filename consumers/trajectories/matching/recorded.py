@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from consumers.trajectories.sessions.session import Session
-from schemas.records import PolicyWeights, TurnStarted
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.schemas.records import PolicyWeights, TurnStarted
 
 
 @dataclass(frozen=True, slots=True)

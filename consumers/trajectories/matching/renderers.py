@@ -4,9 +4,9 @@ import logging
 from collections import OrderedDict
 from pathlib import Path
 
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererError, RendererSettings
-from schemas.records import PolicyWeights
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
+from seamlessflow.schemas.records import PolicyWeights
 
 _log = logging.getLogger(__name__)
 KEPT = 64

@@ -7,10 +7,10 @@ command can only concern an earlier one, or repeats with its key a call that an 
 
 from collections.abc import Mapping, Sequence
 
-from consumers.trajectories.sessions.calls import call_hash, id_hash
-from consumers.trajectories.sessions.ended import EndedSessions
-from consumers.trajectories.sessions.session import Session
-from schemas.records import (
+from seamlessflow.consumers.trajectories.sessions.calls import call_hash, id_hash
+from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.schemas.records import (
     AssignReward,
     CancelTurn,
     CloseSession,

@@ -6,13 +6,22 @@ Decides which sampled tokens may be trained, and counts every other one by its r
 from collections import Counter, defaultdict
 from dataclasses import replace
 
-from consumers.trajectories.sessions.assembly.copied_node import copied_node
-from consumers.trajectories.sessions.assembly.tokenless import end_of, fitting, without_tokens
-from consumers.trajectories.sessions.session import MANAGER_FAILED, Session, Turn, TurnState
-from consumers.trajectories.sessions.tree import FORKED, POLICY, Node
-from infra.errors import ENDS_PROCESS
-from schemas.records import Trajectory, TrajectoryNode, VersionSpan
-from schemas.topics import TRAJECTORIES
+from seamlessflow.consumers.trajectories.sessions.assembly.copied_node import copied_node
+from seamlessflow.consumers.trajectories.sessions.assembly.tokenless import (
+    end_of,
+    fitting,
+    without_tokens,
+)
+from seamlessflow.consumers.trajectories.sessions.session import (
+    MANAGER_FAILED,
+    Session,
+    Turn,
+    TurnState,
+)
+from seamlessflow.consumers.trajectories.sessions.tree import FORKED, POLICY, Node
+from seamlessflow.infra.errors import ENDS_PROCESS
+from seamlessflow.schemas.records import Trajectory, TrajectoryNode, VersionSpan
+from seamlessflow.schemas.topics import TRAJECTORIES
 
 _NOT_ASSEMBLED = "not_assembled"
 

@@ -8,8 +8,8 @@ finalized one, each hashed together with the id or name that the call is address
 import orjson
 import xxhash
 
-from consumers.trajectories.sessions.session import Session
-from schemas.records import (
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.schemas.records import (
     AssignReward,
     CloseSession,
     ForkedPrefix,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from consumers.trajectories.sessions import calls
-from consumers.trajectories.sessions.session import Session
-from schemas.records import AssignReward, CloseSession, EndedSession
+from seamlessflow.consumers.trajectories.sessions import calls
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.schemas.records import AssignReward, CloseSession, EndedSession
 
 _MERGED_FROM = 4_096
 _SHARE = 16

@@ -12,16 +12,26 @@ then on only the session's end counts, which the partition's owner then appends.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from consumers.trajectories.sessions.calls import close_hash, reward_hash
-from consumers.trajectories.sessions.forks import playing_back
-from consumers.trajectories.sessions.forks.copying import copy_fork
-from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key
-from consumers.trajectories.sessions.session import MANAGER_FAILED, Output, Session, Turn, TurnState
-from consumers.trajectories.sessions.tree import add_spans, appended
-from infra.errors import ENDS_PROCESS
-from schemas import records as r
-from schemas.records import Record, Reward
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.consumers.trajectories.sessions.calls import close_hash, reward_hash
+from seamlessflow.consumers.trajectories.sessions.forks import playing_back
+from seamlessflow.consumers.trajectories.sessions.forks.copying import copy_fork
+from seamlessflow.consumers.trajectories.sessions.message_keys import (
+    Strictness,
+    chained,
+    message_key,
+)
+from seamlessflow.consumers.trajectories.sessions.session import (
+    MANAGER_FAILED,
+    Output,
+    Session,
+    Turn,
+    TurnState,
+)
+from seamlessflow.consumers.trajectories.sessions.tree import add_spans, appended
+from seamlessflow.infra.errors import ENDS_PROCESS
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, Reward
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 FOLD_VERSION = 5
 """Version of the rules by which new sessions are merged; docs/manager.md lists what each changed.

@@ -3,13 +3,13 @@
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 
-from consumers.trajectories.sessions import fold
-from consumers.trajectories.sessions.fold import Folded
-from consumers.trajectories.sessions.message_keys import Strictness
-from consumers.trajectories.sessions.session import Session
-from infra.errors import NewerRelease
-from schemas.records import PartitionClaimed, Record, SessionOpened
-from schemas.topics import SESSIONS
+from seamlessflow.consumers.trajectories.sessions import fold
+from seamlessflow.consumers.trajectories.sessions.fold import Folded
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.errors import NewerRelease
+from seamlessflow.schemas.records import PartitionClaimed, Record, SessionOpened
+from seamlessflow.schemas.topics import SESSIONS
 
 
 @dataclass(slots=True)

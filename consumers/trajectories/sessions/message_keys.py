@@ -11,7 +11,7 @@ from typing import Any, Literal
 import orjson
 import xxhash
 
-from schemas.identity import turn_of_tool_call
+from seamlessflow.schemas.identity import turn_of_tool_call
 
 Strictness = Literal["exact", "arguments", "content", "ids"]
 

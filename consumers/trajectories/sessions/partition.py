@@ -9,20 +9,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from consumers.trajectories.sessions import calls
-from consumers.trajectories.sessions.addressing import Command, Question, addressed
-from consumers.trajectories.sessions.assemble import assembled
-from consumers.trajectories.sessions.commands_read import CommandsRead
-from consumers.trajectories.sessions.ended import EndedSessions, kept_of
-from consumers.trajectories.sessions.fold import Folded
-from consumers.trajectories.sessions.logged_partition import LoggedPartition
-from consumers.trajectories.sessions.message_keys import Strictness
-from consumers.trajectories.sessions.session import Session
-from consumers.trajectories.sessions.spilled.open_sessions import OpenSessions
-from schemas import records as r
-from schemas.identity import session_name
-from schemas.records import Record, Trajectory
-from schemas.topics import TRAJECTORIES
+from seamlessflow.consumers.trajectories.sessions import calls
+from seamlessflow.consumers.trajectories.sessions.addressing import Command, Question, addressed
+from seamlessflow.consumers.trajectories.sessions.assemble import assembled
+from seamlessflow.consumers.trajectories.sessions.commands_read import CommandsRead
+from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions, kept_of
+from seamlessflow.consumers.trajectories.sessions.fold import Folded
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.consumers.trajectories.sessions.spilled.open_sessions import OpenSessions
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.records import Record, Trajectory
+from seamlessflow.schemas.topics import TRAJECTORIES
 
 _NODE_BYTES = 256
 Trace = Sequence[tuple[str, bytes]]

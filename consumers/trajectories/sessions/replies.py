@@ -3,11 +3,16 @@
 from collections.abc import Callable, Iterable
 from itertools import chain
 
-from consumers.trajectories.sessions.fold import Folded
-from consumers.trajectories.sessions.session import MANAGER_FAILED, Session, Turn, TurnState
-from schemas import records as r
-from schemas.records import Record, ReplyAddress
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.consumers.trajectories.sessions.fold import Folded
+from seamlessflow.consumers.trajectories.sessions.session import (
+    MANAGER_FAILED,
+    Session,
+    Turn,
+    TurnState,
+)
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, ReplyAddress
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 _GIVEN_UP = "the session failed inside the trajectory manager; its log has the error"
 Reply = tuple[int, Record]

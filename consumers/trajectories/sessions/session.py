@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from consumers.trajectories.sessions.tree import Tree
-from schemas.records import (
+from seamlessflow.consumers.trajectories.sessions.tree import Tree
+from seamlessflow.schemas.records import (
     AssignReward,
     ReplyAddress,
     Reward,

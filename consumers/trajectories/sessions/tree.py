@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from schemas.records import TokenTensor, VersionSpan
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.records import TokenTensor, VersionSpan
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 ROOT = -1
 POLICY, FORKED = "policy", "forked"

@@ -10,12 +10,17 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from infra.deadline import Stopping, never
-from infra.errors import KafkaUnavailable, PartitionsDiffer, TopicMismatch, TopicMissing
-from infra.kafka.client import client, client_options
-from infra.kafka.outage import ASK_S, REFUSALS, Outage
-from infra.settings import KafkaSettings
-from schemas.topics import SAME_PARTITIONS, Topic
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import (
+    KafkaUnavailable,
+    PartitionsDiffer,
+    TopicMismatch,
+    TopicMissing,
+)
+from seamlessflow.infra.kafka.client import client, client_options
+from seamlessflow.infra.kafka.outage import ASK_S, REFUSALS, Outage
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import SAME_PARTITIONS, Topic
 
 _TOPIC_PATIENCE_S = 4.0
 """Time in which a missing topic may be one that was created a moment ago."""

@@ -11,12 +11,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from infra.deadline import Stopping
-from infra.errors import GroupRefused, MemberReplaced, SeamlessFlowError
-from infra.kafka.client import client, client_options
-from infra.kafka.outage import Outage
-from infra.settings import KafkaSettings
-from schemas.topics import Topic
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import GroupRefused, MemberReplaced, SeamlessFlowError
+from seamlessflow.infra.kafka.client import client, client_options
+from seamlessflow.infra.kafka.outage import Outage
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import Topic
 
 _POLL_S = 0.1
 _HEARTBEATS = 4

@@ -2,10 +2,10 @@
 
 from confluent_kafka import KafkaException
 
-from infra.errors import KafkaRefused, KafkaUnavailable
-from infra.kafka.admin import CoordinatorRequests
-from infra.kafka.outage import REFUSALS
-from infra.settings import KafkaSettings
+from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable
+from seamlessflow.infra.kafka.admin import CoordinatorRequests
+from seamlessflow.infra.kafka.outage import REFUSALS
+from seamlessflow.infra.settings import KafkaSettings
 
 _TIMEOUT_S = 10.0
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
-from infra.kafka.client import client, consumer_options
-from infra.settings import KafkaSettings
-from schemas.topics import Topic
+from seamlessflow.infra.kafka.client import client, consumer_options
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import Topic
 
 _POLL_S = 0.5
 

@@ -3,13 +3,13 @@
 import logging
 from functools import cache
 
-from infra.errors import WrittenReleaseLacks
-from infra.settings import KafkaSettings
-from schemas.avro.earlier import NotInRelease
-from schemas.codec import encode
-from schemas.records import Record
-from schemas.releases import this_release
-from schemas.written import EncodeRecord, encoder_of
+from seamlessflow.infra.errors import WrittenReleaseLacks
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.avro.earlier import NotInRelease
+from seamlessflow.schemas.codec import encode
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.releases import this_release
+from seamlessflow.schemas.written import EncodeRecord, encoder_of
 
 _log = logging.getLogger(__name__)
 

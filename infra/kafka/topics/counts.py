@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from infra.errors import PartitionsDiffer, SeamlessFlowError, TopicMismatch
-from schemas.topics import PROMPTS, SAME_PARTITIONS, Topic
+from seamlessflow.infra.errors import PartitionsDiffer, SeamlessFlowError, TopicMismatch
+from seamlessflow.schemas.topics import PROMPTS, SAME_PARTITIONS, Topic
 
 _SPARE = 4
 """For so many workers one slot more, for those that join while the run goes on."""

@@ -10,15 +10,15 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from infra.deadline import Stopping, never
-from infra.errors import KafkaRefused, SettingsRejected, TopicMissing
-from infra.kafka.client import client, client_options
-from infra.kafka.outage import REFUSALS
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.topics.counts import least_insync, slots_asked, topic_counts
-from infra.kafka.topics.found import found_topics, partition_counts
-from infra.settings import KafkaSettings
-from schemas.topics import Topic
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import KafkaRefused, SettingsRejected, TopicMissing
+from seamlessflow.infra.kafka.client import client, client_options
+from seamlessflow.infra.kafka.outage import REFUSALS
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.topics.counts import least_insync, slots_asked, topic_counts
+from seamlessflow.infra.kafka.topics.found import found_topics, partition_counts
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import Topic
 
 _TIMEOUT_S = 60.0
 _COPIES = 3

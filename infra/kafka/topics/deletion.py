@@ -6,10 +6,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from infra.errors import KafkaRefused, KafkaUnavailable
-from infra.kafka.client import Partition, client, client_options
-from infra.kafka.outage import REFUSALS
-from infra.settings import KafkaSettings
+from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable
+from seamlessflow.infra.kafka.client import Partition, client, client_options
+from seamlessflow.infra.kafka.outage import REFUSALS
+from seamlessflow.infra.settings import KafkaSettings
 
 _TIMEOUT_S = 60.0
 

@@ -8,10 +8,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
-from infra.errors import KafkaRefused, KafkaUnavailable, SeamlessFlowError
-from infra.kafka.client import client, client_options
-from infra.kafka.outage import REFUSALS
-from infra.settings import KafkaSettings
+from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable, SeamlessFlowError
+from seamlessflow.infra.kafka.client import client, client_options
+from seamlessflow.infra.kafka.outage import REFUSALS
+from seamlessflow.infra.settings import KafkaSettings
 
 _TIMEOUT_S = 60.0
 

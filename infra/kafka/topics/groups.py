@@ -6,11 +6,11 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
-from infra.deadline import never
-from infra.kafka.admin import Asked, CoordinatorRequests
-from infra.kafka.client import Partition
-from infra.kafka.outage import Outage
-from infra.settings import KafkaSettings
+from seamlessflow.infra.deadline import never
+from seamlessflow.infra.kafka.admin import Asked, CoordinatorRequests
+from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.outage import Outage
+from seamlessflow.infra.settings import KafkaSettings
 
 
 @dataclass(frozen=True, slots=True)

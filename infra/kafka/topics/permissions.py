@@ -12,11 +12,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from infra.errors import KafkaRefused, SettingsRejected
-from infra.kafka.client import client, client_options
-from infra.kafka.outage import REFUSALS
-from infra.kafka.start.cluster import find_cluster
-from infra.settings import KafkaSettings
+from seamlessflow.infra.errors import KafkaRefused, SettingsRejected
+from seamlessflow.infra.kafka.client import client, client_options
+from seamlessflow.infra.kafka.outage import REFUSALS
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.settings import KafkaSettings
 
 _TIMEOUT_S = 60.0
 

@@ -2,7 +2,7 @@
 
 import re
 
-from infra.errors import SettingsRejected
+from seamlessflow.infra.errors import SettingsRejected
 
 _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*[._-]")
 

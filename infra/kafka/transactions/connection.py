@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from infra.errors import KafkaRefused, KafkaUnavailable, SettingsRejected
-from infra.kafka.transactions.wire import BrokerAnswer
-from infra.settings import KafkaSettings, SecretStr
+from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable, SettingsRejected
+from seamlessflow.infra.kafka.transactions.wire import BrokerAnswer
+from seamlessflow.infra.settings import KafkaSettings, SecretStr
 
 _TIMEOUT_S = 5.0
 _CLIENT = "seamlessflow-transactions"

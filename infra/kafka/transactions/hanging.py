@@ -11,17 +11,17 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from infra.deadline import Stopping, never
-from infra.errors import KafkaRefused, KafkaUnavailable
-from infra.kafka.bounds import BoundsLookup
-from infra.kafka.outage import REFUSALS
-from infra.kafka.transactions import wire
-from infra.kafka.transactions.connection import Connection
-from infra.kafka.transactions.history import Verdict, judge
-from infra.kafka.transactions.state_topic import read_states
-from infra.kafka.transactions.wire import OpenProducer, TopicPartition
-from infra.settings import KafkaSettings
-from schemas.topics import ENDED_SESSIONS, TRAJECTORIES
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable
+from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.kafka.outage import REFUSALS
+from seamlessflow.infra.kafka.transactions import wire
+from seamlessflow.infra.kafka.transactions.connection import Connection
+from seamlessflow.infra.kafka.transactions.history import Verdict, judge
+from seamlessflow.infra.kafka.transactions.state_topic import read_states
+from seamlessflow.infra.kafka.transactions.wire import OpenProducer, TopicPartition
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import ENDED_SESSIONS, TRAJECTORIES
 
 OFFSETS = "__consumer_offsets"
 _WRITTEN = (TRAJECTORIES, ENDED_SESSIONS)

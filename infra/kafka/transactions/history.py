@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from infra.kafka.transactions.wire import BrokerAnswer, TopicPartition
+from seamlessflow.infra.kafka.transactions.wire import BrokerAnswer, TopicPartition
 
 TOPIC = "__transaction_state"
 _FLEXIBLE = 1

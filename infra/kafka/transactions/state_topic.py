@@ -5,12 +5,12 @@ import time
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 
-from infra.deadline import Stopping
-from infra.errors import KafkaRefused, KafkaUnavailable
-from infra.kafka.client import BEGINNING, client, client_options
-from infra.kafka.outage import REFUSALS
-from infra.kafka.transactions.history import TOPIC, StateRecord, state_records
-from infra.settings import KafkaSettings
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable
+from seamlessflow.infra.kafka.client import BEGINNING, client, client_options
+from seamlessflow.infra.kafka.outage import REFUSALS
+from seamlessflow.infra.kafka.transactions.history import TOPIC, StateRecord, state_records
+from seamlessflow.infra.settings import KafkaSettings
 
 _ASK_S = 10.0
 _SILENCE_S = 30.0

@@ -2,10 +2,10 @@
 
 import logging
 
-from infra.deadline import Stopping
-from infra.errors import KafkaRefused, KafkaUnavailable, SettingsRejected
-from infra.kafka.transactions.hanging import TransactionLookup
-from infra.settings import KafkaSettings
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable, SettingsRejected
+from seamlessflow.infra.kafka.transactions.hanging import TransactionLookup
+from seamlessflow.infra.settings import KafkaSettings
 
 WARN_EVERY_S = 30.0
 """Time without committed offsets after which their reader looks for the reason."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra.rendering.library import OK
+from seamlessflow.infra.rendering.library import OK
 
 _DECODER = json.JSONDecoder()
 

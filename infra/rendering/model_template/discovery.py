@@ -8,14 +8,24 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from infra.rendering import probes
-from infra.rendering.chat_template import ChatTemplate, Messages, Tools, template_messages
-from infra.rendering.library import families, library_renderer
-from infra.rendering.model_template.jinja import JinjaTemplate, TemplateRefusal
-from infra.rendering.model_template.properties import with_short_ids
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import CHAT_TEMPLATE, FROM_MODEL, RendererError, RendererSettings
-from infra.rendering.tokenizer import Tokenizer, TokenizerError
+from seamlessflow.infra.rendering import probes
+from seamlessflow.infra.rendering.chat_template import (
+    ChatTemplate,
+    Messages,
+    Tools,
+    template_messages,
+)
+from seamlessflow.infra.rendering.library import families, library_renderer
+from seamlessflow.infra.rendering.model_template.jinja import JinjaTemplate, TemplateRefusal
+from seamlessflow.infra.rendering.model_template.properties import with_short_ids
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import (
+    CHAT_TEMPLATE,
+    FROM_MODEL,
+    RendererError,
+    RendererSettings,
+)
+from seamlessflow.infra.rendering.tokenizer import Tokenizer, TokenizerError
 
 CONVERSATIONS: tuple[tuple[Messages, Tools | None], ...] = (
     (probes.SHORT, None),

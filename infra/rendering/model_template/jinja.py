@@ -16,7 +16,7 @@ import jinja2.ext
 import jinja2.meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from infra.rendering.model_template.files import (
+from seamlessflow.infra.rendering.model_template.files import (
     CONFIG_FILE,
     TEMPLATE_FILE,
     special_tokens,

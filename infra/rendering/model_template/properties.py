@@ -7,11 +7,11 @@ template lacks is refused later instead of being left out of prompts.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.rendering import probes
-from infra.rendering.library import OK
-from infra.rendering.model_template.calls import CallFormat
-from infra.rendering.model_template.jinja import JinjaTemplate, TemplateRefusal
-from infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.rendering import probes
+from seamlessflow.infra.rendering.library import OK
+from seamlessflow.infra.rendering.model_template.calls import CallFormat
+from seamlessflow.infra.rendering.model_template.jinja import JinjaTemplate, TemplateRefusal
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
 Message = Mapping[str, object]
 

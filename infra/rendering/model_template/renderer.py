@@ -8,23 +8,27 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from infra.rendering import probes
-from infra.rendering.generation_prompt import GenerationPrompts
-from infra.rendering.library import (
+from seamlessflow.infra.rendering import probes
+from seamlessflow.infra.rendering.generation_prompt import GenerationPrompts
+from seamlessflow.infra.rendering.library import (
     LibraryCall,
     LibraryRenderer,
     Offered,
     TemplateMessage,
     library_renderer,
 )
-from infra.rendering.model_template.difference import Message, behind_answer
-from infra.rendering.model_template.files import end_token_ids
-from infra.rendering.model_template.jinja import JinjaTemplate, TemplateRefusal
-from infra.rendering.model_template.properties import answer_text, properties_of, with_short_ids
-from infra.rendering.model_template.thinking import Thinking
-from infra.rendering.settings import CHAT_TEMPLATE, RendererError, RendererSettings
-from infra.rendering.tokenizer import Tokenizer
-from schemas.identity import turn_of_tool_call
+from seamlessflow.infra.rendering.model_template.difference import Message, behind_answer
+from seamlessflow.infra.rendering.model_template.files import end_token_ids
+from seamlessflow.infra.rendering.model_template.jinja import JinjaTemplate, TemplateRefusal
+from seamlessflow.infra.rendering.model_template.properties import (
+    answer_text,
+    properties_of,
+    with_short_ids,
+)
+from seamlessflow.infra.rendering.model_template.thinking import Thinking
+from seamlessflow.infra.rendering.settings import CHAT_TEMPLATE, RendererError, RendererSettings
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.schemas.identity import turn_of_tool_call
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.errors import SettingsRejected
-from infra.weights.settings import WeightsSection
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.weights.settings import WeightsSection
 
 if TYPE_CHECKING:
-    from infra.weights.from_trainer.receiving import WeightsReceiver
-    from infra.weights.from_trainer.sending import WeightsService
+    from seamlessflow.infra.weights.from_trainer.receiving import WeightsReceiver
+    from seamlessflow.infra.weights.from_trainer.sending import WeightsService
 
 Addresses = Callable[[str], Sequence[str]]
 """Returns the addresses of the training processes of a policy."""
@@ -22,7 +22,7 @@ def weights_receiver(
 ) -> WeightsReceiver:
     """Return the receiver of a policy's weights. Raises `SettingsRejected` without torch."""
     try:
-        from infra.weights.from_trainer.receiving import WeightsReceiver
+        from seamlessflow.infra.weights.from_trainer.receiving import WeightsReceiver
     except ImportError as error:
         raise _without(error) from error
     return WeightsReceiver(senders, policy, settings.cache(data_dir))
@@ -36,7 +36,7 @@ def weights_service(settings: WeightsSection, root: Path, host: str) -> WeightsS
     if settings.from_trainer == "never":
         return None
     try:
-        from infra.weights.from_trainer.sending import WeightsService
+        from seamlessflow.infra.weights.from_trainer.sending import WeightsService
     except ImportError as error:
         raise _without(error) from error
     return WeightsService(root.resolve(), host)

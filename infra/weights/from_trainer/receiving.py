@@ -13,16 +13,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-from infra.errors import SeamlessFlowError
-from infra.network.addresses import connect_to
-from infra.network.line import Line, LineLost
-from infra.network.store import store_of
-from infra.weights.from_trainer.questions import ANSWER_S, TOKENIZER, WeightsAnswer, WeightsQuestion
-from infra.weights.from_trainer.shares import pieces
-from infra.weights.from_trainer.transfer import STILL, Transfer
-from infra.weights.host_cache import HostCache
-from infra.weights.inside import inside
-from infra.weights.versions import version_directory
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.network.addresses import connect_to
+from seamlessflow.infra.network.line import Line, LineLost
+from seamlessflow.infra.network.store import store_of
+from seamlessflow.infra.weights.from_trainer.questions import (
+    ANSWER_S,
+    TOKENIZER,
+    WeightsAnswer,
+    WeightsQuestion,
+)
+from seamlessflow.infra.weights.from_trainer.shares import pieces
+from seamlessflow.infra.weights.from_trainer.transfer import STILL, Transfer
+from seamlessflow.infra.weights.host_cache import HostCache
+from seamlessflow.infra.weights.inside import inside
+from seamlessflow.infra.weights.versions import version_directory
 
 _CONNECT_S = 5.0
 _ATTEMPTS = 2

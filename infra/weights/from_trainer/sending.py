@@ -13,15 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from infra.errors import SeamlessFlowError
-from infra.network.addresses import address_of, listener_on
-from infra.network.line import LOOK_S, Line, LineLost
-from infra.network.store import store_at
-from infra.weights.from_trainer.questions import TOKENIZER, WeightsAnswer, WeightsQuestion
-from infra.weights.from_trainer.shares import pieces
-from infra.weights.from_trainer.transfer import STILL, Transfer
-from infra.weights.manifest import MANIFEST, sha256
-from infra.weights.versions import lease
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.network.addresses import address_of, listener_on
+from seamlessflow.infra.network.line import LOOK_S, Line, LineLost
+from seamlessflow.infra.network.store import store_at
+from seamlessflow.infra.weights.from_trainer.questions import (
+    TOKENIZER,
+    WeightsAnswer,
+    WeightsQuestion,
+)
+from seamlessflow.infra.weights.from_trainer.shares import pieces
+from seamlessflow.infra.weights.from_trainer.transfer import STILL, Transfer
+from seamlessflow.infra.weights.manifest import MANIFEST, sha256
+from seamlessflow.infra.weights.versions import lease
 
 _GATHER_S = 0.05
 """Time in which those that heard of a new version at once come with their questions."""

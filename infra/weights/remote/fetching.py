@@ -10,12 +10,17 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.weights.delta import make_version, read_delta
-from infra.weights.host_cache import HostCache
-from infra.weights.manifest import MANIFEST, WeightsInvalid, verify
-from infra.weights.remote.storage import Form, WeightsStorage, place_of, tokenizer_place
-from infra.weights.settings import WeightsSection
-from infra.weights.versions import WeightsGone
+from seamlessflow.infra.weights.delta import make_version, read_delta
+from seamlessflow.infra.weights.host_cache import HostCache
+from seamlessflow.infra.weights.manifest import MANIFEST, WeightsInvalid, verify
+from seamlessflow.infra.weights.remote.storage import (
+    Form,
+    WeightsStorage,
+    place_of,
+    tokenizer_place,
+)
+from seamlessflow.infra.weights.settings import WeightsSection
+from seamlessflow.infra.weights.versions import WeightsGone
 
 _LONGEST_CHAIN = 10_000
 _log = logging.getLogger(__name__)

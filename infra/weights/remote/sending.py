@@ -10,11 +10,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from infra.weights.delta import write_delta
-from infra.weights.manifest import MANIFEST, Manifest, read_manifest, sha256, write_manifest
-from infra.weights.remote.storage import Form, WeightsStorage, place_of, tokenizer_place
-from infra.weights.settings import WeightsSection
-from infra.weights.versions import FEWEST_KEPT
+from seamlessflow.infra.weights.delta import write_delta
+from seamlessflow.infra.weights.manifest import (
+    MANIFEST,
+    Manifest,
+    read_manifest,
+    sha256,
+    write_manifest,
+)
+from seamlessflow.infra.weights.remote.storage import (
+    Form,
+    WeightsStorage,
+    place_of,
+    tokenizer_place,
+)
+from seamlessflow.infra.weights.settings import WeightsSection
+from seamlessflow.infra.weights.versions import FEWEST_KEPT
 
 _SMALL_ENOUGH = 0.5
 """Share of a version's bytes up to which its delta is sent."""

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import quote
 
-from infra.disk.full import is_full
-from infra.errors import SeamlessFlowError, SettingsRejected
-from infra.network.storages import storage_at
-from infra.weights.host_cache import policy_folder
-from infra.weights.manifest import MANIFEST, read_manifest
-from infra.weights.versions import WeightsGone
+from seamlessflow.infra.disk.full import is_full
+from seamlessflow.infra.errors import SeamlessFlowError, SettingsRejected
+from seamlessflow.infra.network.storages import storage_at
+from seamlessflow.infra.weights.host_cache import policy_folder
+from seamlessflow.infra.weights.manifest import MANIFEST, read_manifest
+from seamlessflow.infra.weights.versions import WeightsGone
 
 Form = Literal["anchors", "deltas"]
 

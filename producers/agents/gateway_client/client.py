@@ -15,16 +15,16 @@ from uuid import uuid4
 
 import orjson
 
-from infra.errors import SeamlessFlowError
-from infra.kafka import log
-from infra.settings import SamplingSection
-from infra.telemetry.contexts import Headers
-from producers.agents.gateway_client.connections import CallFailed, HttpAnswer
-from producers.agents.gateway_client.ending import CloseCall
-from producers.agents.gateway_client.rotation import GatewayRotation
-from producers.agents.result import RewardCall
-from schemas.json_form import to_json
-from schemas.records import Task
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka import log
+from seamlessflow.infra.settings import SamplingSection
+from seamlessflow.infra.telemetry.contexts import Headers
+from seamlessflow.producers.agents.gateway_client.connections import CallFailed, HttpAnswer
+from seamlessflow.producers.agents.gateway_client.ending import CloseCall
+from seamlessflow.producers.agents.gateway_client.rotation import GatewayRotation
+from seamlessflow.producers.agents.result import RewardCall
+from seamlessflow.schemas.json_form import to_json
+from seamlessflow.schemas.records import Task
 
 _log = log.logger(__name__)
 _RETRIED = {0, 408, 429, 502, 503, 504}

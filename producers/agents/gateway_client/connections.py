@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httptools
 import orjson
 
-from infra.network.addresses import address_of
+from seamlessflow.infra.network.addresses import address_of
 
 
 class CallFailed(OSError):

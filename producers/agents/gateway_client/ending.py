@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from producers.agents.result import (
+from seamlessflow.producers.agents.result import (
     LAST_LINE,
     REWARD,
     BadResult,

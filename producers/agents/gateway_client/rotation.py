@@ -7,7 +7,7 @@ gateway of each try, and reports the tries that failed.
 import time
 from collections.abc import Callable
 
-from producers.agents.gateway_client.connections import HttpConnections
+from seamlessflow.producers.agents.gateway_client.connections import HttpConnections
 
 PASSED_OVER_S = 5.0
 """Time for which a gateway gets no calls after it failed, or closed a connection by itself."""

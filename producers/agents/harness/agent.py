@@ -6,12 +6,12 @@
 import os
 from typing import Protocol
 
-from producers.agents.harness.command import Command, CommandFailed
-from producers.agents.harness.loading import Callback, invoke
-from producers.agents.harness.proxies import exempted
-from producers.agents.harness.session import AgentSession
-from producers.agents.harness.threads import CallThreads
-from schemas.json_text import read_json
+from seamlessflow.producers.agents.harness.command import Command, CommandFailed
+from seamlessflow.producers.agents.harness.loading import Callback, invoke
+from seamlessflow.producers.agents.harness.proxies import exempted
+from seamlessflow.producers.agents.harness.session import AgentSession
+from seamlessflow.producers.agents.harness.threads import CallThreads
+from seamlessflow.schemas.json_text import read_json
 
 
 class Agent(Protocol):

@@ -21,11 +21,11 @@ from typing import BinaryIO
 
 import orjson
 
-from infra.errors import SeamlessFlowError
-from infra.settings import ENV_PREFIX
-from producers.agents.harness.output import result_in
-from producers.agents.harness.proxies import exempted
-from producers.agents.harness.session import AgentSession
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.settings import ENV_PREFIX
+from seamlessflow.producers.agents.harness.output import result_in
+from seamlessflow.producers.agents.harness.proxies import exempted
+from seamlessflow.producers.agents.harness.session import AgentSession
 
 TRY_AGAIN = 75
 """Exit status EX_TEMPFAIL of sysexits.h."""

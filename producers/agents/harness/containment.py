@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Generator
 from types import TracebackType
 from typing import Any
 
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import SeamlessFlowError
 
 
 class CalledExit(SeamlessFlowError):

@@ -1,14 +1,12 @@
 """Callables that settings name as `module:function`, sync or async."""
 
 import asyncio
-import importlib
 import inspect
-import sys
 from collections.abc import Callable
 from concurrent.futures import Executor
-from pathlib import Path
 
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.user_modules import hidden_by, import_from_here
 
 Callback = Callable[..., object]
 
@@ -29,17 +27,16 @@ def load_callable(name: str) -> Callback:
     module_name, _, path = name.partition(":")
     if not module_name or not path:
         raise CallableNotFound(name, "it is not written as module:function")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     try:
-        found: object = importlib.import_module(module_name)
+        module = import_from_here(module_name)
     except ModuleNotFoundError as error:
         raise CallableNotFound(name, str(error)) from error
+    found: object = module
     for part in path.split("."):
         found = getattr(found, part, None)
     if not callable(found):
-        raise CallableNotFound(name, f"module {module_name} has no function {path}")
+        reason = f"module {module_name} has no function {path}{hidden_by(module)}"
+        raise CallableNotFound(name, reason)
     return found
 
 

@@ -9,8 +9,8 @@ import os
 import re
 from typing import BinaryIO
 
-from infra.json_lines import line_content
-from producers.agents.result import LAST_LINE
+from seamlessflow.infra.json_lines import line_content
+from seamlessflow.producers.agents.result import LAST_LINE
 
 LONGEST_LINE_BYTES = 16 * 1024**2
 _READ_BYTES = (64 * 1024, 1024**2, 2 * LONGEST_LINE_BYTES)

@@ -6,11 +6,11 @@ Managers and workers know only the canonical request, so their errors name no pa
 import re
 from collections.abc import Mapping
 
-from producers.gateway.calls.schemas_and_tools import SCHEMA_PARAMETERS
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import RESPONSE
-from producers.gateway.errors import ApiError
-from schemas.records import Sampling
+from seamlessflow.producers.gateway.calls.schemas_and_tools import SCHEMA_PARAMETERS
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import RESPONSE
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import Sampling
 
 _NOTHING_ASKED = Sampling()
 _CODES = ("bad_request", "unsupported_value")

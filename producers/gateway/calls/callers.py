@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.worker.tags import read_wishes
-from producers.gateway.calls.keys import INVALID_KEY, Keys
-from producers.gateway.errors import ApiError
-from producers.gateway.exchange import key_of
-from producers.gateway.settings import GatewaySection
-from schemas.records import SessionTerms
+from seamlessflow.infra.worker.tags import read_wishes
+from seamlessflow.producers.gateway.calls.keys import INVALID_KEY, Keys
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.exchange import key_of
+from seamlessflow.producers.gateway.settings import GatewaySection
+from seamlessflow.schemas.records import SessionTerms
 
 SESSION_HEADERS = (
     b"x-parent-session-id",  # OpenCode: the session that started this sub-agent

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import orjson
 
-from infra import clock
-from infra.telemetry.tracing import Telemetry
-from producers.gateway.calls.callers import Caller
-from producers.gateway.dialects.canonical import Prompt
-from producers.gateway.errors import ApiError, refused
-from producers.gateway.exchange import Exchange
-from producers.gateway.link.link import Link
-from producers.gateway.link.pending import OK
-from producers.gateway.server_span import served
-from producers.gateway.settings import GatewaySection
-from schemas.records import CommandAnswered, CountTokens
+from seamlessflow.infra import clock
+from seamlessflow.infra.telemetry.tracing import Telemetry
+from seamlessflow.producers.gateway.calls.callers import Caller
+from seamlessflow.producers.gateway.dialects.canonical import Prompt
+from seamlessflow.producers.gateway.errors import ApiError, refused
+from seamlessflow.producers.gateway.exchange import Exchange
+from seamlessflow.producers.gateway.link.link import Link
+from seamlessflow.producers.gateway.link.pending import OK
+from seamlessflow.producers.gateway.server_span import served
+from seamlessflow.producers.gateway.settings import GatewaySection
+from seamlessflow.schemas.records import CommandAnswered, CountTokens
 
 
 @dataclass(frozen=True, slots=True)

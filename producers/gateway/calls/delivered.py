@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from schemas.records import ReplyDelta, ReplyFinished
+from seamlessflow.schemas.records import ReplyDelta, ReplyFinished
 
 
 class Delivered:

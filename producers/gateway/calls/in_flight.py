@@ -9,9 +9,9 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from producers.gateway.errors import ApiError
-from producers.gateway.exchange import Exchange
-from producers.gateway.link.link import Link
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.exchange import Exchange
+from seamlessflow.producers.gateway.link.link import Link
 
 _log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from functools import lru_cache
 
 from pydantic import SecretStr
 
-from infra.clock import now_ms
-from producers.gateway.errors import ApiError
-from producers.gateway.exchange import key_of
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.exchange import key_of
 
 _PREFIX = "sf-"
 _KEYS_KEPT = 8192

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from producers.gateway.errors import bad
+from seamlessflow.producers.gateway.errors import bad
 
 _KEY, _COUNT = b"idempotency-key", b"x-stainless-retry-count"
 _CODEX = b"x-codex-turn-metadata"

@@ -8,8 +8,8 @@ is refused.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.errors import ApiError
 
 SCHEMA_PARAMETERS: Mapping[str, str] = {
     "openai.chat": "response_format",

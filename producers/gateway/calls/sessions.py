@@ -21,22 +21,22 @@ from pydantic import (
     model_validator,
 )
 
-from infra import clock
-from infra.settings import SamplingSection
-from infra.telemetry.tracing import Span, Telemetry
-from infra.worker.tags import WISHES, read_wishes
-from producers.gateway.calls.keys import Keys
-from producers.gateway.calls.retries import sent_key
-from producers.gateway.dialects.dialect import turn_of
-from producers.gateway.errors import ApiError, refused
-from producers.gateway.exchange import Exchange
-from producers.gateway.link.link import Command, Link
-from producers.gateway.link.pending import OK, Reply
-from producers.gateway.server_span import opened_in, served, trace_headers
-from producers.gateway.settings import GatewaySection
-from schemas.forks import check_form
-from schemas.json_form import RECORD_JSON
-from schemas.records import (
+from seamlessflow.infra import clock
+from seamlessflow.infra.settings import SamplingSection
+from seamlessflow.infra.telemetry.tracing import Span, Telemetry
+from seamlessflow.infra.worker.tags import WISHES, read_wishes
+from seamlessflow.producers.gateway.calls.keys import Keys
+from seamlessflow.producers.gateway.calls.retries import sent_key
+from seamlessflow.producers.gateway.dialects.dialect import turn_of
+from seamlessflow.producers.gateway.errors import ApiError, refused
+from seamlessflow.producers.gateway.exchange import Exchange
+from seamlessflow.producers.gateway.link.link import Command, Link
+from seamlessflow.producers.gateway.link.pending import OK, Reply
+from seamlessflow.producers.gateway.server_span import opened_in, served, trace_headers
+from seamlessflow.producers.gateway.settings import GatewaySection
+from seamlessflow.schemas.forks import check_form
+from seamlessflow.schemas.json_form import RECORD_JSON
+from seamlessflow.schemas.records import (
     AssignReward,
     CloseSession,
     CommandAnswered,

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from producers.gateway.calls.delivered import Delivered
-from producers.gateway.calls.delta_parts import delta_parts
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import ChoiceDelta, Events
-from producers.gateway.errors import ApiError, refused
-from producers.gateway.link.pending import OK, Reply
-from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.producers.gateway.calls.delivered import Delivered
+from seamlessflow.producers.gateway.calls.delta_parts import delta_parts
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta, Events
+from seamlessflow.producers.gateway.errors import ApiError, refused
+from seamlessflow.producers.gateway.link.pending import OK, Reply
+from seamlessflow.schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 class StreamedAnswer:

@@ -15,29 +15,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from infra import clock
-from infra.errors import SeamlessFlowError
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import Span, Telemetry
-from producers.gateway.calls.blame import blame
-from producers.gateway.calls.callers import Caller, wishes_in
-from producers.gateway.calls.keep_alive import KeepAliveTimer
-from producers.gateway.calls.retries import idempotency_key, retry_count
-from producers.gateway.calls.schemas_and_tools import with_bound_schema
-from producers.gateway.calls.streamed import StreamedAnswer, answered_turn, finished
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import Dialect, Events
-from producers.gateway.errors import ApiError, ClientGone
-from producers.gateway.exchange import Exchange
-from producers.gateway.link.inbox import ExpectedReply, ReplyInbox
-from producers.gateway.link.link import Link
-from producers.gateway.server_span import (
+from seamlessflow.infra import clock
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.tracing import Span, Telemetry
+from seamlessflow.producers.gateway.calls.blame import blame
+from seamlessflow.producers.gateway.calls.callers import Caller, wishes_in
+from seamlessflow.producers.gateway.calls.keep_alive import KeepAliveTimer
+from seamlessflow.producers.gateway.calls.retries import idempotency_key, retry_count
+from seamlessflow.producers.gateway.calls.schemas_and_tools import with_bound_schema
+from seamlessflow.producers.gateway.calls.streamed import StreamedAnswer, answered_turn, finished
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import Dialect, Events
+from seamlessflow.producers.gateway.errors import ApiError, ClientGone
+from seamlessflow.producers.gateway.exchange import Exchange
+from seamlessflow.producers.gateway.link.inbox import ExpectedReply, ReplyInbox
+from seamlessflow.producers.gateway.link.link import Link
+from seamlessflow.producers.gateway.server_span import (
     describe_answer,
     describe_request,
     served,
 )
-from producers.gateway.settings import GatewaySection
-from schemas.records import CancelTurn, ReplyDelta, ReplyFinished, RequestTurn
+from seamlessflow.producers.gateway.settings import GatewaySection
+from seamlessflow.schemas.records import CancelTurn, ReplyDelta, ReplyFinished, RequestTurn
 
 _log = logging.getLogger(__name__)
 # The manager ends a turn at its deadline; the gateway does so this much later if it did not.

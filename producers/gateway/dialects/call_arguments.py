@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from producers.gateway.errors import bad
+from seamlessflow.producers.gateway.errors import bad
 
 _TEXT = "$arguments"
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import orjson
 import xxhash
 
-from producers.gateway.errors import bad
-from schemas.json_text import write_json
-from schemas.records import Sampling
+from seamlessflow.producers.gateway.errors import bad
+from seamlessflow.schemas.json_text import write_json
+from seamlessflow.schemas.records import Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

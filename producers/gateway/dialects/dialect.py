@@ -8,9 +8,9 @@ the bytes of an answer. A new protocol is a module or folder beside the others a
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.errors import ApiError
-from schemas.records import ReplyFinished, TokenTensor
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import ReplyFinished, TokenTensor
 
 # A response id is the prefix of its dialect and the id of its turn.
 CHAT = "chatcmpl-"

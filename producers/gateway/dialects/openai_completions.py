@@ -11,11 +11,11 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.dialects.canonical import CanonicalRequest, canonical_json
-from producers.gateway.dialects.dialect import COMPLETION, ChoiceDelta
-from producers.gateway.dialects.event_lines import event
-from producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
-from producers.gateway.dialects.parameters import (
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest, canonical_json
+from seamlessflow.producers.gateway.dialects.dialect import COMPLETION, ChoiceDelta
+from seamlessflow.producers.gateway.dialects.event_lines import event
+from seamlessflow.producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
+from seamlessflow.producers.gateway.dialects.parameters import (
     Check,
     flag,
     includes_usage,
@@ -26,10 +26,10 @@ from producers.gateway.dialects.parameters import (
     unsupported,
     whole,
 )
-from producers.gateway.dialects.sampling_parameters import NOT_DONE, sampling
-from producers.gateway.dialects.scores import Score, scores
-from producers.gateway.errors import bad
-from schemas.records import ReplyFinished, Sampling
+from seamlessflow.producers.gateway.dialects.sampling_parameters import NOT_DONE, sampling
+from seamlessflow.producers.gateway.dialects.scores import Score, scores
+from seamlessflow.producers.gateway.errors import bad
+from seamlessflow.schemas.records import ReplyFinished, Sampling
 
 DIALECT = "openai.completions"
 MOST_LOGPROBS = 5

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import orjson
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.event_lines import event
-from producers.gateway.errors import ApiError
-from schemas.records import ReplyFinished
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.event_lines import event
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import ReplyFinished
 
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment, which clients of all dialects but Google's skip, also before an answer begins."""

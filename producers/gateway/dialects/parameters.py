@@ -10,8 +10,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import orjson
 
-from producers.gateway.errors import ApiError, bad
-from schemas.json_text import read_json
+from seamlessflow.producers.gateway.errors import ApiError, bad
+from seamlessflow.schemas.json_text import read_json
 
 P = ParamSpec("P")
 R = TypeVar("R")

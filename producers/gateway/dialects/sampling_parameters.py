@@ -3,10 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from producers.gateway.dialects.canonical import ordered_json
-from producers.gateway.dialects.parameters import Check, flag, number, stops, unsupported, whole
-from producers.gateway.errors import bad
-from schemas.records import Sampling
+from seamlessflow.producers.gateway.dialects.canonical import ordered_json
+from seamlessflow.producers.gateway.dialects.parameters import (
+    Check,
+    flag,
+    number,
+    stops,
+    unsupported,
+    whole,
+)
+from seamlessflow.producers.gateway.errors import bad
+from seamlessflow.schemas.records import Sampling
 
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 _NOTHING_ASKED = Sampling()

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import orjson
 
-from schemas.records import TokenTensor
-from schemas.tokens import unpack
+from seamlessflow.schemas.records import TokenTensor
+from seamlessflow.schemas.tokens import unpack
 
 _LOWEST_LOGPROB = -9999.0
 _FLOAT_BYTES = 4

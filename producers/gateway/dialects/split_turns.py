@@ -7,7 +7,7 @@ one turn sampled, whatever results stand between them. They are joined again. Pu
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from schemas.identity import turn_of_tool_call
+from seamlessflow.schemas.identity import turn_of_tool_call
 
 Message = Mapping[str, Any]
 _TEXTS = ("content", "reasoning_content")

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from producers.gateway.errors import bad
-from schemas.identity import turn_of_tool_call
+from seamlessflow.producers.gateway.errors import bad
+from seamlessflow.schemas.identity import turn_of_tool_call
 
 Place = tuple[int, int]
 """A call: the place of its message and its number there."""

@@ -4,9 +4,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from infra.errors import SeamlessFlowError
-from producers.gateway.link.pending import OK, Reply
-from schemas.records import ReplyDelta, ReplyFinished
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.producers.gateway.link.pending import OK, Reply
+from seamlessflow.schemas.records import ReplyDelta, ReplyFinished
 
 ChoiceReply = tuple[int, Reply]
 """The number of a choice, and a reply about it."""

@@ -12,21 +12,26 @@ from functools import partial
 
 import xxhash
 
-from infra.clock import now_ms
-from infra.deadline import Stopping, never
-from infra.errors import DeliveryFailed, KafkaUnavailable, QueueFull, WrittenReleaseLacks
-from infra.kafka.client import Headers
-from infra.kafka.producer import Producer
-from infra.settings import KafkaSettings
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import Telemetry
-from producers.gateway.errors import ApiError
-from producers.gateway.link.inbox import ExpectedReply, ReplyInbox
-from producers.gateway.link.pending import PendingReplies, Reply
-from producers.gateway.link.reply_reader import ReplyReader
-from producers.gateway.settings import GatewaySection
-from schemas.identity import session_name
-from schemas.records import (
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import (
+    DeliveryFailed,
+    KafkaUnavailable,
+    QueueFull,
+    WrittenReleaseLacks,
+)
+from seamlessflow.infra.kafka.client import Headers
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.tracing import Telemetry
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.link.inbox import ExpectedReply, ReplyInbox
+from seamlessflow.producers.gateway.link.pending import PendingReplies, Reply
+from seamlessflow.producers.gateway.link.reply_reader import ReplyReader
+from seamlessflow.producers.gateway.settings import GatewaySection
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.records import (
     AssignReward,
     CancelTurn,
     CloseSession,
@@ -37,8 +42,8 @@ from schemas.records import (
     ReplyAddress,
     RequestTurn,
 )
-from schemas.releases import this_release
-from schemas.topics import FLEET, REPLIES, REQUESTS, fleet_key
+from seamlessflow.schemas.releases import this_release
+from seamlessflow.schemas.topics import FLEET, REPLIES, REQUESTS, fleet_key
 
 Question = CountTokens | DescribeSession
 Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession | Question

@@ -8,7 +8,7 @@ on. So several calls may wait for one turn.
 from collections.abc import Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished
+from seamlessflow.schemas.records import CommandAnswered, ReplyDelta, ReplyFinished
 
 Reply = CommandAnswered | ReplyDelta | ReplyFinished
 OK = 200

@@ -8,15 +8,15 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
-from infra.deadline import Stopping
-from infra.kafka.dead_letters import DeadLetters
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.settings import KafkaSettings
-from infra.telemetry.tracing import Telemetry
-from producers.gateway.link.pending import Reply
-from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished
-from schemas.topics import REPLIES
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.kafka.dead_letters import DeadLetters
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.telemetry.tracing import Telemetry
+from seamlessflow.producers.gateway.link.pending import Reply
+from seamlessflow.schemas.records import CommandAnswered, ReplyDelta, ReplyFinished
+from seamlessflow.schemas.topics import REPLIES
 
 _POLL_S = 0.2
 _JOIN_S = 5.0

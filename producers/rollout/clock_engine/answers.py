@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import xxhash
 
-from producers.rollout.clock_engine.lengths import AnswerLengths
-from producers.rollout.engine.contract import FinishReason
-from producers.rollout.engine.request import Request
-from schemas.tokens import TOKEN_BYTES, pack
+from seamlessflow.producers.rollout.clock_engine.lengths import AnswerLengths
+from seamlessflow.producers.rollout.engine.contract import FinishReason
+from seamlessflow.producers.rollout.engine.request import Request
+from seamlessflow.schemas.tokens import TOKEN_BYTES, pack
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 
-from infra.device_model.batch import TOLERANCE, ModelledBatch
-from infra.device_model.batch_clock import BatchClock
-from infra.device_model.rates import Rates
-from producers.rollout.clock_engine.answers import Answers
-from producers.rollout.clock_engine.prefixes import BlockPrefixes
-from producers.rollout.clock_engine.turn import ClockTurn
-from producers.rollout.engine.contract import TokenChunk
-from producers.rollout.engine.request import Request, last_chunk
+from seamlessflow.infra.device_model.batch import TOLERANCE, ModelledBatch
+from seamlessflow.infra.device_model.batch_clock import BatchClock
+from seamlessflow.infra.device_model.rates import Rates
+from seamlessflow.producers.rollout.clock_engine.answers import Answers
+from seamlessflow.producers.rollout.clock_engine.prefixes import BlockPrefixes
+from seamlessflow.producers.rollout.clock_engine.turn import ClockTurn
+from seamlessflow.producers.rollout.engine.contract import TokenChunk
+from seamlessflow.producers.rollout.engine.request import Request, last_chunk
 
 Emission = tuple[Request, TokenChunk]
 

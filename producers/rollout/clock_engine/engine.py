@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from infra.device_model.rates import Rates
-from producers.rollout.clock_engine.answers import Answers
-from producers.rollout.clock_engine.batch import ClockBatch, Emission
-from producers.rollout.engine.contract import (
+from seamlessflow.infra.device_model.rates import Rates
+from seamlessflow.producers.rollout.clock_engine.answers import Answers
+from seamlessflow.producers.rollout.clock_engine.batch import ClockBatch, Emission
+from seamlessflow.producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
     PauseMode,
     SamplingParams,
 )
-from producers.rollout.engine.request import Request, last_chunk
-from producers.rollout.engine.threaded_engine import ThreadedEngine
+from seamlessflow.producers.rollout.engine.request import Request, last_chunk
+from seamlessflow.producers.rollout.engine.threaded_engine import ThreadedEngine
 
 DEADLINE_S = 30.0
 _TOKENS = 2**31 - 1
@@ -44,7 +44,7 @@ class ClockEngineSettings:
 
 
 class ClockEngine(ThreadedEngine):
-    """See `producers.rollout.engine.contract.Engine` for what every method promises."""
+    """See `Engine` in `producers/rollout/engine/contract.py` for what every method promises."""
 
     def __init__(self, settings: ClockEngineSettings, answers: Answers, version: int = 0) -> None:
         self._settings = settings

@@ -7,9 +7,9 @@ events, and a turn that goes on at another worker is as long as one that stays.
 
 from random import Random
 
-from infra.device_model.lengths import LengthsSection, drawn_tokens
-from producers.rollout.engine.request import Request
-from schemas.identity import group_of_session
+from seamlessflow.infra.device_model.lengths import LengthsSection, drawn_tokens
+from seamlessflow.producers.rollout.engine.request import Request
+from seamlessflow.schemas.identity import group_of_session
 
 
 class AnswerLengths:

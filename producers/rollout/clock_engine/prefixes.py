@@ -8,8 +8,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from itertools import takewhile
 
-from producers.rollout.clock_engine.turn import ClockTurn
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.producers.rollout.clock_engine.turn import ClockTurn
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 BLOCK = 64
 """Tokens of a block: more are cheaper to look up, fewer leave less of a prompt to compute again."""

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from infra.device_model.batch import ModelledTurn
-from producers.rollout.clock_engine.answers import Answer, Answers
-from producers.rollout.engine.contract import ChunkSpan, FinishReason, TokenChunk
-from producers.rollout.engine.made_up import logprobs, most_likely
-from producers.rollout.engine.request import Request, last_chunk
+from seamlessflow.infra.device_model.batch import ModelledTurn
+from seamlessflow.producers.rollout.clock_engine.answers import Answer, Answers
+from seamlessflow.producers.rollout.engine.contract import ChunkSpan, FinishReason, TokenChunk
+from seamlessflow.producers.rollout.engine.made_up import logprobs, most_likely
+from seamlessflow.producers.rollout.engine.request import Request, last_chunk
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import SeamlessFlowError
 
 
 class EngineError(SeamlessFlowError):

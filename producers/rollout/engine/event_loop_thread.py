@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from producers.rollout.engine.thread import EngineThread
+from seamlessflow.producers.rollout.engine.thread import EngineThread
 
 T = TypeVar("T")
 

@@ -9,15 +9,19 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from producers.rollout.engine.contract import (
+from seamlessflow.producers.rollout.engine.contract import (
     ChunkCallback,
     ChunkSpan,
     FinishReason,
     SamplingParams,
     TokenChunk,
 )
-from producers.rollout.engine.errors import PromptTooLong, RequestInvalid, no_structured_output
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.producers.rollout.engine.errors import (
+    PromptTooLong,
+    RequestInvalid,
+    no_structured_output,
+)
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 TopTokens = tuple[bytes, bytes]
 """The most likely tokens beside one token: ids (int32) and log-probabilities (float32)."""

@@ -3,7 +3,7 @@
 The same in all engines (torch, scripted, vLLM).
 """
 
-from producers.rollout.engine.errors import EngineStateInvalid
+from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid
 
 
 class EngineState:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from producers.rollout.engine.errors import EngineStateInvalid, EngineTimeout
+from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid, EngineTimeout
 
 T = TypeVar("T")
 Command = Callable[[], object]

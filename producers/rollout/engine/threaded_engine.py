@@ -9,16 +9,16 @@ import contextlib
 import logging
 from abc import ABC, abstractmethod
 
-from producers.rollout.engine.contract import ChunkCallback, PauseMode, TokenChunk
-from producers.rollout.engine.errors import EngineStateInvalid
-from producers.rollout.engine.state import EngineState
-from producers.rollout.engine.thread import CommandQueue, EngineThread
+from seamlessflow.producers.rollout.engine.contract import ChunkCallback, PauseMode, TokenChunk
+from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid
+from seamlessflow.producers.rollout.engine.state import EngineState
+from seamlessflow.producers.rollout.engine.thread import CommandQueue, EngineThread
 
 _log = logging.getLogger(__name__)
 
 
 class ThreadedEngine(ABC):
-    """See `producers.rollout.engine.contract.Engine` for what every public method promises."""
+    """See `Engine` in `contract.py` for what every public method promises."""
 
     def __init__(self, name: str, timeout_s: float) -> None:
         """Start the thread: a subclass calls this when its own fields are set."""

@@ -9,9 +9,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from infra.errors import SeamlessFlowError
-from producers.rollout.engine.contract import FinishReason, SamplingParams, TokenChunk
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.producers.rollout.engine.contract import FinishReason, SamplingParams, TokenChunk
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 ROUNDING = 1e-4
 """Most that rounding may raise the log-probability of an almost certain token above 0."""

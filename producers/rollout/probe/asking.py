@@ -8,17 +8,17 @@ import threading
 import time
 from collections.abc import Sequence
 
-from producers.rollout.engine.contract import Engine, TokenChunk
-from producers.rollout.engine.errors import EngineError, RequestInvalid
-from producers.rollout.probe import questions
-from producers.rollout.probe.answers import (
+from seamlessflow.producers.rollout.engine.contract import Engine, TokenChunk
+from seamlessflow.producers.rollout.engine.errors import EngineError, RequestInvalid
+from seamlessflow.producers.rollout.probe import questions
+from seamlessflow.producers.rollout.probe.answers import (
     EngineProbeFailed,
     EngineUnanswering,
     ProbeAnswer,
     Question,
     read,
 )
-from schemas.tokens import pack
+from seamlessflow.schemas.tokens import pack
 
 SHORT = 2
 """Tokens of the one answer under weights that were just loaded."""

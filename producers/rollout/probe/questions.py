@@ -7,8 +7,8 @@ rounding is the engine's own to state (`Engine.logprob_tolerance`).
 
 import math
 
-from producers.rollout.engine.contract import MOST_TOP_LOGPROBS, SamplingParams
-from producers.rollout.probe.answers import ROUNDING, ProbeAnswer, Question
+from seamlessflow.producers.rollout.engine.contract import MOST_TOP_LOGPROBS, SamplingParams
+from seamlessflow.producers.rollout.probe.answers import ROUNDING, ProbeAnswer, Question
 
 PROMPT_TEXT = "1 + 1 ="
 LENGTH = 8

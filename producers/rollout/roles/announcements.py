@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from producers.rollout.engine.contract import EngineHealth
-from producers.rollout.roles.outcomes import Acquired, Loaded, Released
-from producers.rollout.roles.roles import RolloutRoles
-from schemas import records as r
-from schemas.releases import this_release
+from seamlessflow.producers.rollout.engine.contract import EngineHealth
+from seamlessflow.producers.rollout.roles.outcomes import Acquired, Loaded, Released
+from seamlessflow.producers.rollout.roles.roles import RolloutRoles
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.releases import this_release
 
 State = Literal["starting", "ready", "paused", "asleep", "failed", "ended"]
 

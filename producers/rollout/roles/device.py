@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from infra.errors import SeamlessFlowError
-from infra.weights.versions import WeightsGone, lease
-from infra.worker.phases import PhaseTimes
-from producers.rollout.engine.contract import Engine
-from producers.rollout.probe.questions import PROMPT_TEXT
-from producers.rollout.roles import outcomes
-from producers.rollout.roles.moves import (
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.weights.versions import WeightsGone, lease
+from seamlessflow.infra.worker.phases import PhaseTimes
+from seamlessflow.producers.rollout.engine.contract import Engine
+from seamlessflow.producers.rollout.probe.questions import PROMPT_TEXT
+from seamlessflow.producers.rollout.roles import outcomes
+from seamlessflow.producers.rollout.roles.moves import (
     Acquire,
     DeviceMove,
     Load,
@@ -32,10 +32,10 @@ from producers.rollout.roles.moves import (
     PublishedWeights,
     Release,
 )
-from producers.rollout.roles.outcomes import Outcome
-from producers.rollout.roles.places import WeightsPlaces
-from producers.rollout.turns.message_parser import MessageParser
-from schemas.records import PolicyWeights
+from seamlessflow.producers.rollout.roles.outcomes import Outcome
+from seamlessflow.producers.rollout.roles.places import WeightsPlaces
+from seamlessflow.producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.schemas.records import PolicyWeights
 
 
 class EngineFactory(Protocol):

@@ -8,21 +8,21 @@ sleeps.
 import logging
 from dataclasses import dataclass
 
-from infra.telemetry.tracing import Span, Telemetry
-from infra.worker.activity import Activity
-from infra.worker.phases import PhaseTimes
-from infra.worker.roles import new_incarnation
-from infra.worker.updates import UpdateLine, UpdateRule
-from producers.rollout.roles import announcements as records
-from producers.rollout.roles import outcomes
-from producers.rollout.roles.announcements import State
-from producers.rollout.roles.device import RolloutDevice
-from producers.rollout.roles.moves import Load, Preload, Rejoin, Release
-from producers.rollout.roles.outcomes import Outcome
-from producers.rollout.roles.reporter import Reporter
-from producers.rollout.roles.roles import RolloutRoles
-from producers.rollout.turns.serving import Service, Serving
-from schemas.records import Record
+from seamlessflow.infra.telemetry.tracing import Span, Telemetry
+from seamlessflow.infra.worker.activity import Activity
+from seamlessflow.infra.worker.phases import PhaseTimes
+from seamlessflow.infra.worker.roles import new_incarnation
+from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
+from seamlessflow.producers.rollout.roles import announcements as records
+from seamlessflow.producers.rollout.roles import outcomes
+from seamlessflow.producers.rollout.roles.announcements import State
+from seamlessflow.producers.rollout.roles.device import RolloutDevice
+from seamlessflow.producers.rollout.roles.moves import Load, Preload, Rejoin, Release
+from seamlessflow.producers.rollout.roles.outcomes import Outcome
+from seamlessflow.producers.rollout.roles.reporter import Reporter
+from seamlessflow.producers.rollout.roles.roles import RolloutRoles
+from seamlessflow.producers.rollout.turns.serving import Service, Serving
+from seamlessflow.schemas.records import Record
 
 _log = logging.getLogger(__name__)
 

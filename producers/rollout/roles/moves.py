@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass, field
 
-from schemas.records import PolicyWeights
+from seamlessflow.schemas.records import PolicyWeights
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from infra.worker.phases import PhaseTimes
-from producers.rollout.engine.contract import Engine
-from producers.rollout.roles.moves import Acquire, DeviceMove, Load, Preload, Release
-from producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.infra.worker.phases import PhaseTimes
+from seamlessflow.producers.rollout.engine.contract import Engine
+from seamlessflow.producers.rollout.roles.moves import Acquire, DeviceMove, Load, Preload, Release
+from seamlessflow.producers.rollout.turns.message_parser import MessageParser
 
 
 @dataclass(frozen=True, slots=True)

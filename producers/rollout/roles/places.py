@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from infra.errors import SeamlessFlowError
-from infra.rendering.settings import RendererSettings, rendering_hash
-from infra.weights.from_trainer.chosen import Addresses, weights_receiver
-from infra.weights.manifest import MANIFEST, WeightsInvalid, sha256
-from infra.weights.remote.fetching import weights_fetcher
-from infra.weights.settings import WeightsSection
-from producers.rollout.roles.moves import PublishedWeights
-from schemas.records import PolicyWeights
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.rendering.settings import RendererSettings, rendering_hash
+from seamlessflow.infra.weights.from_trainer.chosen import Addresses, weights_receiver
+from seamlessflow.infra.weights.manifest import MANIFEST, WeightsInvalid, sha256
+from seamlessflow.infra.weights.remote.fetching import weights_fetcher
+from seamlessflow.infra.weights.settings import WeightsSection
+from seamlessflow.producers.rollout.roles.moves import PublishedWeights
+from seamlessflow.schemas.records import PolicyWeights
 
 _log = logging.getLogger(__name__)
 

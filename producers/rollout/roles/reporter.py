@@ -6,14 +6,14 @@ ends the process.
 
 from collections.abc import Callable
 
-from infra.kafka.producer import Producer
-from infra.worker.activity import Activity, ActivityAccount
-from infra.worker.roles import ENDED
-from producers.rollout.engine.contract import Engine, EngineHealth
-from producers.rollout.roles.announcements import Facts, State, heartbeat
-from producers.rollout.roles.roles import RolloutRoles
-from schemas.records import Record
-from schemas.topics import CONTROL, FLEET, fleet_key
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.worker.activity import Activity, ActivityAccount
+from seamlessflow.infra.worker.roles import ENDED
+from seamlessflow.producers.rollout.engine.contract import Engine, EngineHealth
+from seamlessflow.producers.rollout.roles.announcements import Facts, State, heartbeat
+from seamlessflow.producers.rollout.roles.roles import RolloutRoles
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
 
 HEARTBEAT_MS = 1_000
 ACTIVITY_MS = 2_000

@@ -9,8 +9,8 @@ same worker has given up its own.
 
 from dataclasses import dataclass, field
 
-from infra.worker.roles import WorkerRoles
-from producers.rollout.roles.moves import (
+from seamlessflow.infra.worker.roles import WorkerRoles
+from seamlessflow.producers.rollout.roles.moves import (
     Acquire,
     Load,
     Move,
@@ -19,8 +19,8 @@ from producers.rollout.roles.moves import (
     Rejoin,
     Release,
 )
-from schemas import records as r
-from schemas.records import PolicyWeights, Record
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import PolicyWeights, Record
 
 NO_ASSIGNMENT = -1
 TRAINER_SILENT_MS = 15_000

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from producers.rollout.engine.contract import (
+from seamlessflow.producers.rollout.engine.contract import (
     ChunkCallback,
     ChunkSpan,
     EngineHealth,
@@ -20,12 +20,16 @@ from producers.rollout.engine.contract import (
     SamplingParams,
     TokenChunk,
 )
-from producers.rollout.engine.errors import PromptTooLong, RequestInvalid, no_structured_output
-from producers.rollout.engine.made_up import logprobs, most_likely
-from producers.rollout.engine.request import last_chunk
-from producers.rollout.engine.threaded_engine import ThreadedEngine
-from producers.rollout.scripted_engine.script import Script
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.producers.rollout.engine.errors import (
+    PromptTooLong,
+    RequestInvalid,
+    no_structured_output,
+)
+from seamlessflow.producers.rollout.engine.made_up import logprobs, most_likely
+from seamlessflow.producers.rollout.engine.request import last_chunk
+from seamlessflow.producers.rollout.engine.threaded_engine import ThreadedEngine
+from seamlessflow.producers.rollout.scripted_engine.script import Script
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 DEADLINE_S = 30.0
 PASS_S = 0.005

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from producers.rollout.engine.contract import FinishReason, SamplingParams
-from schemas.tokens import TOKEN_BYTES, pack
+from seamlessflow.producers.rollout.engine.contract import FinishReason, SamplingParams
+from seamlessflow.schemas.tokens import TOKEN_BYTES, pack
 
 
 @dataclass(frozen=True)

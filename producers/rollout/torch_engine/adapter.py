@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.hooks import RemovableHandle
 
-from infra.weights.adapter import TENSORS, AdapterInvalid, fitting, layers, tensor_name
-from producers.rollout.engine.errors import WeightsRejected
+from seamlessflow.infra.weights.adapter import TENSORS, AdapterInvalid, fitting, layers, tensor_name
+from seamlessflow.producers.rollout.engine.errors import WeightsRejected
 
 _A, _B = "adapter_A", "adapter_B"
 

@@ -14,13 +14,19 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from producers.rollout.engine.contract import TokenChunk
-from producers.rollout.engine.pass_times import PassTimes
-from producers.rollout.engine.request import NO_TOP, Request, TopTokens, last_chunk, token_chunks
-from producers.rollout.torch_engine.forward import CachedForward
-from producers.rollout.torch_engine.passes import Rows, decode, decoding_first, prefill
-from producers.rollout.torch_engine.rows import RowTable
-from producers.rollout.torch_engine.sampling import most_likely, sample
+from seamlessflow.producers.rollout.engine.contract import TokenChunk
+from seamlessflow.producers.rollout.engine.pass_times import PassTimes
+from seamlessflow.producers.rollout.engine.request import (
+    NO_TOP,
+    Request,
+    TopTokens,
+    last_chunk,
+    token_chunks,
+)
+from seamlessflow.producers.rollout.torch_engine.forward import CachedForward
+from seamlessflow.producers.rollout.torch_engine.passes import Rows, decode, decoding_first, prefill
+from seamlessflow.producers.rollout.torch_engine.rows import RowTable
+from seamlessflow.producers.rollout.torch_engine.sampling import most_likely, sample
 
 Emission = tuple[Request, TokenChunk]
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from producers.rollout.engine.errors import WeightsRejected
+from seamlessflow.producers.rollout.engine.errors import WeightsRejected
 
 
 def read_weights(directory: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

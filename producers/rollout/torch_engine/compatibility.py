@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from producers.rollout.engine.errors import ModelUnsupported
-from producers.rollout.torch_engine.forward import (
+from seamlessflow.producers.rollout.engine.errors import ModelUnsupported
+from seamlessflow.producers.rollout.torch_engine.forward import (
     PADDING,
     CachedForward,
     layer_types,
     sliding_window,
 )
-from producers.rollout.torch_engine.kv_cache import KvCache
-from producers.rollout.torch_engine.limits import SLIDING, unsupported
+from seamlessflow.producers.rollout.torch_engine.kv_cache import KvCache
+from seamlessflow.producers.rollout.torch_engine.limits import SLIDING, unsupported
 
 REMEDY = "; set rollout.engine to vllm (SEAMLESSFLOW_ROLLOUT__ENGINE), which may support it"
 

@@ -15,21 +15,21 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from infra.weights.manifest import base_of
-from infra.worker.device import device_named, free_host_bytes
-from producers.rollout.engine.contract import (
+from seamlessflow.infra.weights.manifest import base_of
+from seamlessflow.infra.worker.device import device_named, free_host_bytes
+from seamlessflow.producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
     SamplingParams,
     logprob_tolerance,
 )
-from producers.rollout.engine.request import Request, last_chunk
-from producers.rollout.engine.threaded_engine import ThreadedEngine
-from producers.rollout.torch_engine.adapter import AdaptedLayers, Adapter, read_adapter
-from producers.rollout.torch_engine.batching import ContinuousBatch, Emission
-from producers.rollout.torch_engine.checkpoint import read_weights
-from producers.rollout.torch_engine.compatibility import plan_cache
-from producers.rollout.torch_engine.forward import CachedForward
+from seamlessflow.producers.rollout.engine.request import Request, last_chunk
+from seamlessflow.producers.rollout.engine.threaded_engine import ThreadedEngine
+from seamlessflow.producers.rollout.torch_engine.adapter import AdaptedLayers, Adapter, read_adapter
+from seamlessflow.producers.rollout.torch_engine.batching import ContinuousBatch, Emission
+from seamlessflow.producers.rollout.torch_engine.checkpoint import read_weights
+from seamlessflow.producers.rollout.torch_engine.compatibility import plan_cache
+from seamlessflow.producers.rollout.torch_engine.forward import CachedForward
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _NewWeights:
 
 
 class TorchEngine(ThreadedEngine):
-    """See `producers.rollout.engine.contract.Engine` for what every method promises."""
+    """See `Engine` in `producers/rollout/engine/contract.py` for what every method promises."""
 
     def __init__(
         self, model: PreTrainedModel, settings: TorchEngineSettings, version: int = 0

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from producers.rollout.torch_engine.kv_cache import KvCache
-from producers.rollout.torch_engine.limits import FULL, SLIDING
+from seamlessflow.producers.rollout.torch_engine.kv_cache import KvCache
+from seamlessflow.producers.rollout.torch_engine.limits import FULL, SLIDING
 
 PADDING = -1
 """The position of a column that a row does not use."""

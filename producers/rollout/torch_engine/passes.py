@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from producers.rollout.torch_engine.forward import PADDING, CachedForward
-from producers.rollout.torch_engine.rows import RowTable
+from seamlessflow.producers.rollout.torch_engine.forward import PADDING, CachedForward
+from seamlessflow.producers.rollout.torch_engine.rows import RowTable
 
 Rows = npt.NDArray[np.int64]
 

@@ -9,9 +9,9 @@ are neighbours. New weights invalidate all KV, so none of an older version is ev
 import numpy as np
 import numpy.typing as npt
 
-from producers.rollout.engine.request import Request
-from producers.rollout.torch_engine.kv_cache import KvCache
-from producers.rollout.torch_engine.sampling import SamplingBatch
+from seamlessflow.producers.rollout.engine.request import Request
+from seamlessflow.producers.rollout.torch_engine.kv_cache import KvCache
+from seamlessflow.producers.rollout.torch_engine.sampling import SamplingBatch
 
 _RECORD = np.dtype(
     [

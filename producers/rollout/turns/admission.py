@@ -8,7 +8,7 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import Literal
 
-from schemas.records import CancelGeneration, GenerateTurn
+from seamlessflow.schemas.records import CancelGeneration, GenerateTurn
 
 REMEMBERED_TURNS = 16_384
 """The number of turns whose newest dispatch is remembered, to recognise a repeat."""

@@ -5,9 +5,9 @@ Canonical: sorted keys, absent members left out. Tool calls get public ids that 
 
 import orjson
 
-from infra.rendering.completion import MessageDelta, ParsedMessage
-from infra.rendering.tool_calls import ToolCall
-from schemas.identity import tool_call_id
+from seamlessflow.infra.rendering.completion import MessageDelta, ParsedMessage
+from seamlessflow.infra.rendering.tool_calls import ToolCall
+from seamlessflow.schemas.identity import tool_call_id
 
 
 def message_json(message: ParsedMessage, turn_id: str) -> bytes:

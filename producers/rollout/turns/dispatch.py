@@ -8,20 +8,20 @@ from collections.abc import Collection, Iterable
 
 import xxhash
 
-from infra.rendering.completion import MessageStream
-from producers.rollout.engine.contract import FinishReason, TokenChunk
-from producers.rollout.turns.assistant_message import message_json
-from producers.rollout.turns.message import TurnMessage
-from producers.rollout.turns.refusal import (
+from seamlessflow.infra.rendering.completion import MessageStream
+from seamlessflow.producers.rollout.engine.contract import FinishReason, TokenChunk
+from seamlessflow.producers.rollout.turns.assistant_message import message_json
+from seamlessflow.producers.rollout.turns.message import TurnMessage
+from seamlessflow.producers.rollout.turns.refusal import (
     PAST_DEADLINE,
     TurnFields,
     failed,
     turn_fields,
     unsupported_value,
 )
-from producers.rollout.turns.unwritten import Unwritten
-from schemas import records as r
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.producers.rollout.turns.unwritten import Unwritten
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 STREAMED_EVERY_MS = 100
 UNSTREAMED_EVERY_MS = 2_000

@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from infra.kafka.client import Headers
-from infra.telemetry.tracing import Span
-from producers.rollout.engine.contract import TokenChunk
-from producers.rollout.turns.dispatch import Dispatch
+from seamlessflow.infra.kafka.client import Headers
+from seamlessflow.infra.telemetry.tracing import Span
+from seamlessflow.producers.rollout.engine.contract import TokenChunk
+from seamlessflow.producers.rollout.turns.dispatch import Dispatch
 
 
 @dataclass(eq=False, slots=True)

@@ -7,12 +7,17 @@ dispatches, and those sampled now. Deltas hold only what earlier dispatches have
 from collections.abc import Collection
 from dataclasses import replace
 
-from infra.rendering.completion import NOTHING, MessageDelta, MessageStream, ParsedMessage
-from producers.rollout.turns.assistant_message import delta_json
-from producers.rollout.turns.one_call import OneCall
-from producers.rollout.turns.stop_text import StopText, joined
-from schemas.records import GenerateTurn
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.infra.rendering.completion import (
+    NOTHING,
+    MessageDelta,
+    MessageStream,
+    ParsedMessage,
+)
+from seamlessflow.producers.rollout.turns.assistant_message import delta_json
+from seamlessflow.producers.rollout.turns.one_call import OneCall
+from seamlessflow.producers.rollout.turns.stop_text import StopText, joined
+from seamlessflow.schemas.records import GenerateTurn
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 class TurnMessage:

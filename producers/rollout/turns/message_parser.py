@@ -1,12 +1,12 @@
 """The part of a policy's renderer that the rollout process needs, as a protocol.
 
-`infra.rendering.renderer.Renderer` implements it.
+`seamlessflow.infra.rendering.renderer.Renderer` implements it.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from infra.rendering.completion import MessageStream
+from seamlessflow.infra.rendering.completion import MessageStream
 
 
 class MessageParser(Protocol):

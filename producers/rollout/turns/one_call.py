@@ -11,9 +11,14 @@ turn is not limited.
 
 from collections.abc import Collection
 
-from infra.rendering.completion import NOTHING, MessageDelta, MessageStream, ParsedMessage
-from producers.rollout.turns.stop_text import joined
-from schemas.tokens import TOKEN_BYTES, unpack
+from seamlessflow.infra.rendering.completion import (
+    NOTHING,
+    MessageDelta,
+    MessageStream,
+    ParsedMessage,
+)
+from seamlessflow.producers.rollout.turns.stop_text import joined
+from seamlessflow.schemas.tokens import TOKEN_BYTES, unpack
 
 
 class OneCall:

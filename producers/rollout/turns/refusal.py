@@ -7,9 +7,13 @@ the session leaves its group and the sample is tried again.
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from producers.rollout.engine.errors import PromptTooLong, RequestInvalid, SamplingUnsupported
-from schemas.records import GenerateTurn, Sampling, TurnFailed, TurnInterrupted
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.producers.rollout.engine.errors import (
+    PromptTooLong,
+    RequestInvalid,
+    SamplingUnsupported,
+)
+from seamlessflow.schemas.records import GenerateTurn, Sampling, TurnFailed, TurnInterrupted
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 Cause = Literal["policy", "environment", "infrastructure"]
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import xxhash
 
-from producers.rollout.engine.contract import SamplingParams
-from schemas.identity import session_name
-from schemas.records import GenerateTurn
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.records import GenerateTurn
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 def sampling_params(

@@ -8,21 +8,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from infra.clock import NEVER_MS
-from infra.errors import DeliveryFailed
-from infra.kafka.client import Headers, Received
-from infra.kafka.producer import OnDelivery
-from infra.rendering.completion import MessageStream
-from infra.telemetry.names import PROVIDER
-from infra.telemetry.tracing import Telemetry
-from producers.rollout.engine.contract import Engine, SamplingParams
-from producers.rollout.engine.errors import EngineStateInvalid, RequestInvalid
-from producers.rollout.turns.admission import Admission
-from producers.rollout.turns.dispatch import Dispatch, Output
-from producers.rollout.turns.live_dispatch import LiveDispatch
-from producers.rollout.turns.message import template_prompt
-from producers.rollout.turns.message_parser import MessageParser
-from producers.rollout.turns.refusal import (
+from seamlessflow.infra.clock import NEVER_MS
+from seamlessflow.infra.errors import DeliveryFailed
+from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.infra.kafka.producer import OnDelivery
+from seamlessflow.infra.rendering.completion import MessageStream
+from seamlessflow.infra.telemetry.names import PROVIDER
+from seamlessflow.infra.telemetry.tracing import Telemetry
+from seamlessflow.producers.rollout.engine.contract import Engine, SamplingParams
+from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid, RequestInvalid
+from seamlessflow.producers.rollout.turns.admission import Admission
+from seamlessflow.producers.rollout.turns.dispatch import Dispatch, Output
+from seamlessflow.producers.rollout.turns.live_dispatch import LiveDispatch
+from seamlessflow.producers.rollout.turns.message import template_prompt
+from seamlessflow.producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.producers.rollout.turns.refusal import (
     Refusal,
     bad_request,
     failed,
@@ -30,10 +30,10 @@ from producers.rollout.turns.refusal import (
     refused,
     unstarted,
 )
-from producers.rollout.turns.sampling import sampling_params
-from schemas import records as r
-from schemas.json_text import read_json
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.producers.rollout.turns.sampling import sampling_params
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.json_text import read_json
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 SCAN_MS = 20
 """Time between two looks for dispatches that are due: one look serves many of them."""

@@ -10,8 +10,13 @@ as a stop string may follow and trim it.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from infra.rendering.completion import NOTHING, MessageDelta, MessageStream, ParsedMessage
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.infra.rendering.completion import (
+    NOTHING,
+    MessageDelta,
+    MessageStream,
+    ParsedMessage,
+)
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 class StopText:

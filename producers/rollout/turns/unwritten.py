@@ -1,9 +1,9 @@
 """Tokens of one dispatch that are sampled and not yet on a record. Pure; used by `dispatch.py`."""
 
-from infra.errors import SeamlessFlowError
-from producers.rollout.engine.contract import TokenChunk
-from schemas.records import TokenTensor, VersionSpan
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.producers.rollout.engine.contract import TokenChunk
+from seamlessflow.schemas.records import TokenTensor, VersionSpan
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 class ChunkOutOfOrder(SeamlessFlowError):

@@ -12,12 +12,12 @@ from typing import Any
 
 import httpx
 
-from infra.errors import SeamlessFlowError
-from infra.weights.adapter import CONFIG
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.engine.errors import EngineError
-from producers.rollout.vllm_engine import protocol
-from producers.rollout.vllm_engine.protocol import TokenEvent
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.weights.adapter import CONFIG
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.engine.errors import EngineError
+from seamlessflow.producers.rollout.vllm_engine import protocol
+from seamlessflow.producers.rollout.vllm_engine.protocol import TokenEvent
 
 _CONNECT_S = 10.0
 _IDLE_S = 2.0

@@ -11,24 +11,37 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from infra.weights.manifest import base_of
-from producers.rollout.engine.contract import (
+from seamlessflow.infra.weights.manifest import base_of
+from seamlessflow.producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
     PauseMode,
     SamplingParams,
     logprob_tolerance,
 )
-from producers.rollout.engine.errors import EngineError, EngineStateInvalid, WeightsRejected
-from producers.rollout.engine.event_loop_thread import EventLoopThread
-from producers.rollout.engine.request import Request
-from producers.rollout.settings import VllmSection
-from producers.rollout.vllm_engine.client import ServerFailed, VllmClient
-from producers.rollout.vllm_engine.launch import for_adapters, most_rank
-from producers.rollout.vllm_engine.loop import VllmLoop
-from producers.rollout.vllm_engine.model import adapter_rank, keep, read_model, require_same
-from producers.rollout.vllm_engine.request import VllmRequest
-from producers.rollout.vllm_engine.server import VllmNotStarted, VllmServer, await_running
+from seamlessflow.producers.rollout.engine.errors import (
+    EngineError,
+    EngineStateInvalid,
+    WeightsRejected,
+)
+from seamlessflow.producers.rollout.engine.event_loop_thread import EventLoopThread
+from seamlessflow.producers.rollout.engine.request import Request
+from seamlessflow.producers.rollout.settings import VllmSection
+from seamlessflow.producers.rollout.vllm_engine.client import ServerFailed, VllmClient
+from seamlessflow.producers.rollout.vllm_engine.launch import for_adapters, most_rank
+from seamlessflow.producers.rollout.vllm_engine.loop import VllmLoop
+from seamlessflow.producers.rollout.vllm_engine.model import (
+    adapter_rank,
+    keep,
+    read_model,
+    require_same,
+)
+from seamlessflow.producers.rollout.vllm_engine.request import VllmRequest
+from seamlessflow.producers.rollout.vllm_engine.server import (
+    VllmNotStarted,
+    VllmServer,
+    await_running,
+)
 
 _LOOK_S = 0.5
 _ASK_EVERY = 10
@@ -36,7 +49,7 @@ _ASK_EVERY = 10
 
 
 class VllmEngine:
-    """See `producers.rollout.engine.contract.Engine` for what every method promises."""
+    """See `Engine` in `producers/rollout/engine/contract.py` for what every method promises."""
 
     def __init__(
         self, settings: VllmSection, capacity: int, directory: Path, version: int, log_file: Path

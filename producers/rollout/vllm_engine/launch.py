@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.network.ports import HOST
-from infra.settings import ENV_PREFIX
-from producers.rollout.engine.contract import MOST_TOP_LOGPROBS
-from producers.rollout.settings import VllmSection
+from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.settings import ENV_PREFIX
+from seamlessflow.producers.rollout.engine.contract import MOST_TOP_LOGPROBS
+from seamlessflow.producers.rollout.settings import VllmSection
 
 INSIDE = Path(__file__).parent / "inside_vllm"
 EXTENSION = "seamlessflow_worker.Extension"

@@ -14,14 +14,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from infra.errors import SeamlessFlowError
-from producers.rollout.engine.contract import FinishReason, PauseMode, TokenChunk
-from producers.rollout.engine.request import last_chunk
-from producers.rollout.engine.state import EngineState
-from producers.rollout.vllm_engine.client import VllmClient
-from producers.rollout.vllm_engine.protocol import AnswerInvalid, RequestRefused, TokenEvent
-from producers.rollout.vllm_engine.request import VllmRequest, finish_reason
-from producers.rollout.vllm_engine.stream_times import StreamTimes
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.producers.rollout.engine.contract import FinishReason, PauseMode, TokenChunk
+from seamlessflow.producers.rollout.engine.request import last_chunk
+from seamlessflow.producers.rollout.engine.state import EngineState
+from seamlessflow.producers.rollout.vllm_engine.client import VllmClient
+from seamlessflow.producers.rollout.vllm_engine.protocol import (
+    AnswerInvalid,
+    RequestRefused,
+    TokenEvent,
+)
+from seamlessflow.producers.rollout.vllm_engine.request import VllmRequest, finish_reason
+from seamlessflow.producers.rollout.vllm_engine.stream_times import StreamTimes
 
 AGAIN_S = 0.5
 """Time after which a pause is sent again: a call that reached the server just behind the first one

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from infra.disk.links import link_or_copy
-from infra.weights.adapter import AdapterInvalid, fitting
-from producers.rollout.engine.errors import WeightsRejected
+from seamlessflow.infra.disk.links import link_or_copy
+from seamlessflow.infra.weights.adapter import AdapterInvalid, fitting
+from seamlessflow.producers.rollout.engine.errors import WeightsRejected
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from infra.errors import SeamlessFlowError
-from producers.rollout.engine.contract import SamplingParams
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 GENERATE = "/inference/v1/generate"
 UNLIKELY = -9999.0

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast, get_args
 
-from producers.rollout.engine.contract import ChunkSpan, FinishReason, TokenChunk
-from producers.rollout.engine.errors import SamplingUnsupported
-from producers.rollout.engine.request import Request
-from producers.rollout.vllm_engine.protocol import AnswerInvalid, TokenEvent, generate
-from schemas.tokens import unpack
+from seamlessflow.producers.rollout.engine.contract import ChunkSpan, FinishReason, TokenChunk
+from seamlessflow.producers.rollout.engine.errors import SamplingUnsupported
+from seamlessflow.producers.rollout.engine.request import Request
+from seamlessflow.producers.rollout.vllm_engine.protocol import AnswerInvalid, TokenEvent, generate
+from seamlessflow.schemas.tokens import unpack
 
 
 @dataclass(eq=False, slots=True)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import httpx
 
-from infra.child import ChildProcess
-from infra.errors import SeamlessFlowError
-from infra.network.ports import HOST, free_port
-from producers.rollout.settings import VllmSection
-from producers.rollout.vllm_engine import process_guard
-from producers.rollout.vllm_engine.last_fault import last_fault
-from producers.rollout.vllm_engine.launch import launch
+from seamlessflow.infra.child import ChildProcess
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.producers.rollout.settings import VllmSection
+from seamlessflow.producers.rollout.vllm_engine import process_guard
+from seamlessflow.producers.rollout.vllm_engine.last_fault import last_fault
+from seamlessflow.producers.rollout.vllm_engine.launch import launch
 
 _POLL_S = 0.1
 STOP_S = 5.0

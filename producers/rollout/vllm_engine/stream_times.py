@@ -5,7 +5,7 @@ prefill, divided by the streams that the server had then. All other time in whic
 counts as decode passes over all of them, as many as give the tokens that arrived.
 """
 
-from producers.rollout.engine.pass_times import PassTimes
+from seamlessflow.producers.rollout.engine.pass_times import PassTimes
 
 LONGEST_S = 0.25
 """Time over which arriving tokens are put together to passes: streams bring them in bursts."""

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.decisions.sharing.balancer import balanced, proportional
-from scheduler.decisions.strategies.wanted import Wanted
-from scheduler.settings import SchedulerSettings, milliseconds
-from scheduler.state.fleet import Fleet, turns_of
-from scheduler.state.state import State
-from scheduler.state.workers import Worker, Workers
+from seamlessflow.scheduler.decisions.sharing.balancer import balanced, proportional
+from seamlessflow.scheduler.decisions.strategies.wanted import Wanted
+from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state.fleet import Fleet, turns_of
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.scheduler.state.workers import Worker, Workers
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from scheduler.decisions.snapshot import Snapshot, WorkerView
-from scheduler.decisions.strategies.choice import RoleWork, Speed, shortest_step
-from scheduler.decisions.strategies.gangs import form_gang
-from scheduler.decisions.strategies.wanted import Wanted, roll_out, train
-from scheduler.state.rates import NEWEST, GangSpeed
+from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
+from seamlessflow.scheduler.decisions.strategies.choice import RoleWork, Speed, shortest_step
+from seamlessflow.scheduler.decisions.strategies.gangs import form_gang
+from seamlessflow.scheduler.decisions.strategies.wanted import Wanted, roll_out, train
+from seamlessflow.scheduler.state.rates import NEWEST, GangSpeed
 
 Kind = tuple[float, float]
 """Modelled speeds of a device in training and in rollout."""

@@ -5,10 +5,10 @@ As in `multiplexed`, workers that train roll out between steps. And rollout work
 A gang is fixed when its step begins, so helpers are chosen then, not during the step.
 """
 
-from scheduler.decisions.snapshot import Snapshot
-from scheduler.decisions.strategies.choice import RoleWork, Speed, shortest_step
-from scheduler.decisions.strategies.gangs import device_sum, enough, preference
-from scheduler.decisions.strategies.wanted import Wanted, roll_out, train
+from seamlessflow.scheduler.decisions.snapshot import Snapshot
+from seamlessflow.scheduler.decisions.strategies.choice import RoleWork, Speed, shortest_step
+from seamlessflow.scheduler.decisions.strategies.gangs import device_sum, enough, preference
+from seamlessflow.scheduler.decisions.strategies.wanted import Wanted, roll_out, train
 
 
 def bidirectional(snapshot: Snapshot) -> list[Wanted]:

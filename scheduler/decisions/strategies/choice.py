@@ -8,9 +8,9 @@ Called by the strategies `bidirectional` and `adaptive`.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
-from scheduler.decisions.strategies.gangs import device_sum
-from scheduler.decisions.strategies.wanted import Wanted, roll_out, train
+from seamlessflow.scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
+from seamlessflow.scheduler.decisions.strategies.gangs import device_sum
+from seamlessflow.scheduler.decisions.strategies.wanted import Wanted, roll_out, train
 
 HEADROOM = 1.1
 """Factor by which training should be faster than rollout: lengths vary from step to step."""

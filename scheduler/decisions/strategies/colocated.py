@@ -2,9 +2,9 @@
 roll out. Pure.
 """
 
-from scheduler.decisions.snapshot import Snapshot
-from scheduler.decisions.strategies.gangs import form_gang
-from scheduler.decisions.strategies.wanted import BOTH, Wanted, roll_out, train
+from seamlessflow.scheduler.decisions.snapshot import Snapshot
+from seamlessflow.scheduler.decisions.strategies.gangs import form_gang
+from seamlessflow.scheduler.decisions.strategies.wanted import BOTH, Wanted, roll_out, train
 
 
 def colocated(snapshot: Snapshot) -> list[Wanted]:

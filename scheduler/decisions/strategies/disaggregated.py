@@ -3,9 +3,9 @@
 With lag 0 rollout and training take turns; with lag 1 rollout is one step ahead.
 """
 
-from scheduler.decisions.snapshot import Snapshot
-from scheduler.decisions.strategies.gangs import device_sum, enough, form_gang
-from scheduler.decisions.strategies.wanted import BOTH, Wanted, roll_out, train
+from seamlessflow.scheduler.decisions.snapshot import Snapshot
+from seamlessflow.scheduler.decisions.strategies.gangs import device_sum, enough, form_gang
+from seamlessflow.scheduler.decisions.strategies.wanted import BOTH, Wanted, roll_out, train
 
 
 def disaggregated(snapshot: Snapshot) -> list[Wanted]:

@@ -5,8 +5,8 @@ A gang is wanted as a whole or not at all. Called by the strategies.
 
 from collections.abc import Iterable, Sequence
 
-from scheduler.decisions import gates
-from scheduler.decisions.snapshot import Snapshot, WorkerView
+from seamlessflow.scheduler.decisions import gates
+from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
 
 HELD = 1.1
 """Advantage of the workers that hold training, so that measured speeds which vary a little do not

@@ -2,9 +2,9 @@
 tags train when a batch is ready and roll out otherwise. Pure.
 """
 
-from scheduler.decisions.snapshot import Snapshot
-from scheduler.decisions.strategies.gangs import form_gang
-from scheduler.decisions.strategies.wanted import Wanted, roll_out, train
+from seamlessflow.scheduler.decisions.snapshot import Snapshot
+from seamlessflow.scheduler.decisions.strategies.gangs import form_gang
+from seamlessflow.scheduler.decisions.strategies.wanted import Wanted, roll_out, train
 
 
 def multiplexed(snapshot: Snapshot) -> list[Wanted]:

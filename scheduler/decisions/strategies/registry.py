@@ -4,22 +4,21 @@ Called by `scheduler/controller.py`, the simulator and the checks of a configura
 """
 
 import reprlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
 
-from infra.errors import SeamlessFlowError
-from infra.faults import suggestion
-from scheduler.decisions.snapshot import Snapshot, WorkerView
-from scheduler.decisions.strategies.adaptive import adaptive
-from scheduler.decisions.strategies.bidirectional import bidirectional
-from scheduler.decisions.strategies.colocated import colocated
-from scheduler.decisions.strategies.disaggregated import disaggregated
-from scheduler.decisions.strategies.multiplexed import multiplexed
-from scheduler.decisions.strategies.wanted import BOTH, Strategy, Wanted
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.faults import suggestion
+from seamlessflow.infra.user_modules import hidden_by, import_from_here
+from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
+from seamlessflow.scheduler.decisions.strategies.adaptive import adaptive
+from seamlessflow.scheduler.decisions.strategies.bidirectional import bidirectional
+from seamlessflow.scheduler.decisions.strategies.colocated import colocated
+from seamlessflow.scheduler.decisions.strategies.disaggregated import disaggregated
+from seamlessflow.scheduler.decisions.strategies.multiplexed import multiplexed
+from seamlessflow.scheduler.decisions.strategies.wanted import BOTH, Strategy, Wanted
 
 STRATEGIES: Mapping[str, Strategy] = {
     "colocated": colocated,
@@ -63,16 +62,13 @@ def named(name: str) -> Strategy:
     module, _, function = name.partition(":")
     if not module or not function:
         raise UnknownStrategy(name, suggestion(name, STRATEGIES))
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     try:
-        imported = import_module(module)
+        imported = import_from_here(module)
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         raise UnknownStrategy(name, f": while importing {module}: {error!r}") from error
     found = getattr(imported, function, None)
     if found is None:
-        raise UnknownStrategy(name, f": {module} has no {function}")
+        raise UnknownStrategy(name, f": {module} has no {function}{hidden_by(imported)}")
     if not callable(found):
         raise UnknownStrategy(name, ": not callable")
     return _tried(name, found)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from scheduler.decisions import gates
-from scheduler.decisions.snapshot import Snapshot, WorkerView
-from scheduler.decisions.strategies.gangs import device_sum
+from seamlessflow.scheduler.decisions import gates
+from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
+from seamlessflow.scheduler.decisions.strategies.gangs import device_sum
 
 BOTH = frozenset({"rollout", "train"})
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.state.accounts.device_time import WAITING, Interval, Window
+from seamlessflow.scheduler.state.accounts.device_time import WAITING, Interval, Window
 
 _SAMPLE = 16
 """Workers by which the number of bars is estimated."""

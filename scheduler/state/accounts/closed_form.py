@@ -9,7 +9,7 @@ changes of role and new weights cost nothing. Used by `scheduler/decisions/waste
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from scheduler.state.accounts.ideal_step import latency_limit
+from seamlessflow.scheduler.state.accounts.ideal_step import latency_limit
 
 COLOCATED, DISAGGREGATED, MULTIPLEXED = "colocated", "disaggregated", "multiplexed"
 STRATEGIES = (COLOCATED, DISAGGREGATED, MULTIPLEXED)

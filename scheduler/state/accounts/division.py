@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from scheduler.state.accounts.device_time import (
+from seamlessflow.scheduler.state.accounts.device_time import (
     DECODING,
     RECOMPUTING,
     ROLLOUT,
@@ -14,7 +14,7 @@ from scheduler.state.accounts.device_time import (
     WAITING,
     Interval,
 )
-from schemas.records import WorkerUsage
+from seamlessflow.schemas.records import WorkerUsage
 
 _PROCESS = {ROLLOUT: "rollout", TRAINING: "train"}
 """Process whose reports divide a state."""

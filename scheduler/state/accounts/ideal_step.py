@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scheduler.state.accounts.device_time import UNDER_FILLED, WAITING, DeviceTime
+from seamlessflow.scheduler.state.accounts.device_time import UNDER_FILLED, WAITING, DeviceTime
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ waits, also while it starts with its first one. Called by `scheduler/state/timel
 
 from dataclasses import dataclass, field
 
-from scheduler.state.accounts.device_time import (
+from seamlessflow.scheduler.state.accounts.device_time import (
     LOADING,
     ROLLOUT,
     SWITCHING,
@@ -14,10 +14,10 @@ from scheduler.state.accounts.device_time import (
     WAITING,
     Interval,
 )
-from scheduler.state.steps import publish_ms
-from scheduler.state.workers import device_count
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.state.steps import publish_ms
+from seamlessflow.scheduler.state.workers import device_count
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 _SERVED_BY = {ROLLOUT: "rollout", LOADING: "rollout", TRAINING: "train"}
 """Process that serves each state; the other states need none."""

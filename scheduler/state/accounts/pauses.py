@@ -6,10 +6,10 @@ worker's, no group's and no step's. Called by `scheduler/state/timeline.py`.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from scheduler.state.accounts.device_time import Window
-from scheduler.state.state import Decision
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.state.accounts.device_time import Window
+from seamlessflow.scheduler.state.state import Decision
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 _Life = tuple[str, ...]
 """Identity of a process: new at each start, so no record names it before or behind its life."""

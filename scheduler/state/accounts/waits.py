@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from scheduler.state.accounts.device_time import ROLLOUT, TRAINING, WAITING, Interval
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.state.accounts.device_time import ROLLOUT, TRAINING, WAITING, Interval
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 TURNS, GROUPS, BATCH, GANG, ROLE, REPORT = "turns", "groups", "batch", "gang", "role", "report"
 REASONS = (TURNS, GROUPS, BATCH, GANG, ROLE, REPORT)

@@ -10,13 +10,13 @@ that comes too late leaves none and is answered by none, so it is not checked.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from infra.kafka.client import Received
-from schemas import records as r
-from schemas.identity import session_name
-from schemas.topics import REQUESTS, SESSIONS
 from seamlessflow.auditing.checks.findings import Findings, LogPlace, place_of
 from seamlessflow.auditing.checks.kept import Kept
 from seamlessflow.auditing.checks.seen import Seen
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.topics import REQUESTS, SESSIONS
 
 Asked = r.OpenSession | r.RequestTurn | r.AssignReward | r.CloseSession
 Call = tuple[object, ...]

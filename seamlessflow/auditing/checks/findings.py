@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from infra.kafka.client import Received
+from seamlessflow.infra.kafka.client import Received
 
 MOST_KEPT = 1_000
 """Most violations of a check that are kept as text; all are counted."""

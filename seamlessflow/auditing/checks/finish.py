@@ -5,8 +5,8 @@ A run that is resumed for further steps starts a new lineage, and is not finishe
 
 from dataclasses import dataclass, field
 
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 
 @dataclass(slots=True)

@@ -17,15 +17,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from infra.kafka.client import Received
-from schemas import records as r
-from schemas.identity import session_id
-from schemas.steps import shown_step, step_name
-from schemas.topics import CONTROL, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.auditing.checks.findings import Findings, LogPlace, place_of
 from seamlessflow.auditing.checks.kept import Kept
 from seamlessflow.auditing.checks.seen import Hashes, Seen, hash_of
 from seamlessflow.auditing.verify import surviving_steps
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_id
+from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES, Topic
 
 EVAL = "eval"
 Named = str | tuple[str, str]

@@ -7,7 +7,7 @@ or if it was written behind the first record that is left there.
 import math
 from dataclasses import dataclass, field
 
-from infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.client import Partition, Received
 
 CLOCKS_MS = 60_000
 """Most by which the clocks of two machines may differ."""

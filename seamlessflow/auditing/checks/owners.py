@@ -7,8 +7,8 @@ behind a newer claim is ignored by everyone. Events of workers have no epoch.
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from infra.kafka.client import Received
-from schemas.records import PartitionClaimed
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas.records import PartitionClaimed
 
 MOST_BETWEEN_MS = 10_000
 """Most of a pause between two events of managers that counts as time at work: in an outage, or

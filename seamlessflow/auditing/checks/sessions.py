@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import xxhash
 
-from infra.kafka.client import Received
-from schemas import records as r
-from schemas.codec import encode
-from schemas.topics import SESSIONS, TRAJECTORIES
 from seamlessflow.auditing.checks.findings import Findings, LogPlace, place_of
 from seamlessflow.auditing.checks.kept import Kept
 from seamlessflow.auditing.checks.owners import Owners
 from seamlessflow.auditing.checks.seen import Seen
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.codec import encode
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
 LATE_MS = 300_000
 """Most of its owner's working time by which a session may be finalized late."""

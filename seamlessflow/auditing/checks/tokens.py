@@ -13,12 +13,6 @@ from pathlib import Path
 
 import orjson
 
-from infra.kafka.client import Received
-from infra.kafka.partitioner import partition_of
-from schemas import records as r
-from schemas.identity import session_name
-from schemas.steps import shown_step, step_name
-from schemas.topics import SESSIONS, TRAJECTORIES
 from seamlessflow.auditing.checks.findings import Findings, LogPlace, place_of
 from seamlessflow.auditing.checks.kept import Kept
 from seamlessflow.auditing.checks.seen import Seen
@@ -26,7 +20,13 @@ from seamlessflow.auditing.recorded_tokens import FOREIGN, recorded_session
 from seamlessflow.auditing.sampled_tokens import SampledFold, tokens_of
 from seamlessflow.auditing.step_files import FileFault, TrainedFile, step_files
 from seamlessflow.auditing.verify import compare, planned, surviving_steps
-from trainer.steps.trained import TrainedRun
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
+from seamlessflow.trainer.steps.trained import TrainedRun
 
 EVAL = "eval"
 Commit = tuple[int, int, str]

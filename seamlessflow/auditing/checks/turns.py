@@ -9,16 +9,16 @@ for example behind the end of the session.
 
 from dataclasses import dataclass, field
 
-from infra.kafka.client import Received
-from infra.kafka.partitioner import partition_of
-from schemas import records as r
-from schemas.identity import session_name
-from schemas.tokens import TOKEN_BYTES
-from schemas.topics import SESSIONS
 from seamlessflow.auditing.checks.findings import Findings, LogPlace, place_of
 from seamlessflow.auditing.checks.kept import Kept
 from seamlessflow.auditing.checks.owners import Owners
 from seamlessflow.auditing.checks.seen import Seen
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.topics import SESSIONS
 
 LATE_MS = 300_000
 """Most of its owner's working time by which an end may be late: deadlines pass only after all

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from infra.settings import KafkaSettings
     from seamlessflow.erasure.erased_sessions import ErasedSessions
     from seamlessflow.erasure.erasing import LogErased, LogErasure
+    from seamlessflow.infra.settings import KafkaSettings
 
 Named = Annotated[list[str], typer.Argument(help="Ids of sessions; a name stands for all its own.")]
 To = Annotated[str, typer.Option(help="Prefix of the topics that get the copy, such as clean.")]
@@ -63,12 +63,12 @@ def erase(
     All other records keep their partition, offset, key, headers and time. A call that was cut off
     is repeated as it was and goes on. The old topics stay until --delete-old.
     """
-    from infra.errors import SettingsRejected
-    from infra.kafka.topics.found import partition_counts
     from seamlessflow.erasure.erased_files import erase_from_files
     from seamlessflow.erasure.erased_sessions import ErasedSessions
     from seamlessflow.erasure.other_prefixes import advice, other_prefixes
     from seamlessflow.erasure.report import report
+    from seamlessflow.infra.errors import SettingsRejected
+    from seamlessflow.infra.kafka.topics.found import partition_counts
     from seamlessflow.processes.cluster import kafka_to_inspect, remove_deleted
 
     asked = ErasedSessions.of(sessions)
@@ -97,12 +97,12 @@ def erase(
 def _erase_log(
     kafka: "KafkaSettings", to: str, asked: "ErasedSessions", dry_run: bool, drop: bool
 ) -> "tuple[LogErasure, LogErased]":
-    from infra.blobs.references import blob_store, following
-    from infra.settings import load
-    from schemas.codec import decode
     from seamlessflow.erasure.erasing import LogErasure, count_in_log, erase_from_log
     from seamlessflow.erasure.sieve import Sieve
+    from seamlessflow.infra.blobs.references import blob_store, following
+    from seamlessflow.infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicStateSettings
+    from seamlessflow.schemas.codec import decode
 
     groups = tuple(load(TopicStateSettings).groups.values())
     sieve = Sieve(asked, drop, following(blob_store(kafka), decode))

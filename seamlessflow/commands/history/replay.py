@@ -118,7 +118,7 @@ def merge(
     Whole sessions are merged, each from its first event, up to where the log ends now. Topics,
     consumer groups and offsets of the recorded run stay as they are.
     """
-    from consumers.replay.rules import MergeRules
+    from seamlessflow.consumers.replay.rules import MergeRules
     from seamlessflow.history.judgements import judgements
     from seamlessflow.history.merge_command import MergeOptions, run_merge
     from seamlessflow.history.options import selection, weights

@@ -11,8 +11,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from infra.faults import Fault
     from seamlessflow.config import RunConfig
+    from seamlessflow.infra.faults import Fault
 
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 """Names of objects of Kubernetes (RFC 1123)."""
@@ -42,10 +42,10 @@ def kubernetes(
     """Write Kubernetes manifests of a run, one file a component; see runbooks/kubernetes.md."""
     import os
 
-    from infra.settings import from_environment
     from seamlessflow.config import RunConfig
     from seamlessflow.config_file import load
     from seamlessflow.device_defaults import by_named_devices
+    from seamlessflow.infra.settings import from_environment
     from seamlessflow.kubernetes.kafka import bootstrap_address, cluster
     from seamlessflow.kubernetes.manifests import as_yaml, manifests
     from seamlessflow.kubernetes.objects import ClusterNames
@@ -88,7 +88,7 @@ def _check_names(image: str, names: Mapping[str, str]) -> None:
 
 
 def _write(files: Mapping[Path, str], out: Path) -> None:
-    from infra.disk.whole_file import whole_file
+    from seamlessflow.infra.disk.whole_file import whole_file
 
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from infra.settings import KafkaSettings
     from seamlessflow.config import RunConfig
+    from seamlessflow.infra.settings import KafkaSettings
     from seamlessflow.processes.child import ChildSpec
     from seamlessflow.worker_section import WorkerSection
 
@@ -48,7 +48,7 @@ def worker(
     worker_section(loaded, asked)  # what is wrong with it is said before a run is looked for
     kafka = loaded.kafka or kafka_of_running(loaded.out)
     spec = joining(loaded, asked, kafka, os.environ)
-    arguments = [sys.executable, "-m", spec.module, *spec.arguments]
+    arguments = [sys.executable, "-P", "-m", spec.module, *spec.arguments]
     # The process itself: it gets the signals, and its exit status is that of the command.
     os.execve(sys.executable, arguments, dict(spec.environment))  # nosec B606
 

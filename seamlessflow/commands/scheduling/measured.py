@@ -30,9 +30,9 @@ def measured_sections(recorded: Path | None, kafka: bool, keep: Path | None) -> 
         return {}
     import yaml
 
-    from infra.kafka.unreadable import Skipped
     from seamlessflow.calibration.reading import read_run
     from seamlessflow.calibration.sections import at_scale, sections
+    from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.rehearsal.directory import scale_of
 
     skipped, scale = Skipped(), scale_of(recorded)

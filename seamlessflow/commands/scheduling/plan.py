@@ -12,9 +12,9 @@ from seamlessflow.commands.scheduling.strategies import check_strategies
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.state.accounts.closed_form import StepWork
     from seamlessflow.reports.measured_step import MeasuredStep
     from seamlessflow.reports.split_plan import PlannedCluster
+    from seamlessflow.scheduler.state.accounts.closed_form import StepWork
 
 _SHORTEST_S, _LONGEST_S = 1e-6, 1e12
 _MOST_DEVICES = 100_000
@@ -130,8 +130,8 @@ def _plan_given(
     strategy: str | None,
     lag: int | None,
 ) -> None:
-    from scheduler.state.accounts.closed_form import COLOCATED, MULTIPLEXED
     from seamlessflow.reports.split_plan import PlannedCluster
+    from seamlessflow.scheduler.state.accounts.closed_form import COLOCATED, MULTIPLEXED
 
     work, total = _work(given, devices, train_devices), devices or 1
     name, ahead = strategy or MULTIPLEXED, 1 if lag is None else lag
@@ -146,7 +146,7 @@ def _plan_given(
 
 def _check_rollout(of: "PlannedCluster", split: str) -> None:
     """Refuse a split on which no device is ever left to roll out."""
-    from scheduler.state.accounts.closed_form import DISAGGREGATED
+    from seamlessflow.scheduler.state.accounts.closed_form import DISAGGREGATED
 
     if of.strategy == DISAGGREGATED and of.gang >= of.devices:
         told = f"{_there_are(of.devices)}, and disaggregated needs one more that rolls out"
@@ -160,7 +160,7 @@ def _there_are(devices: int) -> str:
 def _work(
     given: "Mapping[str, float | None]", devices: int | None, train_devices: int | None
 ) -> "StepWork":
-    from scheduler.state.accounts.closed_form import StepWork
+    from seamlessflow.scheduler.state.accounts.closed_form import StepWork
 
     if not given["rollout"] or not given["train"] or devices is None:
         raise typer.BadParameter("--rollout-s and --train-s above 0, and --devices, go together")
@@ -171,7 +171,7 @@ def _work(
 
 def _check(strategy: str | None, simulated: bool) -> None:
     """Refuse a strategy that is not known; one without a closed form can only be simulated."""
-    from scheduler.state.accounts.closed_form import STRATEGIES
+    from seamlessflow.scheduler.state.accounts.closed_form import STRATEGIES
 
     if strategy is None or strategy in STRATEGIES:
         return
@@ -182,13 +182,13 @@ def _check(strategy: str | None, simulated: bool) -> None:
 
 
 def _plan_recorded(out: Path | None, strategy: str | None, lag: int | None) -> None:
-    from infra.kafka.unreadable import Skipped
-    from infra.kafka.whole_topic import read_topic
-    from schemas.topics import CONTROL
+    from seamlessflow.infra.kafka.unreadable import Skipped
+    from seamlessflow.infra.kafka.whole_topic import read_topic
     from seamlessflow.processes.cluster import kafka_to_audit
     from seamlessflow.rehearsal.directory import scale_of
     from seamlessflow.reports.measured_step import measured_step
     from seamlessflow.reports.split_plan import planned
+    from seamlessflow.schemas.topics import CONTROL
 
     skipped, scale = Skipped(), scale_of(out)
     with kafka_to_audit(out) as kafka:

@@ -66,7 +66,7 @@ def bytes_of(text: str, option: str = "") -> float:
 
 def _devices(text: str) -> tuple[int, float | None]:
     """Return number and memory of `8`, `8xH100` or `8xH100-80GB`; None if that is not told."""
-    from infra.device_model.hardware import UnknownPreset, hardware_named
+    from seamlessflow.infra.device_model.hardware import UnknownPreset, hardware_named
 
     found = _DEVICES.fullmatch(text)
     if found is None or not int(found["count"]):
@@ -160,7 +160,7 @@ def _worker(name: str, tags: list[str], devices: int) -> dict[str, Any]:
 def _setting(text: str) -> tuple[tuple[str, ...], Any]:
     import yaml
 
-    from infra.plain_yaml import read_yaml
+    from seamlessflow.infra.plain_yaml import read_yaml
 
     name, equals, value = text.partition("=")
     if not equals or not name:

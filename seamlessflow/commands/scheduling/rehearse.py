@@ -53,8 +53,8 @@ def rehearse(
         lambda run: before_training(rehearsed(run, out, steps, scale)),
         by_modelled_devices,
     )
-    from infra.errors import ExitStatus
     from seamlessflow.console import long_job_console
+    from seamlessflow.infra.errors import ExitStatus
     from seamlessflow.rehearsal.rehearsal import rehearse as run
     from seamlessflow.rehearsal.view import view
     from seamlessflow.runs.training_run import shown

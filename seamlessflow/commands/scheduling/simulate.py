@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from infra.errors import ExitStatus
 from seamlessflow.commands.scheduling.measured import (
     KeptMeasures,
     RecordedRun,
@@ -13,16 +12,17 @@ from seamlessflow.commands.scheduling.measured import (
     measured_sections,
 )
 from seamlessflow.commands.scheduling.strategies import check_strategies
+from seamlessflow.infra.errors import ExitStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scheduler.settings import SchedulerSettings
-    from scheduler.simulation.cluster import ModelledCluster
-    from scheduler.simulation.figures import SimulatedFigures
-    from scheduler.simulation.settings import SimulationSection
-    from scheduler.simulation.simulator import SimulatedRun
     from seamlessflow.config import RunConfig
+    from seamlessflow.scheduler.settings import SchedulerSettings
+    from seamlessflow.scheduler.simulation.cluster import ModelledCluster
+    from seamlessflow.scheduler.simulation.figures import SimulatedFigures
+    from seamlessflow.scheduler.simulation.settings import SimulationSection
+    from seamlessflow.scheduler.simulation.simulator import SimulatedRun
 
 _COLUMNS = (
     *("strategy", "step s", "ideal s", "tokens/s", "idle", "under-filled", "waiting"),
@@ -104,9 +104,9 @@ def _compare(
     timelines: Path | None,
 ) -> bool:
     """Print the figures of each strategy; return False if none has any, or if one failed."""
-    from scheduler.decisions.strategies.registry import StrategyFailed
-    from scheduler.simulation.figures import figures, why_none
     from seamlessflow.reports.simulated_workers import held_back, without_room
+    from seamlessflow.scheduler.decisions.strategies.registry import StrategyFailed
+    from seamlessflow.scheduler.simulation.figures import figures, why_none
 
     columns, any_found, any_failed = _headed(config), False, False
     for settings in compared:
@@ -176,10 +176,10 @@ def _checked(
     config: "RunConfig", path: Path | None
 ) -> "tuple[ModelledCluster, list[SchedulerSettings]]":
     """Return the cluster and the settings with each strategy, before the first is simulated."""
-    from scheduler.settings import SchedulerSettings
     from seamlessflow.each_policy import left_out
     from seamlessflow.reports.simulated_split import as_configured
     from seamlessflow.reports.simulated_workers import modelled_as, with_own_workers
+    from seamlessflow.scheduler.settings import SchedulerSettings
 
     if notice := left_out(config):
         typer.echo(f"! {notice}", err=True)
@@ -200,8 +200,8 @@ def _checked(
 def _simulated(
     settings: "SchedulerSettings", cluster: "ModelledCluster", section: "SimulationSection"
 ) -> "SimulatedRun":
-    from scheduler.simulation.simulator import simulate_going_on
-    from scheduler.simulation.workload import Workload
+    from seamlessflow.scheduler.simulation.simulator import simulate_going_on
+    from seamlessflow.scheduler.simulation.workload import Workload
 
     name, steps = settings.scheduler.policy, settings.run.steps
     workload = Workload(section.workload, section.seed)

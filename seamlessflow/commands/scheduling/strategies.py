@@ -7,7 +7,7 @@ import typer
 
 def check_strategies(names: Iterable[str]) -> None:
     """Refuse a name that stands for no strategy, before anything is read."""
-    from scheduler.decisions.strategies.registry import UnknownStrategy, named
+    from seamlessflow.scheduler.decisions.strategies.registry import UnknownStrategy, named
 
     for name in names:
         try:

@@ -9,8 +9,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from infra.kafka.unreadable import Skipped
-    from schemas.records import Record
+    from seamlessflow.infra.kafka.unreadable import Skipped
+    from seamlessflow.schemas.records import Record
 
 _TO, _PAGE, _PICTURES = Path("timeline.html"), ".html", (".svg", ".png")
 _REDRAW_S = 5.0
@@ -40,7 +40,7 @@ def timeline(
     """
     paths = to or [_TO]
     _check(paths)
-    from infra.kafka.unreadable import Skipped
+    from seamlessflow.infra.kafka.unreadable import Skipped
 
     skipped = Skipped()
     (_follow if follow else _draw)(out, paths, skipped)
@@ -56,9 +56,9 @@ def write_timeline(
     A page with `refresh_s` loads itself again after so many seconds. A reader of a file never sees
     half of it. Raises `OSError`.
     """
-    from scheduler.state.timeline import timeline as folded
     from seamlessflow.reports.timeline.facts import facts
     from seamlessflow.reports.timeline.page import page
+    from seamlessflow.scheduler.state.timeline import timeline as folded
 
     found = folded(records)
     for path in paths:
@@ -85,9 +85,9 @@ def _check(paths: list[Path]) -> None:
 
 
 def _draw(out: Path | None, paths: list[Path], skipped: "Skipped") -> None:
-    from infra.kafka.whole_topic import read_topic
-    from schemas.topics import CONTROL
+    from seamlessflow.infra.kafka.whole_topic import read_topic
     from seamlessflow.processes.cluster import kafka_to_audit
+    from seamlessflow.schemas.topics import CONTROL
 
     with kafka_to_audit(out) as kafka:
         records = [item.record for item in read_topic(kafka, CONTROL, skipped)]
@@ -97,11 +97,11 @@ def _draw(out: Path | None, paths: list[Path], skipped: "Skipped") -> None:
 
 
 def _follow(out: Path | None, paths: list[Path], skipped: "Skipped") -> None:
-    from infra.kafka.start.cluster import find_cluster
-    from schemas.topics import CONTROL
+    from seamlessflow.infra.kafka.start.cluster import find_cluster
     from seamlessflow.inspection.sessions.tail import Tail
     from seamlessflow.processes.cluster import WITHOUT_FOLLOWING, has_address, kafka_of_running
     from seamlessflow.processes.stopping import Interrupted, stoppable
+    from seamlessflow.schemas.topics import CONTROL
 
     kafka = kafka_of_running(out, WITHOUT_FOLLOWING)
     records: list[Record] = []  # all of them: a load of megabytes, never of tokens

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import typer
 
-from infra.errors import ExitStatus
 from seamlessflow.console import clean_console
 from seamlessflow.history.export.exporting import (
     ExportJob,
@@ -16,6 +15,7 @@ from seamlessflow.history.export.exporting import (
 )
 from seamlessflow.history.merge_command import reading_bar
 from seamlessflow.history.unmatched import unmatched_lines
+from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 

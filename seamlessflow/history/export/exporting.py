@@ -6,30 +6,30 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from consumers.history.bounds import partition_bounds
-from consumers.history.refold import Refold
-from consumers.history.selection import Range, SessionSelection
-from consumers.trajectories.sessions.assemble import assembled
-from consumers.trajectories.sessions.logged_partition import LoggedPartition
-from consumers.trajectories.sessions.session import Session
-from infra.blobs.references import largest_trajectory
-from infra.deadline import Stopping, never
-from infra.disk.full import room_for
-from infra.disk.whole_file import name_whole
-from infra.errors import SeamlessFlowError
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.unreadable import Skipped, Unreadable
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from schemas.topics import SESSIONS
+from seamlessflow.consumers.history.bounds import partition_bounds
+from seamlessflow.consumers.history.refold import Refold
+from seamlessflow.consumers.history.selection import Range, SessionSelection
+from seamlessflow.consumers.trajectories.sessions.assemble import assembled
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.history.export.forms import FORMS, Form
 from seamlessflow.history.export.manifest import ExportManifest, ExportTerms
 from seamlessflow.history.export.reward_weights import recorded_weights
 from seamlessflow.history.export.session_rows import ExportedSession
 from seamlessflow.history.export.tables import FileFormat, Row
-from trainer.credit import ONE_REWARD
-from trainer.data.chains import TrajectoryMalformed
-from trainer.data.credit.returns import Weights
+from seamlessflow.infra.blobs.references import largest_trajectory
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.disk.full import room_for
+from seamlessflow.infra.disk.whole_file import name_whole
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import SESSIONS
+from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.data.chains import TrajectoryMalformed
+from seamlessflow.trainer.data.credit.returns import Weights
 
 _SHOWN_EVERY = 1_000
 """Events after which the progress is shown."""

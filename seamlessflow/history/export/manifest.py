@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
-from consumers.history.selection import Range, SessionSelection
-from infra.disk.whole_file import whole_file
-from infra.disk.writable import make_writable
-from infra.errors import SeamlessFlowError
+from seamlessflow.consumers.history.selection import Range, SessionSelection
+from seamlessflow.infra.disk.whole_file import whole_file
+from seamlessflow.infra.disk.writable import make_writable
+from seamlessflow.infra.errors import SeamlessFlowError
 
 _NAME = "manifest.json"
 

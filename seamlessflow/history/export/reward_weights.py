@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 
 import orjson
 
-from infra.deadline import Stopping
-from infra.kafka.topics.found import partition_counts
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.records import LineageStarted, Record
-from schemas.topics import CONTROL
-from trainer.credit import ONE_REWARD
-from trainer.data.credit.returns import Weights
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import LineageStarted, Record
+from seamlessflow.schemas.topics import CONTROL
+from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.data.credit.returns import Weights
 
 
 def recorded_weights(

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.records import Trajectory
-from trainer.data.chains import NOWHERE, Bools, Chain, chains
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.trainer.data.chains import NOWHERE, Bools, Chain, chains
 
 _INEXACT = -2
 """Version that stands for one that is not known exactly, so that its tokens are in chains too."""

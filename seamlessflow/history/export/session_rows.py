@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 
-from consumers.trajectories.sessions.session import Session, Turn, TurnState
-from schemas.records import Trajectory
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
 from seamlessflow.history.export.tables import Cell, Kind, Table
-from trainer.data.credit.returns import Weights, session_return
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.trainer.data.credit.returns import Weights, session_return
 
 PROVENANCE = {
     "cluster": Kind.TEXT,

@@ -8,8 +8,6 @@ from pathlib import Path
 import orjson
 import typer
 
-from infra.errors import ExitStatus
-from schemas.forks import PLAYBACK
 from seamlessflow.console import clean_console
 from seamlessflow.history.forking.forking import (
     ForkingStopped,
@@ -20,8 +18,10 @@ from seamlessflow.history.forking.forking import (
 from seamlessflow.history.merge_command import reading_bar
 from seamlessflow.history.outputs import check_file
 from seamlessflow.history.unmatched import unmatched_lines
+from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
+from seamlessflow.schemas.forks import PLAYBACK
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from consumers.history.bounds import partition_bounds
-from consumers.history.forking import NotForkable, RecordedOn, forked_prefix
-from consumers.history.refold import Refold
-from consumers.history.selection import Range, SessionSelection
-from consumers.trajectories.sessions.assemble import assembled
-from consumers.trajectories.sessions.logged_partition import LoggedPartition
-from consumers.trajectories.sessions.session import Session
-from infra.deadline import Stopping, never
-from infra.disk.whole_file import name_whole
-from infra.errors import SeamlessFlowError
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.unreadable import Skipped, Unreadable
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from scheduler.tasks.forks import LARGEST_FORK_BYTES, fork_line
-from schemas.forks import BEHIND_ANSWER
-from schemas.json_form import to_json
-from schemas.records import ForkedPrefix
-from schemas.topics import SESSIONS
+from seamlessflow.consumers.history.bounds import partition_bounds
+from seamlessflow.consumers.history.forking import NotForkable, RecordedOn, forked_prefix
+from seamlessflow.consumers.history.refold import Refold
+from seamlessflow.consumers.history.selection import Range, SessionSelection
+from seamlessflow.consumers.trajectories.sessions.assemble import assembled
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.history.forking.places import ForkRule
 from seamlessflow.history.forking.recorded_tasks import RecordedTasks, recorded_tasks
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.disk.whole_file import name_whole
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.scheduler.tasks.forks import LARGEST_FORK_BYTES, fork_line
+from seamlessflow.schemas.forks import BEHIND_ANSWER
+from seamlessflow.schemas.json_form import to_json
+from seamlessflow.schemas.records import ForkedPrefix
+from seamlessflow.schemas.topics import SESSIONS
 
 _SHOWN_EVERY = 1_000
 _EVALUATION = "of an evaluation"

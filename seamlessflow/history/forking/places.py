@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import orjson
 
-from consumers.trajectories.sessions.session import Session, Turn
-from infra.errors import SettingsRejected
-from schemas.forks import BEHIND_ANSWER, BEHIND_PROMPT, MIDDLE, PLAYBACK
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.schemas.forks import BEHIND_ANSWER, BEHIND_PROMPT, MIDDLE, PLAYBACK
 
 LAST = "last"
 # Ids are an instance of the gateway and a number, both in hex, perhaps with the number of a sample,

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from consumers.history.selection import SessionSelection
-from consumers.trajectories.sessions.session import Session
-from infra.deadline import Stopping, never
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from scheduler.tasks.file import read
-from scheduler.tasks.source import TaskSource
-from schemas.json_text import read_json
-from schemas.records import Task
-from schemas.topics import TASKS
+from seamlessflow.consumers.history.selection import SessionSelection
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.scheduler.tasks.file import read
+from seamlessflow.scheduler.tasks.source import TaskSource
+from seamlessflow.schemas.json_text import read_json
+from seamlessflow.schemas.records import Task
+from seamlessflow.schemas.topics import TASKS
 
 
 @dataclass(slots=True)

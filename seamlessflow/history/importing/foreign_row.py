@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from infra.errors import SeamlessFlowError
 from seamlessflow.history.export.forms import IGNORED
+from seamlessflow.infra.errors import SeamlessFlowError
 
 RowRead = Mapping[str, Any]
 _Ints = NDArray[np.int32]

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.records import Reward, Trajectory, TrajectoryNode, VersionSpan
 from seamlessflow.history.importing.foreign_row import ForeignRow, ForeignRowRejected
-from trainer.data.foreign import FOREIGN
+from seamlessflow.schemas.records import Reward, Trajectory, TrajectoryNode, VersionSpan
+from seamlessflow.trainer.data.foreign import FOREIGN
 
 _UNKNOWN = -1
 _POLICY = "policy"

@@ -5,17 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from infra.deadline import Stopping, never
-from infra.errors import SettingsRejected
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.topics.found import partition_counts
-from infra.kafka.topics.prefix import check_prefix
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.records import Trajectory
-from schemas.topics import SESSIONS, TRAJECTORIES
 from seamlessflow.history.importing.foreign_row import foreign_row
 from seamlessflow.history.importing.foreign_trajectory import (
     ForeignRules,
@@ -23,6 +12,17 @@ from seamlessflow.history.importing.foreign_trajectory import (
     foreign_trajectory,
 )
 from seamlessflow.history.importing.row_files import Rows, digest
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.prefix import check_prefix
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
 _FLUSH_EVERY = 200
 """Trajectories that may wait for Kafka."""

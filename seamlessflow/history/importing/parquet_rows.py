@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.errors import SettingsRejected
 from seamlessflow.history.importing.foreign_row import RowRead
+from seamlessflow.infra.errors import SettingsRejected
 
 _ROWS = 64
 """Rows that are in memory at a time."""

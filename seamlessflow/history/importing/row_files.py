@@ -6,8 +6,8 @@ from pathlib import Path
 import orjson
 import xxhash
 
-from infra.json_lines import json_fault, json_lines
 from seamlessflow.history.importing.foreign_row import ForeignRowRejected, RowRead
+from seamlessflow.infra.json_lines import json_fault, json_lines
 
 Rows = Callable[[Path], Iterator[RowRead]]
 """Reader of a file's rows in their order."""

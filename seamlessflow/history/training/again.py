@@ -5,24 +5,29 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from infra.deadline import Stopping
-from infra.errors import SettingsRejected
-from infra.kafka.client import Received
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.records import LineageStarted, Record, StepCommitted
-from schemas.steps import step_name
-from schemas.topics import CONTROL, TRAJECTORIES
-from trainer.backends.backend import Machine
-from trainer.backends.torch_backend import TorchBackend
-from trainer.recording.survey import source_kafka
-from trainer.replay.recorded_batches import micro_batches
-from trainer.replay.recorded_run import RecordedRun, RunNotRepeatable, check_methods, recorded_run
-from trainer.replay.reexecution import Reexecution
-from trainer.replay.settings import changed_settings, recorded_settings
-from trainer.settings import TrainerSettings
-from trainer.step_methods import step_methods
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import LineageStarted, Record, StepCommitted
+from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES
+from seamlessflow.trainer.backends.backend import Machine
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.recording.survey import source_kafka
+from seamlessflow.trainer.replay.recorded_batches import micro_batches
+from seamlessflow.trainer.replay.recorded_run import (
+    RecordedRun,
+    RunNotRepeatable,
+    check_methods,
+    recorded_run,
+)
+from seamlessflow.trainer.replay.reexecution import Reexecution
+from seamlessflow.trainer.replay.settings import changed_settings, recorded_settings
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.step_methods import step_methods
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,6 @@ import orjson
 import typer
 from rich.console import Console
 
-from infra.errors import ExitStatus, SettingsRejected
-from infra.kafka.unreadable import Skipped
-from schemas.steps import shown_step, step_name
 from seamlessflow.checks.packages import require
 from seamlessflow.console import clean_console
 from seamlessflow.history.outputs import check_directory, check_file
@@ -30,10 +27,13 @@ from seamlessflow.history.training.tensor_files import (
     write_step,
 )
 from seamlessflow.history.training.view import COMPARED, outcome_lines, step_line, steps_json
+from seamlessflow.infra.errors import ExitStatus, SettingsRejected
+from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
-from trainer.replay.reexecution import RepeatedStep
-from trainer.replay.step_tensors import StepTensors, step_tensors
+from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.trainer.replay.reexecution import RepeatedStep
+from seamlessflow.trainer.replay.step_tensors import StepTensors, step_tensors
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from infra.errors import SettingsRejected
-from schemas.steps import step_name
-from trainer.replay.step_tensors import StepTensors
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.schemas.steps import step_name
+from seamlessflow.trainer.replay.step_tensors import StepTensors
 
 _VALUES = ".safetensors"
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from schemas.steps import shown_step, step_name
-from trainer.replay.reexecution import RepeatedStep
+from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.trainer.replay.reexecution import RepeatedStep
 
 ROUNDING = 1e-3
 """Largest relative difference of a metric of one step that the order of float32 sums explains."""

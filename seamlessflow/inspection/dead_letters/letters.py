@@ -7,12 +7,12 @@ the letter, and needs no file. Readers of garbage (`infra/kafka/dead_letters.py`
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from infra.kafka.client import SOURCE_HEADER, Headers, Received
-from infra.kafka.topics.found import partition_counts
-from infra.kafka.unreadable import Raw
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from schemas.topics import dead_letters_of
+from seamlessflow.infra.kafka.client import SOURCE_HEADER, Headers, Received
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.unreadable import Raw
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import dead_letters_of
 
 RETRIED_LETTER, RETRIED_TO = "retried-letter", "retried-to"
 _SUFFIX = dead_letters_of("")

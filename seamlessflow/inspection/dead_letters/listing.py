@@ -10,12 +10,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from infra.kafka.client import Received
-from schemas.codec import UndecodableRecord
-from schemas.topics import TOPICS
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.inspection.dead_letters.letters import DeadLetter, RetryMark
 from seamlessflow.inspection.dead_letters.retries import decoded_letter
 from seamlessflow.inspection.sessions.record_view import records_view
+from seamlessflow.schemas.codec import UndecodableRecord
+from seamlessflow.schemas.topics import TOPICS
 
 _MOST_PLACES = 5
 _MOST_ERROR = 100

@@ -7,9 +7,10 @@ where a release that can decode it reads it.
 
 from collections.abc import Mapping
 
-from schemas.codec import UndecodableRecord, decode
-from schemas.records import Record, Task
-from schemas.topics import (
+from seamlessflow.inspection.dead_letters.letters import DeadLetter
+from seamlessflow.schemas.codec import UndecodableRecord, decode
+from seamlessflow.schemas.records import Record, Task
+from seamlessflow.schemas.topics import (
     CONTROL,
     ENDED_SESSIONS,
     FLEET,
@@ -19,7 +20,6 @@ from schemas.topics import (
     TOPICS,
     TRAJECTORIES,
 )
-from seamlessflow.inspection.dead_letters.letters import DeadLetter
 
 _IN_PLACE = "the record is still at its own place, where a release that can decode it reads it"
 REFUSED: Mapping[str, str] = {

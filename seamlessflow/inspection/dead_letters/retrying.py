@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from infra.clock import now_ms
-from infra.errors import DeliveryFailed
-from infra.kafka.client import Headers
-from infra.kafka.producer import Producer
-from infra.settings import KafkaSettings
-from schemas.topics import dead_letters_of
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.errors import DeliveryFailed
+from seamlessflow.infra.kafka.client import Headers
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection.dead_letters.letters import (
     DeadLetter,
     RetryMark,
@@ -24,6 +23,7 @@ from seamlessflow.inspection.dead_letters.letters import (
     read_letters,
 )
 from seamlessflow.inspection.dead_letters.retries import refusal
+from seamlessflow.schemas.topics import dead_letters_of
 
 _FLUSH_S = 30.0
 _REPORT_S = 5.0

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 from rich.text import Text
 
-from infra.kafka.client import Received
-from schemas import records as r
-from schemas.records import Record
-from schemas.tokens import unpack
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.inspection.sessions.tree_view import Spell
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.tokens import unpack
 
 _MOST_CHARACTERS = 60
 _WIDEST_NAME = len("SessionFinalized")

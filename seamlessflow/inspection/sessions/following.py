@@ -7,19 +7,19 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from consumers.trajectories.sessions.fold import Folded
-from infra.deadline import Stopping
-from infra.errors import SeamlessFlowError
-from infra.kafka.client import Partition, Received
-from infra.kafka.partitioner import partition_of
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.unreadable import Skipped
-from infra.settings import KafkaSettings
-from schemas.records import Record, Trajectory
-from schemas.topics import SESSIONS
+from seamlessflow.consumers.trajectories.sessions.fold import Folded
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection.sessions.observed import ObservedSession
 from seamlessflow.inspection.sessions.records import IN_ORDER_OF_FLOW, concerns, in_order, key_on
 from seamlessflow.inspection.sessions.tail import Tail
+from seamlessflow.schemas.records import Record, Trajectory
+from seamlessflow.schemas.topics import SESSIONS
 
 _TRAJECTORY_S = 10.0
 """Time for a finalized session's trajectory, which is committed after the event."""

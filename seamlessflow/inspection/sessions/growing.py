@@ -10,8 +10,8 @@ from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
 
-from consumers.trajectories.sessions.fold import Folded
-from infra.kafka.client import Received
+from seamlessflow.consumers.trajectories.sessions.fold import Folded
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.inspection.sessions.event_line import event_line
 from seamlessflow.inspection.sessions.observed import ObservedSession
 from seamlessflow.inspection.sessions.record_view import records_view

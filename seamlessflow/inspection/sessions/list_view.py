@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from schemas.records import Reward, Trajectory
+from seamlessflow.schemas.records import Reward, Trajectory
 
 _WIDEST_STATUS = len("unrewarded")
 

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
-from consumers.trajectories.sessions.session import Session
-from infra.errors import SeamlessFlowError
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.rendering.tokenizer import Tokenizer
-from infra.settings import KafkaSettings
-from schemas.identity import session_name
-from schemas.records import Trajectory
-from schemas.topics import SESSIONS, TRAJECTORIES
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection.sessions.observed import ObservedSession, observed_at
 from seamlessflow.inspection.sessions.policies import PolicyLookup
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
 
 class UnknownSession(SeamlessFlowError):

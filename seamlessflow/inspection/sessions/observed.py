@@ -6,14 +6,14 @@ As the manager folds it: events of managers whose claim was over do not count.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from consumers.trajectories.sessions.fold import Folded
-from consumers.trajectories.sessions.message_keys import Strictness
-from consumers.trajectories.sessions.partition import Partition, PartitionProgress
-from consumers.trajectories.sessions.session import Session
-from infra.errors import SeamlessFlowError
-from infra.kafka.client import Received
-from schemas.identity import session_name
-from schemas.records import PartitionClaimed, Record, SessionOpened
+from seamlessflow.consumers.trajectories.sessions.fold import Folded
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.records import PartitionClaimed, Record, SessionOpened
 
 
 class OutsideSession(SeamlessFlowError):

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from consumers.trajectories.sessions.message_keys import Strictness
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.rendering.tokenizer import Tokenizer, TokenizerError
-from infra.settings import KafkaSettings
-from schemas.records import PolicyWeights
-from schemas.topics import FLEET
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.rendering.tokenizer import Tokenizer, TokenizerError
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import PolicyWeights
+from seamlessflow.schemas.topics import FLEET
 
 
 class PolicyLookup:

@@ -11,9 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from infra.kafka.client import Received
-from schemas.tokens import unpack
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.inspection.sessions.tree_view import Spell
+from seamlessflow.schemas.tokens import unpack
 
 _MOST_CHARACTERS = 160
 _EMPTY: tuple[object, ...] = (None, "", b"", (), {})

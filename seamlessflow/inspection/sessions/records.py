@@ -6,14 +6,22 @@ days only, so an old session has fewer.
 
 from collections.abc import Iterable
 
-from infra.kafka.client import Received
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.identity import session_id as session_of
-from schemas.identity import session_name
-from schemas.records import Record, Task
-from schemas.topics import PROMPTS, REPLIES, REQUESTS, SESSIONS, TASKS, TRAJECTORIES, Topic
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.identity import session_id as session_of
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.records import Record, Task
+from seamlessflow.schemas.topics import (
+    PROMPTS,
+    REPLIES,
+    REQUESTS,
+    SESSIONS,
+    TASKS,
+    TRAJECTORIES,
+    Topic,
+)
 
 IN_ORDER_OF_FLOW = (TASKS, REQUESTS, SESSIONS, PROMPTS, REPLIES, TRAJECTORIES)
 _PLACES = {topic.name: place for place, topic in enumerate(IN_ORDER_OF_FLOW)}

@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from infra.deadline import Stopping
-from infra.errors import KafkaUnavailable
-from infra.kafka.client import BEGINNING, Partition, Received
-from infra.kafka.reader import Reader
-from infra.kafka.unreadable import Skipped, Unreadable
-from infra.settings import KafkaSettings
-from schemas.records import Record
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.infra.kafka.client import BEGINNING, Partition, Received
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Record
 
 _POLL_S = 0.2
 _SILENCE_S = 30.0

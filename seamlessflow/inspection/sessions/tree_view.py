@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
-from consumers.trajectories.sessions.assemble import masked_reasons, undelivered
-from consumers.trajectories.sessions.session import Session, Turn
-from consumers.trajectories.sessions.tree import POLICY, Node
-from schemas.tokens import unpack
-from trainer.metrics.reasons import listed
+from seamlessflow.consumers.trajectories.sessions.assemble import masked_reasons, undelivered
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
+from seamlessflow.consumers.trajectories.sessions.tree import POLICY, Node
+from seamlessflow.schemas.tokens import unpack
+from seamlessflow.trainer.metrics.reasons import listed
 
 Spell = Callable[[Sequence[int]], str]
 """Returns the text of token ids."""

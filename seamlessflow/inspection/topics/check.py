@@ -7,11 +7,11 @@ fault.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.topics.counts import least_insync
-from infra.kafka.topics.found import FoundTopic, found_topics
-from infra.settings import KafkaSettings
-from schemas.topics import FOR_EVER, SAME_PARTITIONS, TOPICS, Topic
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.topics.counts import least_insync
+from seamlessflow.infra.kafka.topics.found import FoundTopic, found_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import FOR_EVER, SAME_PARTITIONS, TOPICS, Topic
 
 _ANSWER_S = 10.0
 _COPIES = 3

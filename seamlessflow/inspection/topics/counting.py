@@ -6,10 +6,10 @@ Reads up to the present end of each partition, no longer than a limit, and decod
 import time
 from collections.abc import Sequence
 
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from schemas.records import Record
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection.topics.state import TopicState, with_records
+from seamlessflow.schemas.records import Record
 
 
 class CountedRecord(Record):

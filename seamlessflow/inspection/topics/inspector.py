@@ -10,20 +10,20 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from consumers.trajectories.settings import ManagerSection
-from infra.deadline import never
-from infra.errors import KafkaRefused
-from infra.kafka.bounds import BoundsLookup
-from infra.kafka.client import Partition
-from infra.kafka.outage import Outage
-from infra.kafka.reader import Reader
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.topics.found import partition_counts
-from infra.kafka.topics.groups import GroupLookup
-from infra.settings import ProcessSettings
-from producers.agents.settings import AgentsSection
-from schemas.topics import REQUESTS, TASKS, TOPICS
+from seamlessflow.consumers.trajectories.settings import ManagerSection
+from seamlessflow.infra.deadline import never
+from seamlessflow.infra.errors import KafkaRefused
+from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.outage import Outage
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.groups import GroupLookup
+from seamlessflow.infra.settings import ProcessSettings
 from seamlessflow.inspection.topics.state import GroupState, TopicState, behind, group_state
+from seamlessflow.producers.agents.settings import AgentsSection
+from seamlessflow.schemas.topics import REQUESTS, TASKS, TOPICS
 
 _ANSWER_S = 10.0
 _LEADERS_S = 30.0

@@ -6,8 +6,8 @@ Lag counts offsets behind those that a group has committed.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from infra.kafka.client import Partition
-from infra.kafka.topics.groups import FoundGroup, GroupMember
+from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.topics.groups import FoundGroup, GroupMember
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from infra.errors import KafkaUnavailable
+from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.inspection.topics.growth import READINGS, LagGrowth
 from seamlessflow.inspection.topics.state import TopicState
 from seamlessflow.inspection.topics.tables import group_tables, topic_table

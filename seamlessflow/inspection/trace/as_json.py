@@ -1,6 +1,6 @@
 """Waterfall as JSON, for programs. Pure."""
 
-from infra.kafka.client import Received
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.inspection.trace.row import Row, trace_ids
 from seamlessflow.inspection.trace.traces import rows_of_traces
 from seamlessflow.inspection.trace.waterfall import Waterfall

@@ -2,15 +2,15 @@
 
 from typing import NamedTuple
 
-from infra.kafka.client import Received
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.identity import session_name
-from schemas.records import SessionOpened
-from schemas.topics import CONTROL, SESSIONS
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection.sessions.log import UnknownSession
 from seamlessflow.inspection.sessions.records import session_records
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.records import SessionOpened
+from seamlessflow.schemas.topics import CONTROL, SESSIONS
 
 
 class SessionHistory(NamedTuple):

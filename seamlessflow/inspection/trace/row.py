@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from infra.kafka.client import Received
-from schemas.records import Record
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas.records import Record
 
 R = TypeVar("R", bound=Record)
 _TRACE = "traceparent"

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from infra.kafka.client import Received
-from schemas import records as r
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.inspection.trace.row import Row, first, of_kind, row
 from seamlessflow.inspection.trace.turn_rows import turn_rows
+from seamlessflow.schemas import records as r
 
 
 def session_rows(records: Sequence[Received], control: Sequence[Received]) -> list[Row]:

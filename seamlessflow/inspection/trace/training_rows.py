@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from infra.kafka.client import Received
-from schemas import records as r
-from schemas.identity import session_id as session_of
-from schemas.steps import step_name
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.inspection.trace.row import Row, first, of_kind, row
-from trainer.step_methods import listed
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_id as session_of
+from seamlessflow.schemas.steps import step_name
+from seamlessflow.trainer.step_methods import listed
 
 _GROUP_ENDED = (r.GroupReady, r.GroupDropped)
 

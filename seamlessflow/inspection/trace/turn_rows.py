@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from infra.kafka.client import Received
-from schemas import records as r
-from schemas.records import VersionSpan
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.inspection.trace.row import Row, first, of_kind, row
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import VersionSpan
 
 _ID_BYTES = 4
 _OUTPUT = (r.TurnProgressed, r.TurnInterrupted, r.TurnCompleted)

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra.kafka.client import Received
-from schemas import records as r
-from schemas.steps import shown_step, step_name, trained_sessions
-from schemas.topics import DAY_MS, HOUR_MS, PROMPTS, REPLIES, REQUESTS, TASKS, Topic
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.inspection.trace.row import Row, first, of_kind
 from seamlessflow.inspection.trace.session_rows import session_rows
 from seamlessflow.inspection.trace.training_rows import about_group, step_rows, task_rows
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.steps import shown_step, step_name, trained_sessions
+from seamlessflow.schemas.topics import DAY_MS, HOUR_MS, PROMPTS, REPLIES, REQUESTS, TASKS, Topic
 
 
 @dataclass(frozen=True, slots=True)

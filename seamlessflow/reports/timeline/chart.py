@@ -16,12 +16,12 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from infra.printable import number_of
-from scheduler.state.accounts.bars import Bar, bars, parts
-from scheduler.state.accounts.device_time import Window, together
-from scheduler.state.timeline import StepEnd, Timeline
+from seamlessflow.infra.printable import number_of
 from seamlessflow.reports.timeline.looks import COLOURS, IDLE, LABELS, SHARES
 from seamlessflow.reports.timeline.rows_image import rows_image
+from seamlessflow.scheduler.state.accounts.bars import Bar, bars, parts
+from seamlessflow.scheduler.state.accounts.device_time import Window, together
+from seamlessflow.scheduler.state.timeline import StepEnd, Timeline
 
 BAR = 0.72
 """Height of a bar; rows are 1 apart."""

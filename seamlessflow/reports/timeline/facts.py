@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from infra.worker.roles import ENDED
-from scheduler.state.timeline import in_force
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.infra.worker.roles import ENDED
+from seamlessflow.scheduler.state.timeline import in_force
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

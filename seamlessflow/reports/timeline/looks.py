@@ -1,8 +1,8 @@
 """Colours and labels of the parts of a worker's time, for pictures and for the page."""
 
-from scheduler.state.accounts import waits
-from scheduler.state.accounts.bars import Part, waiting_for
-from scheduler.state.accounts.device_time import (
+from seamlessflow.scheduler.state.accounts import waits
+from seamlessflow.scheduler.state.accounts.bars import Part, waiting_for
+from seamlessflow.scheduler.state.accounts.device_time import (
     DECODING,
     LOADING,
     RECOMPUTING,

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from infra.printable import printable
-from scheduler.state.accounts.bars import Bar, Part, bars, spent_by_part
-from scheduler.state.accounts.device_time import TRAINING, together
-from scheduler.state.timeline import Timeline
-from schemas.steps import shown_step
+from seamlessflow.infra.printable import printable
 from seamlessflow.reports.timeline.facts import Given, Mark, RunFacts
 from seamlessflow.reports.timeline.looks import COLOURS, IDLE, LABELS, SHARES
+from seamlessflow.scheduler.state.accounts.bars import Bar, Part, bars, spent_by_part
+from seamlessflow.scheduler.state.accounts.device_time import TRAINING, together
+from seamlessflow.scheduler.state.timeline import Timeline
+from seamlessflow.schemas.steps import shown_step
 
 MOST_BARS = 400_000
 """Bars of a page; of more intervals, short neighbours are joined."""

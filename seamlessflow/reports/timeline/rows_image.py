@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.state.accounts.bars import Bar
-from scheduler.state.accounts.device_time import Window
 from seamlessflow.reports.timeline.looks import COLOURS
+from seamlessflow.scheduler.state.accounts.bars import Bar
+from seamlessflow.scheduler.state.accounts.device_time import Window
 
 _RGB = {
     name: np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255

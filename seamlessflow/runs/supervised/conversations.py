@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 import orjson
 
-from infra.errors import SeamlessFlowError
-from infra.json_lines import json_fault, json_lines
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererError
-from producers.gateway.dialects.canonical import functions_json
-from producers.gateway.dialects.openai_chat.messages import canonical_messages
-from producers.gateway.dialects.openai_chat.tools import read_tools
-from producers.gateway.errors import ApiError
-from schemas.json_text import read_json
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.json_lines import json_fault, json_lines
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import RendererError
+from seamlessflow.producers.gateway.dialects.canonical import functions_json
+from seamlessflow.producers.gateway.dialects.openai_chat.messages import canonical_messages
+from seamlessflow.producers.gateway.dialects.openai_chat.tools import read_tools
+from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.runs.supervised.read_back import check_read_back
-from trainer.data.chains import NOWHERE, Chain, Tokens
+from seamlessflow.schemas.json_text import read_json
+from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.trainer.data.chains import NOWHERE, Chain, Tokens
 
 Message = Mapping[str, Any]
 _SHOWN = 10

@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infra.rendering.completion import ParsedMessage
-from infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.completion import ParsedMessage
+from seamlessflow.infra.rendering.renderer import Renderer
 
 Message = Mapping[str, Any]
 

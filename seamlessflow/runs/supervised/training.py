@@ -13,23 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from infra.disk.whole_directory import whole_directory
-from infra.errors import SeamlessFlowError
-from infra.rendering.model_template.discovery import named_for
-from infra.rendering.renderer import Renderer
-from infra.weights.manifest import sha256
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.disk.whole_directory import whole_directory
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.rendering.model_template.discovery import named_for
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.weights.manifest import sha256
 from seamlessflow.processes.run_lock import only_run
 from seamlessflow.runs.supervised.conversations import read_conversations
-from trainer.backends.adapter.merged import merge
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.batch import Batch, Prepared
-from trainer.data.chains import Chain
-from trainer.data.grouping import Group
-from trainer.loss import LossSection
-from trainer.settings import TrainerSection, TrainerSettings
-from trainer.steps.inputs import step_updates
-from trainer.steps.publication import companions
+from seamlessflow.trainer.backends.adapter.merged import merge
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.batch import Batch, Prepared
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.loss import LossSection
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
+from seamlessflow.trainer.steps.inputs import step_updates
+from seamlessflow.trainer.steps.publication import companions
 
 STATE = "state.json"
 

@@ -10,15 +10,19 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from infra.rendering.tokenizer import Tokenizer
-from producers.rollout.engine.contract import ChunkCallback, EngineHealth, SamplingParams
-from producers.rollout.engine.errors import RequestInvalid
-from producers.rollout.engine.request import last_chunk
-from producers.rollout.engine.threaded_engine import ThreadedEngine
-from producers.rollout.roles.moves import PublishedWeights
-from producers.rollout.scripted_engine.script import Script
-from producers.rollout.turns.message_parser import MessageParser
-from schemas.tokens import pack, unpack
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.producers.rollout.engine.contract import (
+    ChunkCallback,
+    EngineHealth,
+    SamplingParams,
+)
+from seamlessflow.producers.rollout.engine.errors import RequestInvalid
+from seamlessflow.producers.rollout.engine.request import last_chunk
+from seamlessflow.producers.rollout.engine.threaded_engine import ThreadedEngine
+from seamlessflow.producers.rollout.roles.moves import PublishedWeights
+from seamlessflow.producers.rollout.scripted_engine.script import Script
+from seamlessflow.producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.schemas.tokens import pack, unpack
 from tests.agents.engine.record import append
 from tests.agents.engine.turn import ActedTurn, logprobs
 

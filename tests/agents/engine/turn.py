@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from producers.rollout.engine.contract import (
+from seamlessflow.producers.rollout.engine.contract import (
     MOST_TOP_LOGPROBS,
     ChunkCallback,
     ChunkSpan,

@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-from infra.process import run_sync
-from infra.settings import load
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import telemetry
-from producers.rollout.bootstrap import build
-from producers.rollout.settings import RolloutSettings
+from seamlessflow.infra.process import run_sync
+from seamlessflow.infra.settings import load
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.producers.rollout.bootstrap import build
+from seamlessflow.producers.rollout.settings import RolloutSettings
 from tests.agents.engine.engine import ActingEngines
 from tests.agents.engine.scripts import SCRIPTS, line
 

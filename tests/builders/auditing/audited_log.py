@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from infra.kafka.client import Received
-from schemas import records as r
-from schemas.records import Record
-from schemas.topics import SESSIONS, TOPICS
 from seamlessflow.auditing.auditor import Auditor
 from seamlessflow.auditing.report import AuditReport
 from seamlessflow.auditing.rounds import ManagersProgress
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import SESSIONS, TOPICS
 from tests.builders.trainer.trajectories import NOTHING
 
 _TOPIC_OF = {record: topic for topic in TOPICS.values() for record in topic.records}

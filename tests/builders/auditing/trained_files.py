@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from schemas import records as r
 from seamlessflow.auditing.step_files import TrainedFile
+from seamlessflow.schemas import records as r
+from seamlessflow.trainer.steps.trained import Header, TrainedRun
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
-from trainer.steps.trained import Header, TrainedRun
 
 LOGPROB = -0.25
 WHOLE_TURN = [

@@ -8,12 +8,12 @@ import struct
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Producer as PlainProducer
 
-from infra.kafka.client import client_options
-from infra.kafka.transactions.hanging import transactional_id
-from infra.kafka.transactions.history import TOPIC, IdState, StateRecord
-from infra.kafka.transactions.state_topic import read_states
-from infra.settings import KafkaSettings
-from schemas.topics import REQUESTS, TRAJECTORIES
+from seamlessflow.infra.kafka.client import client_options
+from seamlessflow.infra.kafka.transactions.hanging import transactional_id
+from seamlessflow.infra.kafka.transactions.history import TOPIC, IdState, StateRecord
+from seamlessflow.infra.kafka.transactions.state_topic import read_states
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import REQUESTS, TRAJECTORIES
 
 MEMBER = "hanging"
 GROUP = "managers"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import confluent_kafka
 
-from infra.settings import KafkaSettings
+from seamlessflow.infra.settings import KafkaSettings
 
 _CONSUMER_GROUP_HEARTBEAT = 68
 _ERROR_BYTES = 512

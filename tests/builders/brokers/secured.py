@@ -16,11 +16,11 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 
-from infra.broker.broker import Broker
-from infra.errors import KafkaRefused
-from infra.kafka.start.cluster import find_cluster
-from infra.network.ports import HOST, free_port
-from infra.settings import KafkaSettings
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.errors import KafkaRefused
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.settings import KafkaSettings
 from tests.waiting import until
 
 USERS = {"owner": "right", "guest": "right", "visitor": "right"}

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.broker.cluster import BrokerCluster
-from infra.settings import KafkaSettings
+from seamlessflow.infra.broker.cluster import BrokerCluster
+from seamlessflow.infra.settings import KafkaSettings
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from infra.weights.manifest import MANIFEST, Manifest, publish, sha256
+from seamlessflow.infra.weights.manifest import MANIFEST, Manifest, publish, sha256
 
 Values = NDArray[np.uint16]
 

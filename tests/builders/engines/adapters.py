@@ -6,8 +6,8 @@ import torch
 from peft import LoraConfig
 from safetensors.torch import load_file, save_file
 
-from infra.weights.adapter import TENSORS, BaseModel, tensor_name
-from infra.weights.manifest import Manifest, write_manifest
+from seamlessflow.infra.weights.adapter import TENSORS, BaseModel, tensor_name
+from seamlessflow.infra.weights.manifest import Manifest, write_manifest
 
 
 def adapter(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from producers.rollout.engine.contract import (
+from seamlessflow.producers.rollout.engine.contract import (
     ChunkCallback,
     ChunkSpan,
     Engine,
@@ -15,7 +15,7 @@ from producers.rollout.engine.contract import (
     SamplingParams,
     TokenChunk,
 )
-from producers.rollout.engine.errors import RequestInvalid
+from seamlessflow.producers.rollout.engine.errors import RequestInvalid
 
 
 @dataclass(frozen=True, slots=True)

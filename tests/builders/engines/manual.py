@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from producers.rollout.engine.contract import (
+from seamlessflow.producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
     PauseMode,
     SamplingParams,
 )
-from schemas.tokens import unpack
+from seamlessflow.schemas.tokens import unpack
 
 Calls = list[tuple[object, ...]]
 

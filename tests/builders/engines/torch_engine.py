@@ -2,6 +2,6 @@
 
 from collections.abc import Callable
 
-from producers.rollout.torch_engine.engine import TorchEngine
+from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine
 
 StartEngine = Callable[..., TorchEngine]

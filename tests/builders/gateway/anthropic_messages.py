@@ -5,9 +5,9 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.dialects.anthropic_messages.request import parse
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.dialects.anthropic_messages.request import parse
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.errors import ApiError
 
 USER = {"role": "user", "content": "hi"}
 USE = {"type": "tool_use", "id": "call_t_0", "name": "lookup", "input": {"a": 1}}

@@ -5,9 +5,9 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.openai_responses.request import parse
-from producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.openai_responses.request import parse
+from seamlessflow.producers.gateway.errors import ApiError
 
 USER = {"role": "user", "content": "hi"}
 OUTPUT = {"type": "function_call_output", "call_id": "call_t_0", "output": "42"}

@@ -6,12 +6,12 @@ from typing import Any, get_args
 import orjson
 from openai.types.responses import Response, ResponseStreamEvent
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import ChoiceDelta
-from producers.gateway.dialects.openai_responses.events import ResponseEvents
-from producers.gateway.dialects.openai_responses.request import parse
-from producers.gateway.dialects.openai_responses.response import completion
-from schemas.records import ReplyFinished
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
+from seamlessflow.producers.gateway.dialects.openai_responses.events import ResponseEvents
+from seamlessflow.producers.gateway.dialects.openai_responses.request import parse
+from seamlessflow.producers.gateway.dialects.openai_responses.response import completion
+from seamlessflow.schemas.records import ReplyFinished
 from tests.builders.records.replies import answer
 
 TOOLS: list[dict[str, Any]] = [

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import httpx
 import orjson
 
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.network.ports import free_port
-from infra.settings import KafkaSettings
-from producers.gateway.calls.keys import Keys, derived_admin_key
-from schemas.records import (
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.producers.gateway.calls.keys import Keys, derived_admin_key
+from seamlessflow.schemas.records import (
     CommandAnswered,
     CountTokens,
     DescribeSession,
@@ -29,7 +29,7 @@ from schemas.records import (
     ReplyFinished,
     RequestTurn,
 )
-from schemas.topics import FLEET, REPLIES, REQUESTS
+from seamlessflow.schemas.topics import FLEET, REPLIES, REQUESTS
 from tests.builders.own_topics import SMALL, small
 from tests.paths import ROOT
 from tests.waiting import until
@@ -203,7 +203,7 @@ def gateway_process(
     if otlp_endpoint is not None:
         environment |= _variables({"telemetry__otlp_endpoint": otlp_endpoint})
     process = subprocess.Popen(
-        [sys.executable, "-m", "producers.gateway"], cwd=ROOT, env=environment
+        [sys.executable, "-m", "seamlessflow.producers.gateway"], cwd=ROOT, env=environment
     )
     gateway = GatewayProcess(f"http://127.0.0.1:{port}", process)
     try:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from schemas.records import Record
+from seamlessflow.schemas.records import Record
 
 R = TypeVar("R", bound=Record)
 

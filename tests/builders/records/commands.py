@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from schemas import records as r
+from seamlessflow.schemas import records as r
 from tests.builders.records.builder import builder
 from tests.builders.records.content import message
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from schemas.tokens import pack
+from seamlessflow.schemas.tokens import pack
 
 
 def ids(*tokens: int) -> bytes:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from schemas import records as r
+from seamlessflow.schemas import records as r
 from tests.builders.records.builder import builder
 
 claimed = builder(r.SchedulerClaimed(epoch=1, scheduler="a", at_ms=0), "epoch", "scheduler")

@@ -1,6 +1,6 @@
 """Builders of records of `fleet`; see `builder`."""
 
-from schemas.records import (
+from seamlessflow.schemas.records import (
     GatewayHeartbeat,
     ManagerStarted,
     PolicyWeights,

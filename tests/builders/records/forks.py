@@ -1,6 +1,6 @@
 """Builder of a fork's beginning; see `builder`."""
 
-from schemas.records import ForkedPrefix, ForkedPrompt, ForkedTurn, ForkOrigin
+from seamlessflow.schemas.records import ForkedPrefix, ForkedPrompt, ForkedTurn, ForkOrigin
 from tests.builders.records.builder import builder
 from tests.builders.records.content import ids, message
 

@@ -1,7 +1,7 @@
 """Builders of records that a manager sends to a worker; see `builder`."""
 
-from schemas.records import CancelGeneration, GenerateTurn, Sampling
-from schemas.tokens import pack
+from seamlessflow.schemas.records import CancelGeneration, GenerateTurn, Sampling
+from seamlessflow.schemas.tokens import pack
 from tests.builders.records.builder import builder
 
 WORKER = "worker-0"

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
+from seamlessflow.schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
 from tests.builders.records.builder import builder
 
 answered = builder(CommandAnswered(gateway="g", session_id="s", command_id="c"), "command_id")

@@ -4,9 +4,9 @@ from typing import Any
 
 import xxhash
 
-from consumers.trajectories.sessions.fold import FOLD_VERSION
-from consumers.trajectories.sessions.tree import ROOT
-from schemas import records as r
+from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
+from seamlessflow.consumers.trajectories.sessions.tree import ROOT
+from seamlessflow.schemas import records as r
 from tests.builders.records.builder import builder
 from tests.builders.records.content import ids, logprobs, message
 

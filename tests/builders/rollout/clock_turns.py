@@ -3,14 +3,14 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from infra.device_model.lengths import LengthsSection
-from infra.device_model.rates import Rates
-from producers.rollout.clock_engine.answers import Answers
-from producers.rollout.clock_engine.batch import ClockBatch, Emission
-from producers.rollout.clock_engine.lengths import AnswerLengths
-from producers.rollout.engine.contract import SamplingParams, TokenChunk
-from producers.rollout.engine.request import Request
-from schemas.tokens import pack, unpack
+from seamlessflow.infra.device_model.lengths import LengthsSection
+from seamlessflow.infra.device_model.rates import Rates
+from seamlessflow.producers.rollout.clock_engine.answers import Answers
+from seamlessflow.producers.rollout.clock_engine.batch import ClockBatch, Emission
+from seamlessflow.producers.rollout.clock_engine.lengths import AnswerLengths
+from seamlessflow.producers.rollout.engine.contract import SamplingParams, TokenChunk
+from seamlessflow.producers.rollout.engine.request import Request
+from seamlessflow.schemas.tokens import pack, unpack
 
 STOP = 99
 TEXT = (11, 12, 13, 14, 15)

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from infra.rendering.completion import MessageDelta, ParsedMessage
-from producers.rollout.engine.contract import ChunkSpan, FinishReason, TokenChunk
-from producers.rollout.engine.made_up import logprobs
-from schemas.tokens import pack, unpack
+from seamlessflow.infra.rendering.completion import MessageDelta, ParsedMessage
+from seamlessflow.producers.rollout.engine.contract import ChunkSpan, FinishReason, TokenChunk
+from seamlessflow.producers.rollout.engine.made_up import logprobs
+from seamlessflow.schemas.tokens import pack, unpack
 
 
 def chunk(

@@ -4,16 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 
-from infra.errors import SeamlessFlowError
-from infra.weights.versions import version_directory
-from infra.worker.phases import PhaseTimes
-from producers.rollout.engine.contract import Engine
-from producers.rollout.probe.answers import EngineProbeFailed
-from producers.rollout.roles.device import RolloutDevice
-from producers.rollout.roles.moves import Acquire, DeviceMove, PublishedWeights
-from producers.rollout.roles.outcomes import Outcome
-from producers.rollout.turns.message_parser import MessageParser
-from schemas.records import PolicyWeights
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.weights.versions import version_directory
+from seamlessflow.infra.worker.phases import PhaseTimes
+from seamlessflow.producers.rollout.engine.contract import Engine
+from seamlessflow.producers.rollout.probe.answers import EngineProbeFailed
+from seamlessflow.producers.rollout.roles.device import RolloutDevice
+from seamlessflow.producers.rollout.roles.moves import Acquire, DeviceMove, PublishedWeights
+from seamlessflow.producers.rollout.roles.outcomes import Outcome
+from seamlessflow.producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.schemas.records import PolicyWeights
 from tests.builders.engines.manual import ManualEngine
 from tests.builders.rollout.completions import LetterParser
 from tests.builders.rollout.roles import policy

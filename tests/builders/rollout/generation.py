@@ -5,7 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from producers.rollout.engine.contract import Engine, PauseMode, SamplingParams, TokenChunk
+from seamlessflow.producers.rollout.engine.contract import (
+    Engine,
+    PauseMode,
+    SamplingParams,
+    TokenChunk,
+)
 from tests.waiting import until
 
 DEADLINE_S = 60.0

@@ -1,6 +1,6 @@
 """Weights that a rollout process can be told to serve."""
 
-from schemas.records import PolicyWeights
+from seamlessflow.schemas.records import PolicyWeights
 from tests.builders.records import fleet
 
 

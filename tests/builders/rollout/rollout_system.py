@@ -10,24 +10,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from infra.clock import now_ms
-from infra.kafka.client import BEGINNING, Headers, Received
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.reader_thread import ReaderThread
-from infra.kafka.topics.creation import create_topics
-from infra.rendering.settings import RendererSettings
-from infra.settings import KafkaSettings, TelemetrySettings
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import telemetry
-from producers.rollout.bootstrap import build
-from producers.rollout.engines import engine_factory
-from producers.rollout.roles.device import EngineFactory
-from producers.rollout.settings import RolloutSection, RolloutSettings
-from schemas import records as r
-from schemas.records import Record
-from schemas.tokens import pack
-from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.client import BEGINNING, Headers, Received
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.rendering.settings import RendererSettings
+from seamlessflow.infra.settings import KafkaSettings, TelemetrySettings
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.producers.rollout.bootstrap import build
+from seamlessflow.producers.rollout.engines import engine_factory
+from seamlessflow.producers.rollout.roles.device import EngineFactory
+from seamlessflow.producers.rollout.settings import RolloutSection, RolloutSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.tokens import pack
+from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
 from tests.builders.own_topics import own_topics, small
 from tests.builders.records import control, fleet
 from tests.builders.records.prompts import generate
@@ -123,7 +123,7 @@ class RolloutSystem:
             "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
             "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": self.kafka.topic_prefix,
         }
-        command = [sys.executable, "-m", "producers.rollout"]
+        command = [sys.executable, "-m", "seamlessflow.producers.rollout"]
         process = subprocess.Popen(
             command, cwd=ROOT, env=os.environ | environment, stderr=subprocess.PIPE
         )

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from infra.kafka.client import Headers, Received
-from infra.kafka.producer import OnDelivery
-from infra.settings import TelemetrySettings
-from infra.telemetry.tracing import telemetry
-from producers.rollout.turns.admission import Admission
-from producers.rollout.turns.dispatch import Output
-from producers.rollout.turns.live_dispatch import LiveDispatch
-from producers.rollout.turns.serving import Service, Serving
-from schemas.records import Record
+from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.infra.kafka.producer import OnDelivery
+from seamlessflow.infra.settings import TelemetrySettings
+from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.producers.rollout.turns.admission import Admission
+from seamlessflow.producers.rollout.turns.dispatch import Output
+from seamlessflow.producers.rollout.turns.live_dispatch import LiveDispatch
+from seamlessflow.producers.rollout.turns.serving import Service, Serving
+from seamlessflow.schemas.records import Record
 from tests.builders.engines.manual import ManualEngine
 from tests.builders.records.prompts import INCARNATION, WORKER
 from tests.builders.rollout.completions import LetterParser, chunk, codes

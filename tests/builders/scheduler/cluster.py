@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from infra.device_model.rates import Rates
-from scheduler.simulation.cluster import ModelledCluster, ModelledWorker
-from scheduler.simulation.workload import Workload, WorkloadSection
+from seamlessflow.infra.device_model.rates import Rates
+from seamlessflow.scheduler.simulation.cluster import ModelledCluster, ModelledWorker
+from seamlessflow.scheduler.simulation.workload import Workload, WorkloadSection
 
 TOKENS = 10
 """Tokens of each turn."""

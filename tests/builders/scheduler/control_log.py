@@ -1,10 +1,10 @@
 """A log of `control`, `fleet` and `tasks` that tests of the scheduler wait on."""
 
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas.records import Record
-from schemas.topics import CONTROL, FLEET, PROMPTS, TASKS, fleet_key
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, TASKS, fleet_key
 from tests.builders.own_topics import small
 from tests.live_log import LiveLog
 

@@ -3,13 +3,13 @@
 import threading
 import time
 
-from infra.clock import now_ms
-from infra.kafka.client import BEGINNING
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.topics import CONTROL, FLEET, fleet_key
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
 from tests.builders.records import control, fleet
 from tests.builders.scheduler.control_log import LIMIT_S
 

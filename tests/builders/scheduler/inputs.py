@@ -3,23 +3,23 @@
 from functools import reduce
 from pathlib import Path
 
-from scheduler.decisions.decide import Rules
-from scheduler.decisions.strategies.registry import named
-from scheduler.settings import (
+from seamlessflow.scheduler.decisions.decide import Rules
+from seamlessflow.scheduler.decisions.strategies.registry import named
+from seamlessflow.scheduler.settings import (
     EvaluationSection,
     PacingSection,
     RunSection,
     SchedulerSection,
     SchedulerSettings,
 )
-from scheduler.state import state
-from scheduler.state.fleet import Fleet
-from scheduler.state.fleet import apply as fleet_apply
-from scheduler.state.state import State
-from scheduler.tasks.mixture import TaskSets
-from scheduler.tasks.source import TaskRow, TaskSource, listed
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.state import state
+from seamlessflow.scheduler.state.fleet import Fleet
+from seamlessflow.scheduler.state.fleet import apply as fleet_apply
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.scheduler.tasks.mixture import TaskSets
+from seamlessflow.scheduler.tasks.source import TaskRow, TaskSource, listed
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 
 BOTH = ("rollout", "train")

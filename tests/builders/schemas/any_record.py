@@ -6,8 +6,8 @@ from typing import Any
 from fastavro import schemaless_writer
 from hypothesis import strategies as st
 
-from schemas.codec import MARKER
-from schemas.registry import NAMESPACE, Schema, parsed, schema_fingerprint
+from seamlessflow.schemas.codec import MARKER
+from seamlessflow.schemas.registry import NAMESPACE, Schema, parsed, schema_fingerprint
 
 _PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     "string": st.text(max_size=8),

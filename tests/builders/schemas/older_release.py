@@ -5,10 +5,10 @@ from io import BytesIO
 
 from fastavro import schemaless_reader, schemaless_writer
 
-from schemas.codec import HEADER_BYTES, MARKER, UnknownSchema, decode
-from schemas.records import Record
-from schemas.registry import history, parsed
-from schemas.releases import order, release_named, releases
+from seamlessflow.schemas.codec import HEADER_BYTES, MARKER, UnknownSchema, decode
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.registry import history, parsed
+from seamlessflow.schemas.releases import order, release_named, releases
 
 
 def decoder_of(version: str) -> Callable[[bytes], Record]:

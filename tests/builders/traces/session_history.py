@@ -3,11 +3,19 @@
 from collections.abc import Iterable
 from typing import Any
 
-from consumers.trajectories.sessions.assemble import trajectory
-from infra.kafka.client import Headers, Received
-from schemas import records as r
-from schemas.records import Record, StepGroup
-from schemas.topics import CONTROL, PROMPTS, REPLIES, REQUESTS, SESSIONS, TASKS, TRAJECTORIES
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
+from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, StepGroup
+from seamlessflow.schemas.topics import (
+    CONTROL,
+    PROMPTS,
+    REPLIES,
+    REQUESTS,
+    SESSIONS,
+    TASKS,
+    TRAJECTORIES,
+)
 from tests.builders.records import commands, control, prompts, replies, sessions
 from tests.builders.records.content import ids
 from tests.builders.records.tasks import task

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from schemas.records import Trajectory
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.trainer.data.chains import Chain, chains, credited
+from seamlessflow.trainer.data.credit.columns import Column
 from tests.builders.trainer.models import VOCABULARY, logprobs, open_tiny, sample
 from tests.builders.trainer.trajectories import Run, trajectory
-from trainer.data.chains import Chain, chains, credited
-from trainer.data.credit.columns import Column
 
 
 def some_chains(seed: int = 0, count: int = 6) -> list[Chain]:

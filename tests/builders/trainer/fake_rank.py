@@ -3,9 +3,9 @@
 import socket
 from queue import Queue
 
-from trainer.backends.backend import Machine
-from trainer.link.channel import Channel
-from trainer.link.messages import Arrays, GangCall, Hello, Message, Reply, Welcome
+from seamlessflow.trainer.backends.backend import Machine
+from seamlessflow.trainer.link.channel import Channel
+from seamlessflow.trainer.link.messages import Arrays, GangCall, Hello, Message, Reply, Welcome
 
 LIMIT_S = 20.0
 

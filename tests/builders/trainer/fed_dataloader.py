@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from schemas.records import Record
+from seamlessflow.schemas.records import Record
+from seamlessflow.trainer.data.batch import Batch, BatchLimits, BatchRules, SkippedStep
+from seamlessflow.trainer.data.reuse.choices import UsedGroup
+from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.recovery.resume import Origin, resume_from
+from seamlessflow.trainer.steps.dataloader import Dataloader
 from tests.builders.records.control import committed
 from tests.builders.trainer.groups import RULES
 from tests.builders.trainer.trajectories import masked_whole, one_turn
-from trainer.data.batch import Batch, BatchLimits, BatchRules, SkippedStep
-from trainer.data.reuse.choices import UsedGroup
-from trainer.recovery.control_state import ControlState
-from trainer.recovery.resume import Origin, resume_from
-from trainer.steps.dataloader import Dataloader
 
 LIMITS = BatchLimits(groups=2, lag=1, refill=1, window=4)
 

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
+from seamlessflow.trainer.data.advantages import ReturnRules, estimator
+from seamlessflow.trainer.data.batch import BatchRules, Prepared
+from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.data.sessions import ValidSession, read
+from seamlessflow.trainer.data.staleness import StepClock
 from tests.builders.trainer.chains import some_chains
 from tests.builders.trainer.trajectories import one_turn
-from trainer.data.advantages import ReturnRules, estimator
-from trainer.data.batch import BatchRules, Prepared
-from trainer.data.grouping import Group
-from trainer.data.sessions import ValidSession, read
-from trainer.data.staleness import StepClock
 
 GRPO = estimator("grpo", ReturnRules())
 RULES = BatchRules(GRPO, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)

@@ -8,12 +8,12 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from trainer.backends.losses.corrections import CORRECTIONS
-from trainer.backends.losses.loss import old_policy
-from trainer.backends.losses.surrogates import SURROGATES
-from trainer.backends.losses.tokens import LossTokens
-from trainer.data.units.aggregations import AGGREGATIONS
-from trainer.loss import LossSection
+from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS
+from seamlessflow.trainer.backends.losses.loss import old_policy
+from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
+from seamlessflow.trainer.backends.losses.tokens import LossTokens
+from seamlessflow.trainer.data.units.aggregations import AGGREGATIONS
+from seamlessflow.trainer.loss import LossSection
 
 BOUNDS = {"clip_low": 0.25, "clip_high": 0.3, "cap": 1.5}
 VARIANTS: dict[str, Sequence[dict[str, object]]] = {

@@ -20,9 +20,9 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from schemas.identity import session_id
-from schemas.records import Trajectory
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.schemas.identity import session_id
+from seamlessflow.schemas.records import Trajectory
 from tests.builders.trainer.trajectories import Run, trajectory
 
 VOCABULARY = 32

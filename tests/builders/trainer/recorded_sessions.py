@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from infra.kafka.producer import TransactionalProducer
-from infra.kafka.reader import Reader
-from infra.settings import KafkaSettings
-from schemas.records import Trajectory
-from schemas.topics import TRAJECTORIES
+from seamlessflow.infra.kafka.producer import TransactionalProducer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import TRAJECTORIES
 
 
 def record_sessions(kafka: KafkaSettings, sessions: Sequence[Trajectory]) -> None:

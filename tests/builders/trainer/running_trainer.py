@@ -3,14 +3,14 @@
 import threading
 from collections.abc import Callable
 
-from infra.settings import TelemetrySettings
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import telemetry
+from seamlessflow.infra.settings import TelemetrySettings
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.trainer import bootstrap
+from seamlessflow.trainer.ranks import bootstrap as ranks
+from seamlessflow.trainer.roles.gang_errors import GangBroken, TrainerGone
+from seamlessflow.trainer.settings import TrainerSettings
 from tests.builders.trainer.scripted_scheduler import TIMEOUT_S
-from trainer import bootstrap
-from trainer.ranks import bootstrap as ranks
-from trainer.roles.gang_errors import GangBroken, TrainerGone
-from trainer.settings import TrainerSettings
 
 
 class RunningTrainer:

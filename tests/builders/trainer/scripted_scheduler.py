@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from infra.kafka.client import BEGINNING
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.records import Record
-from schemas.topics import CONTROL, FLEET
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, FLEET
 from tests.builders.records import control
 
 R = TypeVar("R", bound=Record)

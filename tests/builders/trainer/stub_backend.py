@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.backends.backend import NO_STEP, Machine, StepInput
-from trainer.data.credit.columns import Annotated, Column
-from trainer.data.packing import MicroBatch
+from seamlessflow.trainer.backends.backend import NO_STEP, Machine, StepInput
+from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.packing import MicroBatch
 
 
 class StubBackend:

@@ -20,13 +20,13 @@ class TrainerProcesses:
         self, environment: Mapping[str, str], workers: Sequence[Mapping[str, str]] = ({},)
     ) -> None:
         self._environment = {**os.environ, **environment}
-        self._all = [_process("trainer", self._environment)]
+        self._all = [_process("seamlessflow.trainer", self._environment)]
         for worker in workers:
             self.start(worker)
 
     def start(self, worker: Mapping[str, str]) -> None:
         """Start the training process of one more worker."""
-        self._all.append(_process("trainer.ranks", {**self._environment, **worker}))
+        self._all.append(_process("seamlessflow.trainer.ranks", {**self._environment, **worker}))
 
     def kill(self, number: int = 0) -> list[int]:
         """Kill the trainer, or the process with this number; return the status of each other."""

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from schemas.records import Reward, Trajectory, TrajectoryNode, VersionSpan
+from seamlessflow.schemas.records import Reward, Trajectory, TrajectoryNode, VersionSpan
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
-from consumers.history.forking import RecordedOn, forked_prefix
-from consumers.trajectories.decisions.context import Context
-from consumers.trajectories.decisions.decide import decide
-from consumers.trajectories.sessions.addressing import Command
-from consumers.trajectories.sessions.message_keys import Strictness
-from schemas.identity import forked_turn_id, tool_call_id
-from schemas.records import ForkedPrefix, Record
+from seamlessflow.consumers.history.forking import RecordedOn, forked_prefix
+from seamlessflow.consumers.trajectories.decisions.context import Context
+from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.consumers.trajectories.sessions.addressing import Command
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.schemas.identity import forked_turn_id, tool_call_id
+from seamlessflow.schemas.records import ForkedPrefix, Record
 from tests.builders.records.commands import open_session, request_turn
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import completed

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from consumers.trajectories.decisions.context import Context
-from consumers.trajectories.decisions.fleet import RolloutFleet
-from consumers.trajectories.matching.prompt_renderer import Messages
-from schemas.records import PolicyWeights, Record, RoleAcquired, Sampling
+from seamlessflow.consumers.trajectories.decisions.context import Context
+from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import Messages
+from seamlessflow.schemas.records import PolicyWeights, Record, RoleAcquired, Sampling
 from tests.builders.records import control, fleet
 from tests.builders.records.content import ids
 

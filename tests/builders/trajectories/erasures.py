@@ -3,12 +3,12 @@
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.kafka.topics.found import partition_counts
-from infra.kafka.unreadable import Raw
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from schemas.topics import TOPICS
 from seamlessflow.__main__ import app
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.unreadable import Raw
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import TOPICS
 
 Place = tuple[str, int, int]
 Stored = tuple[bytes, bytes, tuple[tuple[str, bytes], ...], int]

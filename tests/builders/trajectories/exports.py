@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.records import Trajectory
-from schemas.topics import TRAJECTORIES
 from seamlessflow.__main__ import app
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import TRAJECTORIES
 from tests.builders.own_topics import own_topics
 from tests.builders.trajectories.golden_topics import write_golden
 from tests.golden.golden_log import GoldenLog

@@ -1,9 +1,9 @@
 """Golden logs on a real broker: topics with the records of a run, each at its place."""
 
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas.topics import SESSIONS, TRAJECTORIES
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 from tests.golden.golden_log import LOGS, GoldenLog, read
 
 DEADLINE_S = 60

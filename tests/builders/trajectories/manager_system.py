@@ -14,19 +14,27 @@ from uuid import uuid4
 import numpy as np
 import xxhash
 
-from infra.clock import now_ms
-from infra.kafka.client import BEGINNING
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererSettings
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.identity import session_name
-from schemas.records import Record, Reward, Sampling
-from schemas.topics import CONTROL, FLEET, PROMPTS, REPLIES, REQUESTS, SESSIONS, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import RendererSettings
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.records import Record, Reward, Sampling
+from seamlessflow.schemas.topics import (
+    CONTROL,
+    FLEET,
+    PROMPTS,
+    REPLIES,
+    REQUESTS,
+    SESSIONS,
+    fleet_key,
+)
 from tests.builders.own_topics import SMALL, own_topics
 from tests.builders.records import commands, control, fleet
 from tests.builders.records.content import ids, message
@@ -243,7 +251,7 @@ class ManagerSystem:
             "SEAMLESSFLOW_MANAGER__SLOT": member,
             **settings,
         }
-        command = [sys.executable, "-m", "consumers.trajectories"]
+        command = [sys.executable, "-m", "seamlessflow.consumers.trajectories"]
         if log is None:
             process = subprocess.Popen(command, env=environment)
         else:

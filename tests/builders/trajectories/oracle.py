@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import xxhash
 
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import sessions
 from tests.builders.trajectories.oracle import ExpectedSession
 from tests.builders.trajectories.random_events import (

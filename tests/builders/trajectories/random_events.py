@@ -12,8 +12,8 @@ import numpy as np
 import xxhash
 from hypothesis import strategies as st
 
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import sessions
 from tests.builders.records.content import ids
 from tests.builders.trajectories.oracle import ExpectedSession, ExpectedTurn

@@ -1,10 +1,10 @@
 """Sessions made by folding events one after the other."""
 
-from consumers.trajectories.sessions import fold
-from consumers.trajectories.sessions.assemble import trajectory
-from consumers.trajectories.sessions.message_keys import Strictness
-from consumers.trajectories.sessions.session import Session, Turn
-from schemas.records import Record, Trajectory
+from seamlessflow.consumers.trajectories.sessions import fold
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
+from seamlessflow.schemas.records import Record, Trajectory
 from tests.builders.records.sessions import closed, finalized, opened, rewarded
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import yaml
 
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.records import Record
-from schemas.topics import CONTROL, SESSIONS, Topic
 from seamlessflow.demo.model import make_model
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.cluster import has_address
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, SESSIONS, Topic
 from tests.live_log import LiveLog
 from tests.paths import ROOT
 from tests.waiting import until

@@ -11,19 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.errors import DeliveryFailed, KafkaRefused, TopicMissing
-from infra.kafka.client import BEGINNING
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.topics.permissions import grant
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.network.ports import free_port
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.topics import CONTROL, SESSIONS, TOPICS, TRAJECTORIES, Topic
 from seamlessflow.access.needs import (
     AGENTS,
     GATEWAY,
@@ -37,6 +24,17 @@ from seamlessflow.access.needs import (
     permissions,
 )
 from seamlessflow.config_file import parse
+from seamlessflow.infra.errors import DeliveryFailed, KafkaRefused, TopicMissing
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.permissions import grant
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection.topics.check import topic_faults
 from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
 from seamlessflow.processes.child import ChildSpec
@@ -44,6 +42,8 @@ from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, SESSIONS, TOPICS, TRAJECTORIES, Topic
 from tests.builders.brokers.secured import as_user, secured_broker
 from tests.e2e.runs.short_run import short_run
 from tests.paths import ROOT

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.settings import KafkaSettings
-from infra.weights.adapter import TENSORS
-from infra.weights.manifest import read_manifest
-from infra.weights.tensors import tensor_hashes, tensors_hash
-from infra.weights.versions import versions
-from schemas import records as r
-from schemas.topics import CONTROL
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.adapter import TENSORS
+from seamlessflow.infra.weights.manifest import read_manifest
+from seamlessflow.infra.weights.tensors import tensor_hashes, tensors_hash
+from seamlessflow.infra.weights.versions import versions
 from seamlessflow.inspection.model_directory import incomplete
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL
 from tests.e2e.runs.short_run import records_of, short_run, started
 
 pytestmark = pytest.mark.slow

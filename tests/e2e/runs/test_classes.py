@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.records import Record
-from schemas.topics import CONTROL, SESSIONS, TRAJECTORIES
 from seamlessflow.auditing.audit import audit
 from seamlessflow.auditing.recorded_tokens import recorded_session
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES
 from tests.e2e.runs.short_run import processes_of, records_of, run_log, short_run, started
 from tests.live_log import LiveLog
 from tests.waiting import until
@@ -95,7 +95,7 @@ def sampling(log: LiveLog) -> set[str]:
 def kill(out: Path) -> None:
     """Kill the rollout processes of the class, both before either can come back."""
     for worker in CLASS_A:
-        (process,) = processes_of(out, "producers.rollout", f'"worker": "{worker}"')
+        (process,) = processes_of(out, "seamlessflow.producers.rollout", f'"worker": "{worker}"')
         os.kill(process, signal.SIGKILL)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ExitStatus
+from seamlessflow.infra.errors import ExitStatus
 from tests.e2e.runs.short_run import short_run
 from tests.paths import ROOT
 

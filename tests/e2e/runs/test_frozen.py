@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker.broker import Broker
-from infra.clock import now_ms
-from infra.kafka.client import BEGINNING
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.network.ports import free_port
-from schemas.records import ProgressStalled
-from schemas.topics import CONTROL, TOPICS
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import parse
 from seamlessflow.demo.model import make_model
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.network.ports import free_port
 from seamlessflow.processes.launcher import BROKER, Launcher
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
+from seamlessflow.schemas.records import ProgressStalled
+from seamlessflow.schemas.topics import CONTROL, TOPICS
 from seamlessflow.watching.stall_reports import StallReports, frozen
 from tests.paths import ROOT
 

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.errors import ExitStatus
-from infra.settings import KafkaSettings
-from infra.weights.manifest import verify
-from infra.weights.versions import versions
-from schemas.records import RunFinished, StepCommitted, StepCompleted, WeightsLoaded
-from schemas.topics import CONTROL
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.manifest import verify
+from seamlessflow.infra.weights.versions import versions
+from seamlessflow.schemas.records import RunFinished, StepCommitted, StepCompleted, WeightsLoaded
+from seamlessflow.schemas.topics import CONTROL
 from tests.e2e.runs.short_run import records_of, run_log, short_run
 from tests.paths import ROOT
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.records import Record
-from schemas.topics import CONTROL, SESSIONS
 from seamlessflow.auditing.audit import audit
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, SESSIONS
+from seamlessflow.trainer.steps.trained import read_trained
 from tests.e2e.runs.short_run import records_of, run_log, short_run, started
 from tests.live_log import LiveLog
-from trainer.steps.trained import read_trained
 
 pytestmark = pytest.mark.slow
 

@@ -31,13 +31,13 @@ async def run(task, session):
     return len(answer.choices[0].message.content or "") % 3
 """
 KILLED = {
-    "gateway": "producers.gateway",
-    "manager": "consumers.trajectories",
-    "rollout-w0": "producers.rollout",
-    "scheduler": "scheduler",
-    "trainer": "trainer",
-    "trainer-w1": "trainer.ranks",
-    "agents": "producers.agents",
+    "gateway": "seamlessflow.producers.gateway",
+    "manager": "seamlessflow.consumers.trajectories",
+    "rollout-w0": "seamlessflow.producers.rollout",
+    "scheduler": "seamlessflow.scheduler",
+    "trainer": "seamlessflow.trainer",
+    "trainer-w1": "seamlessflow.trainer.ranks",
+    "agents": "seamlessflow.producers.agents",
     "broker": "kafka.Kafka",
 }
 """Processes in the order of their deaths, with a word of their command lines."""

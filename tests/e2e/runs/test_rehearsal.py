@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.errors import ExitStatus
+from seamlessflow.infra.errors import ExitStatus
 from tests.e2e.runs.short_run import short_run
 from tests.paths import ROOT
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import openai
 import pytest
 
-from infra.settings import KafkaSettings
-from schemas import records as r
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
 from tests.e2e.running_system import DEADLINE_S, POLICY, RunningSystem, running_system
 from tests.waiting import until
 
@@ -57,10 +57,10 @@ def flow(broker: KafkaSettings, tmp_path: Path) -> Iterator[RunningSystem]:
     with running_system(broker, tmp_path) as made:
         made.publish_weights(0, seed=1)
         made.start_gateway(**SHARED_PORT)
-        made.start("manager", "consumers.trajectories")
+        made.start("manager", "seamlessflow.consumers.trajectories")
         made.start(
             "w0",
-            "producers.rollout",
+            "seamlessflow.producers.rollout",
             SEAMLESSFLOW_ROLLOUT__WORKER="w0",
             SEAMLESSFLOW_ROLLOUT__POLICY=POLICY,
             SEAMLESSFLOW_ROLLOUT__ENGINE="scripted",
@@ -81,13 +81,13 @@ def join(made: RunningSystem) -> None:
     first = made.expect(r.GatewayHeartbeat).gateway
     made.start(
         "second gateway",
-        "producers.gateway",
+        "seamlessflow.producers.gateway",
         SEAMLESSFLOW_GATEWAY__PORT=str(made.port),
         SEAMLESSFLOW_GATEWAY__SECRET=made.secret,
         SEAMLESSFLOW_GATEWAY__ADMIN_KEY=made.admin_key,
         **SHARED_PORT,
     )
-    made.start("second manager", "consumers.trajectories")
+    made.start("second manager", "seamlessflow.consumers.trajectories")
     second = made.expect(r.GatewayHeartbeat, lambda one: one.gateway != first).gateway
     made.expect(r.PartitionClaimed)
     until(lambda: gateway_of_a_call(made) == second, "the second gateway to listen")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ExitStatus
-from infra.settings import KafkaSettings
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.cluster import has_address
 from tests.e2e.runs.short_run import short_run, started
 from tests.waiting import until

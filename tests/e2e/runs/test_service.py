@@ -10,10 +10,10 @@ import openai
 import pytest
 import yaml
 
-from infra.network.ports import free_port
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.topics import CONTROL
+from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL
 from tests.e2e.runs.short_run import short_run, started
 from tests.live_log import LiveLog
 from tests.waiting import until

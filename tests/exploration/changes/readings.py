@@ -8,7 +8,7 @@ the place at which it stops are a choice each, so readers lag as far as there ar
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, cast
 
-from schemas import records as r
+from seamlessflow.schemas import records as r
 from tests.exploration.actors import Process
 
 Of = TypeVar("Of", bound=Process)

@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from producers.rollout.roles.moves import Acquire, Load, Preload, Rejoin, Release
-from producers.rollout.roles.roles import RolloutRoles
-from schemas import records as r
+from seamlessflow.producers.rollout.roles.moves import Acquire, Load, Preload, Rejoin, Release
+from seamlessflow.producers.rollout.roles.roles import RolloutRoles
+from seamlessflow.schemas import records as r
 from tests.builders.records import control, fleet
 from tests.exploration.actors import Letter, RolloutActor
 from tests.exploration.changes.readings import readings, without_inert, words

@@ -5,15 +5,15 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from scheduler.decisions.contact import Contact
-from scheduler.decisions.decide import Outgoing, Rules, View, decide
-from scheduler.decisions.strategies import registry
-from scheduler.settings import RunSection, SchedulerSection, SchedulerSettings
-from scheduler.state import fleet as fleet_fold
-from scheduler.state.fleet import Fleet
-from scheduler.state.state import State
-from schemas import records as r
-from schemas.topics import CONTROL, fleet_key
+from seamlessflow.scheduler.decisions.contact import Contact
+from seamlessflow.scheduler.decisions.decide import Outgoing, Rules, View, decide
+from seamlessflow.scheduler.decisions.strategies import registry
+from seamlessflow.scheduler.settings import RunSection, SchedulerSection, SchedulerSettings
+from seamlessflow.scheduler.state import fleet as fleet_fold
+from seamlessflow.scheduler.state.fleet import Fleet
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, fleet_key
 from tests.builders.records import fleet
 from tests.exploration.actors import SchedulerActor
 from tests.exploration.bounds import Bounds

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from schemas import records as r
+from seamlessflow.schemas import records as r
 from tests.exploration.actors import SchedulerActor
 from tests.exploration.world import World
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from schemas import records as r
+from seamlessflow.schemas import records as r
 from tests.builders.records import control, fleet
 from tests.exploration.actors import TrainerActor
 from tests.exploration.changes.readings import readings, without_inert, words

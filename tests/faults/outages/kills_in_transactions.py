@@ -23,16 +23,16 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from infra.broker.broker import Broker
-from infra.errors import KafkaUnavailable
-from infra.kafka.bounds import BoundsLookup
-from infra.kafka.client import client_options
-from infra.kafka.producer import TransactionalProducer
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.transactions.hanging import transactional_id
-from infra.settings import KafkaSettings
-from schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.kafka.client import client_options
+from seamlessflow.infra.kafka.producer import TransactionalProducer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.transactions.hanging import transactional_id
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
 from tests.waiting import until
 
 WIDTH = 10

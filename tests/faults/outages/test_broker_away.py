@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 import httpx
 import pytest
 
-from producers.gateway.calls.keys import derived_admin_key
 from seamlessflow.processes.usage import peak_rss_mb
+from seamlessflow.producers.gateway.calls.keys import derived_admin_key
 from tests.faults.driver import Driver
 from tests.faults.faults import BROKER, Kind
 from tests.faults.faulty_run import FaultyRun, faulty_run

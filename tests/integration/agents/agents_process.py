@@ -9,14 +9,14 @@ from pathlib import Path
 
 import orjson
 
-from infra.kafka.partitioner import partition_of
-from infra.kafka.producer import Producer
-from infra.settings import KafkaSettings
-from producers.agents.harness.session import AgentSession
-from producers.agents.runner import serve
-from producers.agents.settings import AgentsSettings
-from schemas.records import Task
-from schemas.topics import TASKS
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.producers.agents.harness.session import AgentSession
+from seamlessflow.producers.agents.runner import serve
+from seamlessflow.producers.agents.settings import AgentsSettings
+from seamlessflow.schemas.records import Task
+from seamlessflow.schemas.topics import TASKS
 from tests.builders.own_topics import SMALL
 from tests.builders.records.tasks import task
 from tests.integration.agents.scripted_gateway import Answering, ScriptedGateway, accepting

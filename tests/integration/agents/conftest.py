@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas.topics import FLEET, TASKS
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import FLEET, TASKS
 from tests.builders.own_topics import small
 from tests.integration.agents.agents_process import issue_samples
 

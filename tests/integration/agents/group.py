@@ -1,8 +1,8 @@
 """Progress that the Kafka consumer group of the agents has committed."""
 
-from infra.kafka.reader import Reader
-from infra.settings import KafkaSettings
-from schemas.topics import TASKS
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import TASKS
 from tests.builders.own_topics import SMALL
 
 GROUP = "agents"

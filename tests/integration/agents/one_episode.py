@@ -2,19 +2,19 @@
 
 import time
 
-from infra.settings import TelemetrySettings
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import telemetry
-from producers.agents.ended_groups import EndedGroups
-from producers.agents.episode import Episodes
-from producers.agents.gateway_client.client import GatewayClient
-from producers.agents.harness.agent import Agent
-from producers.agents.harness.loading import Callback
-from producers.agents.harness.threads import CallThreads
-from producers.agents.leftovers import Leftovers
-from producers.agents.serving import ServingTime
-from producers.agents.settings import AgentsSection
-from schemas.records import Task
+from seamlessflow.infra.settings import TelemetrySettings
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.producers.agents.ended_groups import EndedGroups
+from seamlessflow.producers.agents.episode import Episodes
+from seamlessflow.producers.agents.gateway_client.client import GatewayClient
+from seamlessflow.producers.agents.harness.agent import Agent
+from seamlessflow.producers.agents.harness.loading import Callback
+from seamlessflow.producers.agents.harness.threads import CallThreads
+from seamlessflow.producers.agents.leftovers import Leftovers
+from seamlessflow.producers.agents.serving import ServingTime
+from seamlessflow.producers.agents.settings import AgentsSection
+from seamlessflow.schemas.records import Task
 from tests.builders.records.tasks import task
 from tests.integration.agents.scripted_gateway import (
     Answering,

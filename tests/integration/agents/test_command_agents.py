@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from producers.agents.harness.agent import CommandAgent
-from producers.agents.harness.command import Command
+from seamlessflow.producers.agents.harness.agent import CommandAgent
+from seamlessflow.producers.agents.harness.command import Command
 from tests.builders.records.forks import forked
 from tests.integration.agents.one_episode import a_task, closed, run
 

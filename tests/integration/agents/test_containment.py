@@ -8,9 +8,9 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from producers.agents.harness.agent import CallableAgent
-from producers.agents.harness.containment import contain_exits
-from producers.agents.harness.session import AgentSession
+from seamlessflow.producers.agents.harness.agent import CallableAgent
+from seamlessflow.producers.agents.harness.containment import contain_exits
+from seamlessflow.producers.agents.harness.session import AgentSession
 from tests.integration.agents.one_episode import SESSION, THREADS, closed, run
 from tests.integration.agents.scripted_gateway import ScriptedGateway, accepting, on_uvloop, refusal
 

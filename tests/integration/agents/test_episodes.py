@@ -9,13 +9,13 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from infra.clock import now_ms
-from producers.agents.ended_groups import EndedGroups
-from producers.agents.gateway_client.client import GatewayRefused
-from producers.agents.harness.agent import CallableAgent
-from producers.agents.harness.session import AgentSession
-from producers.agents.serving import ServingTime
-from schemas.json_form import to_json
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.producers.agents.ended_groups import EndedGroups
+from seamlessflow.producers.agents.gateway_client.client import GatewayRefused
+from seamlessflow.producers.agents.harness.agent import CallableAgent
+from seamlessflow.producers.agents.harness.session import AgentSession
+from seamlessflow.producers.agents.serving import ServingTime
+from seamlessflow.schemas.json_form import to_json
 from tests.builders.records.fleet import heartbeat
 from tests.builders.records.forks import forked
 from tests.integration.agents.one_episode import SESSION, THREADS, a_task, closed, run

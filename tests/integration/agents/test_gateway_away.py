@@ -5,8 +5,8 @@ from itertools import groupby
 
 import pytest
 
-from producers.agents.harness.agent import CallableAgent
-from producers.agents.harness.session import AgentSession
+from seamlessflow.producers.agents.harness.agent import CallableAgent
+from seamlessflow.producers.agents.harness.session import AgentSession
 from tests.integration.agents.one_episode import THREADS, a_task, closed, run
 from tests.integration.agents.scripted_gateway import (
     SILENCE,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import KafkaSettings
-from producers.agents.gateway_client.client import GatewayRefused
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.producers.agents.gateway_client.client import GatewayRefused
 from tests.integration.agents.agents_process import (
     LIMIT_S,
     Payload,
@@ -45,7 +45,7 @@ def test_a_task_whose_session_could_not_be_closed_in_time_is_left_to_the_success
         async with ScriptedGateway(away).serving() as gateway:
             with (tmp_path / "log").open("wb") as words:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "producers.agents"],
+                    [sys.executable, "-m", "seamlessflow.producers.agents"],
                     cwd=tmp_path,
                     env=environment(kafka, gateway.url),
                     stderr=words,

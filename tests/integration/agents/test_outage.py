@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker.broker import Broker
-from infra.kafka.client import STRANDED
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas.topics import FLEET, TASKS
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.kafka.client import STRANDED
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import FLEET, TASKS
 from tests.builders.own_topics import small
 from tests.integration.agents.agents_process import (
     Payload,

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ExitStatus
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.records import ProgressStalled
-from schemas.topics import CONTROL, TASKS
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import ProgressStalled
+from seamlessflow.schemas.topics import CONTROL, TASKS
 from tests.builders.garbage import append_newer, buried, litter
 from tests.integration.agents import agents_process
 from tests.integration.agents.agents_process import (
@@ -145,7 +145,7 @@ def test_agents_that_never_return_hold_no_other_up_are_reported_and_replaced_in_
             limits = {"CONCURRENCY": "2", "TIME_LIMIT_S": "1"}
             added = {f"SEAMLESSFLOW_AGENTS__{name}": limit for name, limit in limits.items()}
             process = subprocess.Popen(
-                [sys.executable, "-m", "producers.agents"],
+                [sys.executable, "-m", "seamlessflow.producers.agents"],
                 cwd=tmp_path,
                 env={**environment(kafka, gateway.url), **added},
             )
@@ -172,7 +172,7 @@ def test_the_process_ends_in_order_when_asked(
     async def main() -> int | None:
         async with ScriptedGateway().serving() as gateway:
             process = subprocess.Popen(
-                [sys.executable, "-m", "producers.agents"],
+                [sys.executable, "-m", "seamlessflow.producers.agents"],
                 cwd=tmp_path,
                 env=environment(kafka, gateway.url),
             )
@@ -192,7 +192,7 @@ def test_the_sessions_of_a_process_that_was_killed_are_closed_and_its_other_task
     async def main() -> tuple[ScriptedGateway, ScriptedGateway]:
         async with ScriptedGateway().serving() as first:
             of_first = environment(kafka, first.url)
-            command = [sys.executable, "-m", "producers.agents"]
+            command = [sys.executable, "-m", "seamlessflow.producers.agents"]
             limit = {"SEAMLESSFLOW_AGENTS__CONCURRENCY": "2"}
             process = subprocess.Popen(command, cwd=tmp_path, env={**of_first, **limit})
             await until(lambda: len(opened(first)) == 3)
@@ -212,7 +212,10 @@ def test_the_sessions_of_a_process_that_was_killed_are_closed_and_its_other_task
 def test_a_wrong_setting_ends_the_process_with_its_name(kafka: KafkaSettings) -> None:
     wrong = {**os.environ, "SEAMLESSFLOW_AGENTS__CONCURRENCY": "none"}
     done = subprocess.run(
-        [sys.executable, "-m", "producers.agents"], env=wrong, capture_output=True, text=True
+        [sys.executable, "-m", "seamlessflow.producers.agents"],
+        env=wrong,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == ExitStatus.LASTING
     assert "SEAMLESSFLOW_AGENTS__CONCURRENCY" in done.stderr
@@ -240,7 +243,7 @@ def test_the_agents_stop_at_a_task_of_a_newer_release_and_commit_nothing_behind_
     tasks(2)
     instant = {"SEAMLESSFLOW_AGENTS__CALLABLE": f"{agents_process.__name__}:instant"}
     of_this = {**environment(kafka, "http://127.0.0.1:1"), **instant}
-    command = [sys.executable, "-m", "producers.agents"]
+    command = [sys.executable, "-m", "seamlessflow.producers.agents"]
     done = subprocess.run(command, env=of_this, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == ExitStatus.LASTING
     assert f"tasks[{PARTITION}]@{offset}" in done.stderr

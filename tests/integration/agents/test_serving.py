@@ -2,12 +2,12 @@
 
 import queue
 
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from producers.agents.serving import watch_engines
-from schemas.records import Record, WorkerHeartbeat
-from schemas.topics import FLEET, fleet_key
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.producers.agents.serving import watch_engines
+from seamlessflow.schemas.records import Record, WorkerHeartbeat
+from seamlessflow.schemas.topics import FLEET, fleet_key
 from tests.builders.records.fleet import gateway, heartbeat
 
 LIMIT_S = 30

@@ -1,8 +1,8 @@
 """Session calls with several gateways: each gets some, and one that is gone costs no call."""
 
-from infra.network.ports import free_port
-from producers.agents.gateway_client.client import GatewayClient
-from producers.agents.gateway_client.ending import CloseCall
+from seamlessflow.infra.network.ports import free_port
+from seamlessflow.producers.agents.gateway_client.client import GatewayClient
+from seamlessflow.producers.agents.gateway_client.ending import CloseCall
 from tests.integration.agents.one_episode import a_task
 from tests.integration.agents.scripted_gateway import (
     Answering,

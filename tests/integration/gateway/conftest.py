@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import openai
 import pytest
 
-from infra.settings import KafkaSettings
+from seamlessflow.infra.settings import KafkaSettings
 from tests.builders.gateway.scripted_manager import (
     GatewayProcess,
     ScriptedManager,

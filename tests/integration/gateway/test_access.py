@@ -8,8 +8,8 @@ import openai
 import orjson
 import pytest
 
-from schemas.json_form import to_json
-from schemas.records import (
+from seamlessflow.schemas.json_form import to_json
+from seamlessflow.schemas.records import (
     AssignReward,
     CloseSession,
     DescribeSession,

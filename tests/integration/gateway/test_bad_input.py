@@ -8,8 +8,8 @@ import httpx
 import orjson
 import pytest
 
-from infra.settings import KafkaSettings
-from schemas.records import RequestTurn
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import RequestTurn
 from tests.builders.gateway.bodies import BODIES
 from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,

@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import orjson
 
-from schemas.records import (
+from seamlessflow.schemas.records import (
     Record,
     RequestTurn,
     Sampling,

@@ -7,7 +7,7 @@ import openai
 import orjson
 import pytest
 
-from schemas.records import AssignReward, Record, RequestTurn, Sampling
+from seamlessflow.schemas.records import AssignReward, Record, RequestTurn, Sampling
 from tests.builders.gateway.scripted_manager import (
     GatewayProcess,
     ScriptedManager,

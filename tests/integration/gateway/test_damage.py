@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from infra.kafka.reader import Reader
-from infra.settings import KafkaSettings
-from schemas.records import RequestTurn
-from schemas.topics import REPLIES, REQUESTS
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import RequestTurn
+from seamlessflow.schemas.topics import REPLIES, REQUESTS
 from tests.builders.garbage import append_newer, buried, litter
 from tests.builders.gateway.bodies import BODIES
 from tests.builders.gateway.damage import damaged

@@ -10,8 +10,8 @@ import openai
 import orjson
 import pytest
 
-from infra.settings import KafkaSettings
-from schemas.records import (
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import (
     RequestTurn,
 )
 from tests.builders.gateway.scripted_manager import (

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from infra.broker.broker import Broker
-from infra.settings import KafkaSettings
-from schemas.records import RequestTurn
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import RequestTurn
 from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     GatewayProcess,

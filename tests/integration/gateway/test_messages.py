@@ -9,7 +9,7 @@ import orjson
 import pytest
 from pydantic import BaseModel
 
-from schemas.records import CountTokens, Record, ReplyDelta, RequestTurn, Sampling
+from seamlessflow.schemas.records import CountTokens, Record, ReplyDelta, RequestTurn, Sampling
 from tests.builders.gateway.scripted_manager import (
     USER,
     GatewayProcess,

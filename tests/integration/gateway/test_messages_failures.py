@@ -7,7 +7,7 @@ import anthropic
 import httpx
 import pytest
 
-from schemas.records import CancelTurn, Record, RequestTurn
+from seamlessflow.schemas.records import CancelTurn, Record, RequestTurn
 from tests.builders.gateway.scripted_manager import (
     USER,
     GatewayProcess,

@@ -10,8 +10,8 @@ import pytest
 from openai.types.responses import Response
 from pydantic import BaseModel
 
-from schemas.identity import tool_call_id
-from schemas.records import AssignReward, Record, RequestTurn
+from seamlessflow.schemas.identity import tool_call_id
+from seamlessflow.schemas.records import AssignReward, Record, RequestTurn
 from tests.builders.gateway.scripted_manager import (
     GatewayProcess,
     ScriptedManager,

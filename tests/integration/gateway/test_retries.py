@@ -6,8 +6,8 @@ import httpx
 import openai
 import pytest
 
-from infra.settings import KafkaSettings
-from schemas.records import (
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import (
     CancelTurn,
     Record,
     RequestTurn,

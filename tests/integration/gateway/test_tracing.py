@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 
-from infra.settings import KafkaSettings
+from seamlessflow.infra.settings import KafkaSettings
 from tests.builders.gateway.scripted_manager import ScriptedManager, gateway_process
 from tests.waiting import until
 

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import xxhash
 
-from infra.blobs.references import reference
-from infra.blobs.store import FsspecStore
-from infra.errors import BlobUnavailable
-from infra.kafka.client import BEGINNING, Received
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.unreadable import Raw, Unreadable
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.records import Record
-from schemas.topics import CONTROL, TRAJECTORIES
+from seamlessflow.infra.blobs.references import reference
+from seamlessflow.infra.blobs.store import FsspecStore
+from seamlessflow.infra.errors import BlobUnavailable
+from seamlessflow.infra.kafka.client import BEGINNING, Received
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.unreadable import Raw, Unreadable
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES
 from tests.builders.records import control
 from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import ManagerSystem, manager_system

@@ -12,19 +12,25 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker.broker import Broker
-from infra.broker.jars import class_path, default_cache, locked_jars
-from infra.broker.properties import properties
-from infra.errors import BrokerFailed, ExitStatus, JarRejected, JarsUnavailable, SettingsRejected
-from infra.kafka.client import BEGINNING
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.topics.creation import create_topics
-from infra.network.ports import HOST, free_port, is_open
-from infra.settings import KafkaSettings
-from schemas.records import WorkerLost
-from schemas.topics import Topic
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.jars import class_path, default_cache, locked_jars
+from seamlessflow.infra.broker.properties import properties
+from seamlessflow.infra.errors import (
+    BrokerFailed,
+    ExitStatus,
+    JarRejected,
+    JarsUnavailable,
+    SettingsRejected,
+)
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.network.ports import HOST, free_port, is_open
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import WorkerLost
+from seamlessflow.schemas.topics import Topic
 from tests.builders.records import control
 from tests.paths import HARD_NAMES
 from tests.waiting import until
@@ -145,7 +151,13 @@ def test_a_killed_broker_has_what_it_acknowledged(tmp_path: Path) -> None:
 
 def test_it_ends_when_the_process_that_runs_it_is_killed(tmp_path: Path) -> None:
     port = free_port()
-    command = [sys.executable, "-m", "infra.broker", f"--data={tmp_path}", f"--port={port}"]
+    command = [
+        sys.executable,
+        "-m",
+        "seamlessflow.infra.broker",
+        f"--data={tmp_path}",
+        f"--port={port}",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"Kafka answers at {HOST}:{port}\n"
@@ -235,7 +247,13 @@ def test_once_fetched_the_jars_need_no_network(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 def test_a_command_runs_three_brokers_that_outlive_one_of_them(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "infra.broker", "--brokers=3", f"--data={tmp_path}"]
+    command = [
+        sys.executable,
+        "-m",
+        "seamlessflow.infra.broker",
+        "--brokers=3",
+        f"--data={tmp_path}",
+    ]
     command.append(f"--port={free_port()}")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

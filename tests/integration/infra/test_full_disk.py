@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker.broker import Broker
-from infra.deadline import never
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from schemas.records import WorkerLost
-from schemas.topics import Topic
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.deadline import never
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.schemas.records import WorkerLost
+from seamlessflow.schemas.topics import Topic
 from tests.builders.disks.file_limit import largest_file
 from tests.builders.records import control
 from tests.waiting import until

@@ -7,17 +7,17 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from infra.broker.broker import Broker
-from infra.kafka.topics.creation import create_topics
-from schemas.records import WorkerLost
-from schemas.topics import Topic
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.schemas.records import WorkerLost
+from seamlessflow.schemas.topics import Topic
 from tests.waiting import until
 
 ASKS = """
 import sys
-from infra.errors import KafkaUnavailable
-from infra.kafka.topics.groups import GroupLookup
-from infra.settings import KafkaSettings
+from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.infra.kafka.topics.groups import GroupLookup
+from seamlessflow.infra.settings import KafkaSettings
 
 lookup = GroupLookup(KafkaSettings(bootstrap_servers=sys.argv[1]))
 for line in sys.stdin:

@@ -6,16 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker.broker import Broker
-from infra.errors import KafkaUnavailable
-from infra.kafka.bounds import BoundsLookup
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.transactions.hanging import OFFSETS, OpenTransaction, TransactionLookup
-from infra.kafka.transactions.history import IdState, Verdict
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.transactions.hanging import (
+    OFFSETS,
+    OpenTransaction,
+    TransactionLookup,
+)
+from seamlessflow.infra.kafka.transactions.history import IdState, Verdict
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
 from tests.builders.brokers.hanging import (
     GROUP,
     MEMBER,

@@ -9,18 +9,18 @@ from contextlib import closing, contextmanager
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from infra.errors import DeliveryFailed, NewerRelease
-from infra.kafka.client import BEGINNING, Received
-from infra.kafka.dead_letters import DeadLetters, send_letter
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.unreadable import Letter as Garbage
-from infra.kafka.unreadable import Raw, Unreadable
-from infra.settings import KafkaSettings
-from schemas.codec import decode, encode
-from schemas.records import Record, WorkerLost
-from schemas.topics import Topic
+from seamlessflow.infra.errors import DeliveryFailed, NewerRelease
+from seamlessflow.infra.kafka.client import BEGINNING, Received
+from seamlessflow.infra.kafka.dead_letters import DeadLetters, send_letter
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.unreadable import Letter as Garbage
+from seamlessflow.infra.kafka.unreadable import Raw, Unreadable
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import decode, encode
+from seamlessflow.schemas.records import Record, WorkerLost
+from seamlessflow.schemas.topics import Topic
 from tests.builders.garbage import append_newer, buried, litter
 from tests.builders.records import control
 from tests.waiting import until

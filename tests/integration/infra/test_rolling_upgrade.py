@@ -4,14 +4,14 @@ from contextlib import closing
 
 import pytest
 
-from infra.errors import NewerRelease, WrittenReleaseLacks
-from infra.kafka.client import BEGINNING
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas.records import Record
-from schemas.topics import FLEET, fleet_key
+from seamlessflow.infra.errors import NewerRelease, WrittenReleaseLacks
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import FLEET, fleet_key
 from tests.builders.records import fleet, sessions
 from tests.builders.schemas.older_release import decoder_of
 from tests.waiting import until

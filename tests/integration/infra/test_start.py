@@ -14,13 +14,13 @@ import httpx
 import orjson
 import pytest
 
-from infra.broker.broker import Broker
-from infra.errors import ExitStatus
-from infra.kafka.topics.creation import create_topics
-from infra.network.ports import free_port
-from infra.settings import KafkaSettings
-from infra.telemetry.names import CONSUMER_LAG
 from seamlessflow.demo.model import make_model
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.telemetry.names import CONSUMER_LAG
 from tests.builders.own_topics import SMALL
 from tests.builders.processes import PROCESSES, settings
 from tests.waiting import until
@@ -116,9 +116,9 @@ def test_a_process_that_waits_for_kafka_ends_when_it_is_asked_to(name: str, tmp_
 
 
 def test_a_wait_that_is_over_ends_a_process_with_the_reason(tmp_path: Path) -> None:
-    with started(nowhere(wait_s=0.5), tmp_path, "consumers.trajectories") as starting:
-        process = starting.processes["consumers.trajectories"]
+    with started(nowhere(wait_s=0.5), tmp_path, "seamlessflow.consumers.trajectories") as starting:
+        process = starting.processes["seamlessflow.consumers.trajectories"]
         assert process.wait(LIMIT_S) == ExitStatus.PASSING
-        reason = starting.log("consumers.trajectories").splitlines()[-1]
+        reason = starting.log("seamlessflow.consumers.trajectories").splitlines()[-1]
         assert "not started: no Kafka broker answered" in reason
         assert "SEAMLESSFLOW_KAFKA__WAIT_S" in reason

@@ -10,15 +10,15 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from infra.broker.broker import Broker
-from infra.errors import DeliveryFailed, KafkaUnavailable
-from infra.kafka.client import BEGINNING, client_options
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas.records import WorkerLost
-from schemas.topics import Topic
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.errors import DeliveryFailed, KafkaUnavailable
+from seamlessflow.infra.kafka.client import BEGINNING, client_options
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import WorkerLost
+from seamlessflow.schemas.topics import Topic
 from tests.builders.records import control
 from tests.waiting import until
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.network.ports import HOST
-from infra.weights.from_trainer.receiving import WeightsReceiver
-from infra.weights.from_trainer.sending import WeightsService
-from infra.weights.manifest import MANIFEST, publish, sha256, verify
+from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.weights.from_trainer.receiving import WeightsReceiver
+from seamlessflow.infra.weights.from_trainer.sending import WeightsService
+from seamlessflow.infra.weights.manifest import MANIFEST, publish, sha256, verify
 from tests.builders.disks.weights import facts
 from tests.waiting import until
 
@@ -25,14 +25,14 @@ BYTES = 384 << 20
 SENDS = """
 import sys, time
 from pathlib import Path
-from infra.weights.from_trainer.sending import WeightsService
+from seamlessflow.infra.weights.from_trainer.sending import WeightsService
 print(WeightsService(Path(sys.argv[1]), sys.argv[2]).address, flush=True)
 time.sleep(600)
 """
 RECEIVES = """
 import sys
 from pathlib import Path
-from infra.weights.from_trainer.receiving import WeightsReceiver
+from seamlessflow.infra.weights.from_trainer.receiving import WeightsReceiver
 receiver = WeightsReceiver(lambda policy: sys.argv[1:2], "p", Path(sys.argv[2]))
 receiver.version(0, sys.argv[3])
 """

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from confluent_kafka import Producer as ConfluentProducer
 
-from infra.broker.broker import Broker
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_partitions, read_topic
-from infra.settings import KafkaSettings
-from schemas.codec import encode
-from schemas.records import WorkerLost
-from schemas.topics import Topic
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_partitions, read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import encode
+from seamlessflow.schemas.records import WorkerLost
+from seamlessflow.schemas.topics import Topic
 from tests.builders.records import control
 from tests.waiting import until
 

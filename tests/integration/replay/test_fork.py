@@ -7,14 +7,14 @@ import orjson
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from scheduler.tasks.file import source_of
-from scheduler.tasks.forks import fork_file
-from schemas.forks import history
-from schemas.topics import TASKS
 from seamlessflow.__main__ import app
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.scheduler.tasks.file import source_of
+from seamlessflow.scheduler.tasks.forks import fork_file
+from seamlessflow.schemas.forks import history
+from seamlessflow.schemas.topics import TASKS
 from tests.builders.records.tasks import task
 from tests.builders.trajectories.golden_topics import golden_log, write_golden
 

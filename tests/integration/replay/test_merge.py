@@ -11,21 +11,21 @@ import pytest
 from fastavro import reader
 from typer.testing import CliRunner, Result
 
-from consumers.history.bounds import partition_bounds
-from consumers.history.selection import SessionSelection
-from consumers.replay.merge import MergeJob, merge
-from infra.broker.broker import Broker
-from infra.errors import SettingsRejected
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.topics.found import partition_counts
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas.codec import decode
-from schemas.records import Trajectory
-from schemas.topics import SESSIONS, TRAJECTORIES
 from seamlessflow.__main__ import app
+from seamlessflow.consumers.history.bounds import partition_bounds
+from seamlessflow.consumers.history.selection import SessionSelection
+from seamlessflow.consumers.replay.merge import MergeJob, merge
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import decode
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 from tests.builders.trajectories.golden_topics import golden_log, write_golden
 
 LOG = golden_log("second")

@@ -9,18 +9,18 @@ import orjson
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.errors import SettingsRejected
-from infra.kafka.topics.creation import create_topics
-from infra.settings import ENV_PREFIX, KafkaSettings
-from schemas import records as r
-from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from seamlessflow.__main__ import app
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from seamlessflow.trainer.settings import TrainerSettings
 from tests.builders.own_topics import own_topics, small
 from tests.builders.trainer.models import bandit, write_tiny
 from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.running_trainer import RunningTrainer
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
-from trainer.settings import TrainerSettings
 
 STEPS = 4
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import KafkaSettings
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.settings import KafkaSettings
 from tests.builders.rollout.rollout_system import RolloutSystem, rollout_system
 
 

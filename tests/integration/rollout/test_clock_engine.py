@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.device_model.settings import DeviceModelSection
-from infra.settings import KafkaSettings
-from infra.weights.manifest import Manifest, publish
-from producers.rollout.engines import ClockEngines
-from producers.rollout.settings import ClockSection, RolloutSection
-from schemas import records as r
-from schemas.tokens import unpack
+from seamlessflow.infra.device_model.settings import DeviceModelSection
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.manifest import Manifest, publish
+from seamlessflow.producers.rollout.engines import ClockEngines
+from seamlessflow.producers.rollout.settings import ClockSection, RolloutSection
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.tokens import unpack
 from tests.builders.rollout.rollout_system import RolloutSystem, rollout_system
 
 pytestmark = pytest.mark.kafka

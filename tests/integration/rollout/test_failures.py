@@ -7,19 +7,19 @@ from pathlib import Path
 import orjson
 import pytest
 
-from infra.clock import now_ms
-from infra.settings import KafkaSettings
-from infra.worker.roles import ENDED
-from producers.rollout.engine.contract import Engine
-from producers.rollout.probe.answers import EngineProbeFailed
-from producers.rollout.process import EngineBroke
-from producers.rollout.roles.moves import PublishedWeights
-from producers.rollout.scripted_engine.engine import ScriptedEngine
-from producers.rollout.scripted_engine.script import Script
-from producers.rollout.turns.message_parser import MessageParser
-from schemas import records as r
-from schemas.tokens import pack
-from schemas.topics import CONTROL
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.worker.roles import ENDED
+from seamlessflow.producers.rollout.engine.contract import Engine
+from seamlessflow.producers.rollout.probe.answers import EngineProbeFailed
+from seamlessflow.producers.rollout.process import EngineBroke
+from seamlessflow.producers.rollout.roles.moves import PublishedWeights
+from seamlessflow.producers.rollout.scripted_engine.engine import ScriptedEngine
+from seamlessflow.producers.rollout.scripted_engine.script import Script
+from seamlessflow.producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.tokens import pack
+from seamlessflow.schemas.topics import CONTROL
 from tests.builders.engines.broken import Altered, of_another_version
 from tests.builders.records import control
 from tests.builders.rollout.rollout_system import (

@@ -1,6 +1,6 @@
 """Garbage on a rollout process's topics: it samples on, and buries that of its slot."""
 
-from schemas.topics import CONTROL, FLEET, PROMPTS
+from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS
 from tests.builders.garbage import append_newer, buried, litter
 from tests.builders.records import control, fleet
 from tests.builders.records.prompts import generate

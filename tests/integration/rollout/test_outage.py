@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker.broker import Broker
-from infra.errors import ExitStatus
-from schemas import records as r
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.schemas import records as r
 from tests.builders.rollout.rollout_system import rollout_system
 
 END_S = 60.0

@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pytest
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from infra.settings import KafkaSettings
-from infra.weights.manifest import Manifest, WeightsInvalid, publish
-from schemas import records as r
-from schemas.records import Record
-from schemas.tokens import unpack
 from seamlessflow.demo.model import make_model
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.manifest import Manifest, WeightsInvalid, publish
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.tokens import unpack
 from tests.builders.models import plain_logprobs, plain_top
 from tests.builders.rollout.rollout_system import RolloutSystem, rollout_system
 

@@ -7,13 +7,13 @@ import orjson
 import pytest
 import xxhash
 
-from infra.clock import now_ms
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererSettings
-from schemas import records as r
-from schemas.tokens import unpack
-from schemas.topics import CONTROL, PROMPTS
 from seamlessflow.demo.task import LOOKUP
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import RendererSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.tokens import unpack
+from seamlessflow.schemas.topics import CONTROL, PROMPTS
 from tests.builders.records import control
 from tests.builders.records.prompts import cancel
 from tests.builders.rollout.rollout_system import (

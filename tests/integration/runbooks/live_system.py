@@ -11,14 +11,21 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from infra.kafka.dead_letters import send_letter
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.unreadable import Letter
-from infra.settings import KafkaSettings
-from schemas.topics import ENDED_SESSIONS, REQUESTS, SESSIONS, TASKS, TOPICS, TRAJECTORIES
 from seamlessflow.__main__ import app
+from seamlessflow.infra.kafka.dead_letters import send_letter
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.unreadable import Letter
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.cluster import write_address
+from seamlessflow.schemas.topics import (
+    ENDED_SESSIONS,
+    REQUESTS,
+    SESSIONS,
+    TASKS,
+    TOPICS,
+    TRAJECTORIES,
+)
 from tests.builders.gateway.scripted_manager import gateway_process
 from tests.builders.own_topics import small
 from tests.builders.trajectories.golden_topics import golden_log, write_golden

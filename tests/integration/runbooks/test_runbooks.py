@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import KafkaSettings
+from seamlessflow.infra.settings import KafkaSettings
 from tests.builders.own_topics import own_topics
 from tests.integration.runbooks.commands import Command, RunbookWrong, blocks
 from tests.integration.runbooks.live_system import LiveSystem, live_system

@@ -5,13 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from infra.clock import now_ms
-from infra.errors import NewerRelease
-from infra.settings import KafkaSettings
-from scheduler.controller import serve
-from scheduler.settings import PacingSection, RunSection, SchedulerSection, SchedulerSettings
-from schemas import records as r
-from schemas.topics import CONTROL, FLEET
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.errors import NewerRelease
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.scheduler.controller import serve
+from seamlessflow.scheduler.settings import (
+    PacingSection,
+    RunSection,
+    SchedulerSection,
+    SchedulerSettings,
+)
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, FLEET
 from tests.builders.garbage import append_newer, buried, litter
 from tests.builders.records import control, fleet
 from tests.builders.scheduler.control_log import LIMIT_S, ControlLog

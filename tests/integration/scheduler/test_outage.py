@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker.broker import Broker
-from infra.clock import now_ms
-from infra.errors import ExitStatus
-from infra.settings import KafkaSettings
-from schemas import records as r
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
 from tests.builders.records import control
 from tests.builders.scheduler.control_log import ControlLog
 from tests.builders.scheduler.fake_worker import FakeWorker
@@ -26,7 +26,7 @@ END_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """A process `python -m scheduler` and its log."""
+    """A process `python -m seamlessflow.scheduler` and its log."""
 
     process: subprocess.Popen[bytes]
     file: Path
@@ -51,7 +51,7 @@ def scheduler(kafka: KafkaSettings, directory: Path) -> Iterator[Scheduler]:
     file = directory / "scheduler.log"
     with file.open("wb") as words:
         process = subprocess.Popen(
-            [sys.executable, "-m", "scheduler"], env=environment, stderr=words
+            [sys.executable, "-m", "seamlessflow.scheduler"], env=environment, stderr=words
         )
     try:
         yield Scheduler(process, file)

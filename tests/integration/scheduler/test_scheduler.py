@@ -13,14 +13,19 @@ from typing import Any
 
 import pytest
 
-from infra.clock import now_ms
-from infra.errors import ExitStatus
-from infra.kafka.partitioner import partition_of
-from infra.settings import KafkaSettings
-from scheduler.controller import Superseded, serve
-from scheduler.settings import PacingSection, RunSection, SchedulerSection, SchedulerSettings
-from schemas import records as r
-from schemas.topics import TASKS
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.scheduler.controller import Superseded, serve
+from seamlessflow.scheduler.settings import (
+    PacingSection,
+    RunSection,
+    SchedulerSection,
+    SchedulerSettings,
+)
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import TASKS
 from tests.builders.own_topics import SMALL
 from tests.builders.records import control
 from tests.builders.scheduler.control_log import LIMIT_S, ControlLog
@@ -273,7 +278,7 @@ def test_the_process_ends_in_order_when_asked_to_and_says_that_the_run_is_not_fi
         "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
     }
-    command = [sys.executable, "-m", "scheduler"]
+    command = [sys.executable, "-m", "seamlessflow.scheduler"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
             log.wait(r.SchedulerClaimed)

@@ -14,15 +14,16 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner, Result
 
-from consumers.trajectories.sessions.assemble import trajectory
-from infra.broker.broker import Broker
-from infra.kafka.partitioner import partition_of
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.topics.found import partition_counts
-from infra.settings import KafkaSettings
-from schemas.topics import (
+from seamlessflow.__main__ import app
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import (
     CONTROL,
     FLEET,
     REQUESTS,
@@ -32,7 +33,6 @@ from schemas.topics import (
     TRAJECTORIES,
     Topic,
 )
-from seamlessflow.__main__ import app
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
 from tests.builders.records.tasks import task

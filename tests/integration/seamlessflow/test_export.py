@@ -9,15 +9,15 @@ import numpy as np
 import orjson
 import pytest
 
-from infra.disk.full import DiskFull
-from infra.kafka.producer import Producer
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.topics.found import partition_counts
-from infra.settings import KafkaSettings
-from schemas.codec import decode
-from schemas.records import LineageStarted, Trajectory
-from schemas.topics import CONTROL, TRAJECTORIES
+from seamlessflow.infra.disk.full import DiskFull
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import decode
+from seamlessflow.schemas.records import LineageStarted, Trajectory
+from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES
 from tests.builders.disks.file_limit import largest_file
 from tests.builders.trajectories.exports import bring_in, brought_in, export, named_cluster, rows
 from tests.builders.trajectories.golden_topics import golden_log

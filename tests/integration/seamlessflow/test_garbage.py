@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from infra.kafka.partitioner import partition_of
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.unreadable import Skipped
-from infra.settings import KafkaSettings
-from schemas.records import Record
-from schemas.topics import CONTROL, FLEET, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.__main__ import app
 from seamlessflow.auditing.verify import verify
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, FLEET, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.watching.observer import Observer
 from seamlessflow.watching.progress import RunProgress
 from tests.builders.garbage import append_newer, buried, litter

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.broker.broker import Broker
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.transactions.history import IdState
-from infra.kafka.transactions.warning import warn_of_hanging
-from infra.settings import KafkaSettings
-from schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
 from seamlessflow.__main__ import app
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.transactions.history import IdState
+from seamlessflow.infra.kafka.transactions.warning import warn_of_hanging
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
 from tests.builders.brokers.hanging import leave_hanging, leave_open
 from tests.waiting import until
 

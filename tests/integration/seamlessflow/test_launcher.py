@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker.broker import Broker
 from seamlessflow.config import RestartsSection
+from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.processes.child import ChildEnded, ChildSpec
 from seamlessflow.processes.launcher import Launcher, NotReady
 from seamlessflow.processes.stopping import Interrupted, Stop
@@ -40,7 +40,7 @@ signal.pause()
 """,
     "succeeds": "print('done')",
     "blocks": """
-from infra.process import run
+from seamlessflow.infra.process import run
 async def main(stop):
     import asyncio, time
     print("waiting", flush=True)
@@ -52,7 +52,7 @@ def stuck_here():
 run(main)
 """,
     "lives": """
-from infra.process import run_sync
+from seamlessflow.infra.process import run_sync
 def main(stop):
     print("waiting", flush=True)
     stop.wait()

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ExitStatus, TopicMissing
-from infra.kafka.reader import Reader
-from infra.kafka.reader_thread import ReaderThread
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas.records import WorkerLost
-from schemas.topics import Topic
 from seamlessflow.demo.model import make_model
+from seamlessflow.infra.errors import ExitStatus, TopicMissing
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import WorkerLost
+from seamlessflow.schemas.topics import Topic
 from tests.builders.processes import PROCESSES, settings
 
 SOON_S = 15.0

@@ -12,13 +12,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from infra.errors import ExitStatus
-from infra.kafka.client import client_options
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.topics.found import partition_counts
-from infra.network.ports import HOST, free_port
-from infra.settings import KafkaSettings
 from seamlessflow.demo.model import make_model
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.kafka.client import client_options
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.settings import KafkaSettings
 from tests.builders.brokers.secured import USERS, as_user, secured_broker
 from tests.builders.own_topics import SMALL
 from tests.builders.processes import PROCESSES, settings

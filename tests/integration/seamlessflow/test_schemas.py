@@ -11,17 +11,17 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from fastavro import parse_schema, schemaless_reader
 from typer.testing import CliRunner
 
-from infra.clock import now_ms
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas.records import Record, RewardAssigned
-from schemas.releases import this_release
-from schemas.topics import FLEET, SESSIONS, Topic, fleet_key
-from schemas.written import encoder_of
 from seamlessflow.__main__ import app
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.interchange.schema_registry import RegistryFailed
 from seamlessflow.interchange.topic_copy import Copied, CopyRefused, copy_topic
+from seamlessflow.schemas.records import Record, RewardAssigned
+from seamlessflow.schemas.releases import this_release
+from seamlessflow.schemas.topics import FLEET, SESSIONS, Topic, fleet_key
+from seamlessflow.schemas.written import encoder_of
 from tests.builders.records import fleet, sessions
 from tests.builders.schemas.schema_registry import MockRegistry, mock_registry
 from tests.waiting import until

@@ -9,18 +9,18 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner, Result
 
-from consumers.trajectories.sessions.fold import Folded
-from infra.kafka.client import Received
-from infra.kafka.partitioner import partition_of
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.unreadable import Skipped
-from infra.settings import KafkaSettings
-from schemas.records import Record
-from schemas.topics import FLEET, SESSIONS
 from seamlessflow.__main__ import app
+from seamlessflow.consumers.trajectories.sessions.fold import Folded
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection.sessions.following import Following
 from seamlessflow.inspection.sessions.observed import ObservedSession
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import FLEET, SESSIONS
 from tests.builders.garbage import buried, litter
 from tests.builders.records import sessions
 from tests.builders.records.content import ids

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from infra.errors import BrokerLate, ExitStatus
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
 from seamlessflow.config import RestartsSection
 from seamlessflow.config_file import parse
+from seamlessflow.infra.errors import BrokerLate, ExitStatus
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.launcher import Launcher, NotReady
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor

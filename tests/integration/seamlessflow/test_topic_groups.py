@@ -9,20 +9,20 @@ import pytest
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
-from infra.clock import now_ms
-from infra.deadline import never
-from infra.kafka.client import Partition
-from infra.kafka.producer import Producer, TransactionalProducer
-from infra.kafka.reader import Reader
-from infra.kafka.start.group import membership
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.topics.found import partition_counts
-from infra.settings import KafkaSettings
-from schemas.topics import REQUESTS, TRAJECTORIES
 from seamlessflow.__main__ import app
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.deadline import never
+from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.producer import Producer, TransactionalProducer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.start.group import membership
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection.topics.growth import READINGS
 from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
 from seamlessflow.inspection.topics.watch import TopicWatch
+from seamlessflow.schemas.topics import REQUESTS, TRAJECTORIES
 from tests.builders.records import commands
 from tests.waiting import until
 

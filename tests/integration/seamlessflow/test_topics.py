@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.kafka.topics.counts import TooFewSlots
-from infra.kafka.topics.creation import TopicOptions, create_topics
-from infra.kafka.topics.found import found_topics, partition_counts
-from infra.settings import KafkaSettings
-from schemas.topics import ENDED_SESSIONS, PROMPTS, REQUESTS, SESSIONS
 from seamlessflow.__main__ import app
+from seamlessflow.infra.kafka.topics.counts import TooFewSlots
+from seamlessflow.infra.kafka.topics.creation import TopicOptions, create_topics
+from seamlessflow.infra.kafka.topics.found import found_topics, partition_counts
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import ENDED_SESSIONS, PROMPTS, REQUESTS, SESSIONS
 from tests.builders.brokers.several import three_brokers
 from tests.waiting import until
 

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from infra.deadline import never
-from infra.kafka.start.members import client_ids
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas.topics import CONTROL
 from seamlessflow.access.needs import RUN_GROUP
+from seamlessflow.infra.deadline import never
+from seamlessflow.infra.kafka.start.members import client_ids
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.topics_lock import TopicsInUse, only_run_on
+from seamlessflow.schemas.topics import CONTROL
 from tests.waiting import until
 
 HOLDS = """
 import sys
 from pathlib import Path
-from infra.deadline import never
-from infra.settings import KafkaSettings
+from seamlessflow.infra.deadline import never
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.topics_lock import only_run_on
 
 settings = KafkaSettings(

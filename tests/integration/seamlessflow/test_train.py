@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from infra.errors import ExitStatus
-from infra.network.ports import free_port
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.network.ports import free_port
 from tests.builders.run_files import run_values
 from tests.paths import ROOT
 from tests.waiting import until

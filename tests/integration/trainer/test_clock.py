@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ExitStatus
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from infra.weights.manifest import verify
-from schemas import records as r
-from schemas.identity import session_id
-from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.manifest import verify
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_id
+from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from seamlessflow.trainer.recovery.resume import surviving
 from tests.builders.own_topics import small
 from tests.builders.records import control
 from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
 from tests.builders.trainer.trainer_processes import TrainerProcesses
 from tests.builders.trainer.trajectories import one_turn
-from trainer.recovery.resume import surviving
 
 GROUPS = ("run-0", "run-1")
 GANG = {"TRAINER__BACKEND": "clock", "TRAINER__RANKS": 3}

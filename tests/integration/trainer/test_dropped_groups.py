@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.records import Trajectory
-from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.barren import NothingToTrain
 from tests.builders.own_topics import small
 from tests.builders.trainer.models import bandit, write_tiny
 from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.running_trainer import RunningTrainer
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
 from tests.builders.trainer.trajectories import masked_whole
-from trainer.settings import TrainerSettings
-from trainer.steps.barren import NothingToTrain
 
 Start = Callable[..., RunningTrainer]
 GROUP_SIZE = 6

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from seamlessflow.trainer.settings import TrainerSettings
 from tests.builders.own_topics import small
 from tests.builders.records import control
 from tests.builders.trainer.models import bandit, write_tiny
 from tests.builders.trainer.running_trainer import RunningTrainer
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
 from tests.builders.trainer.trajectories import one_turn
-from trainer.settings import TrainerSettings
 
 
 def test_a_run_ends_when_its_last_version_is_evaluated(

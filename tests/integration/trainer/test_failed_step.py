@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ExitStatus
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from tests.builders.own_topics import small
 from tests.builders.trainer.models import bandit, write_tiny
 from tests.builders.trainer.recorded_sessions import record_sessions

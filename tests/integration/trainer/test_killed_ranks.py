@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ExitStatus
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from infra.weights.manifest import verify
-from infra.weights.versions import versions
-from schemas import records as r
-from schemas.records import Trajectory
-from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.manifest import verify
+from seamlessflow.infra.weights.versions import versions
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from seamlessflow.trainer.recovery.resume import surviving
 from tests.builders.own_topics import small
 from tests.builders.trainer.gangs.phases import reads, stopped_in, writes_draft
 from tests.builders.trainer.models import bandit, write_large
 from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.scripted_scheduler import TIMEOUT_S, ScriptedScheduler, environment
 from tests.builders.trainer.trainer_processes import TrainerProcesses, further_rank
-from trainer.recovery.resume import surviving
 
 pytestmark = pytest.mark.soak
 

@@ -7,19 +7,19 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from infra.errors import ExitStatus
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from seamlessflow.__main__ import app
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from seamlessflow.trainer.recovery.resume import surviving
+from seamlessflow.trainer.steps.trained import read_trained
 from tests.builders.own_topics import small
 from tests.builders.trainer.models import bandit, write_tiny
 from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
 from tests.builders.trainer.trainer_processes import TrainerProcesses
-from trainer.recovery.resume import surviving
-from trainer.steps.trained import read_trained
 
 SEVERAL = {
     "TRAINER__CHECKPOINT_EVERY": 2,

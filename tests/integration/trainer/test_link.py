@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from seamlessflow.trainer.backends.backend import StepInput, UpdateFailed
+from seamlessflow.trainer.link.gang_backend import GangAbsent, GangBackend
+from seamlessflow.trainer.link.messages import GangCallName, Reply
+from seamlessflow.trainer.roles.gang_errors import GangBroken
 from tests.builders.trainer.fake_rank import FakeRank
-from trainer.backends.backend import StepInput, UpdateFailed
-from trainer.link.gang_backend import GangAbsent, GangBackend
-from trainer.link.messages import GangCallName, Reply
-from trainer.roles.gang_errors import GangBroken
 
 LIMIT_S = 20.0
 STEP = StepInput([], [], 0, 0.1)

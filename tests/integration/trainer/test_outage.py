@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker.broker import Broker
-from infra.errors import ExitStatus
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from tests.builders.own_topics import small
 from tests.builders.processes import SILENT
 from tests.builders.records import control
@@ -56,7 +56,7 @@ def test_asked_to_end_before_it_has_read_what_is_recorded_it_may_be_started_agai
     with (
         log.open("wb") as words,
         subprocess.Popen(
-            [sys.executable, "-m", "trainer"], env=os.environ | settings, stderr=words
+            [sys.executable, "-m", "seamlessflow.trainer"], env=os.environ | settings, stderr=words
         ) as process,
     ):
         until(lambda: "control is read to 0 of 1" in log.read_text(), "the wait", END_S)

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.topics import CONTROL, FLEET, SESSIONS, TRAJECTORIES
 from seamlessflow.__main__ import app
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, FLEET, SESSIONS, TRAJECTORIES
+from seamlessflow.trainer.recording.survey import RecordingUnusable
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.publication import Publication
 from tests.builders.own_topics import own_topics, small
 from tests.builders.trainer.models import bandit, bandit_return, write_tiny
 from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.running_trainer import RunningTrainer
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
-from trainer.recording.survey import RecordingUnusable
-from trainer.settings import TrainerSettings
-from trainer.steps.publication import Publication
 
 
 @pytest.fixture

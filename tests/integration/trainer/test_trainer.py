@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from infra.clock import now_ms
-from infra.errors import NewerRelease
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from infra.weights.manifest import verify
-from infra.worker.roles import ENDED
-from schemas import records as r
-from schemas.records import Trajectory
-from schemas.topics import CONTROL, FLEET, TRAJECTORIES, Topic
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.errors import NewerRelease
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.manifest import verify
+from seamlessflow.infra.worker.roles import ENDED
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES, Topic
+from seamlessflow.trainer.roles.gang_errors import AnotherTrainer, GangMismatch
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.trained import read_trained
 from tests.builders.garbage import append_newer, buried, litter
 from tests.builders.own_topics import small
 from tests.builders.records import control
@@ -22,9 +25,6 @@ from tests.builders.trainer.models import bandit, bandit_return, write_tiny
 from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.running_trainer import RunningTrainer
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
-from trainer.roles.gang_errors import AnotherTrainer, GangMismatch
-from trainer.settings import TrainerSettings
-from trainer.steps.trained import read_trained
 
 GROUP_SIZE = 6
 

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from consumers.trajectories.bus.committer import Committer, Job
-from consumers.trajectories.sessions.partition import Emission, PartitionProgress
-from infra.broker.broker import Broker
-from infra.kafka.client import BEGINNING
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.reader_thread import ReaderThread
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas.records import EndedSession, Trajectory
-from schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
+from seamlessflow.consumers.trajectories.bus.committer import Committer, Job
+from seamlessflow.consumers.trajectories.sessions.partition import Emission, PartitionProgress
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import EndedSession, Trajectory
+from seamlessflow.schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
 from tests.builders.own_topics import SMALL, small
 from tests.builders.trainer.trajectories import one_turn
 from tests.waiting import until

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from consumers.trajectories.sessions.partition import PartitionProgress
-from consumers.trajectories.settings import ManagerSection
-from infra.kafka.reader import Reader
-from infra.settings import KafkaSettings
-from schemas.records import Reward, SessionTerms, Trajectory
-from schemas.topics import REQUESTS, SESSIONS
+from seamlessflow.consumers.trajectories.sessions.partition import PartitionProgress
+from seamlessflow.consumers.trajectories.settings import ManagerSection
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Reward, SessionTerms, Trajectory
+from seamlessflow.schemas.topics import REQUESTS, SESSIONS
 from tests.builders.records import sessions
 from tests.builders.records.commands import assign_reward, close_session, open_session
 from tests.builders.records.content import message

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 import pytest
 import xxhash
 
-from consumers.history.forking import RecordedOn, forked_prefix
-from consumers.history.refold import Refold
-from consumers.trajectories.sessions.logged_partition import LoggedPartition
-from consumers.trajectories.sessions.session import Session
-from infra.kafka.partitioner import partition_of
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.forks import history, of_session
-from schemas.topics import SESSIONS
+from seamlessflow.consumers.history.forking import RecordedOn, forked_prefix
+from seamlessflow.consumers.history.refold import Refold
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.forks import history, of_session
+from seamlessflow.schemas.topics import SESSIONS
 from tests.builders.own_topics import SMALL
 from tests.builders.records.content import message
 from tests.builders.trajectories.conversation import calling, result

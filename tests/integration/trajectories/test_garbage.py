@@ -7,14 +7,14 @@ import httpx
 import orjson
 import pytest
 
-from consumers.trajectories.settings import ManagerSection
-from infra.errors import ExitStatus
-from infra.kafka.partitioner import partition_of
-from infra.kafka.reader import Reader
-from infra.settings import KafkaSettings
-from infra.telemetry.names import CONSUMER_LAG, UNREADABLE
-from schemas.codec import encode
-from schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, SESSIONS, Topic
+from seamlessflow.consumers.trajectories.settings import ManagerSection
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.telemetry.names import CONSUMER_LAG, UNREADABLE
+from seamlessflow.schemas.codec import encode
+from seamlessflow.schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, SESSIONS, Topic
 from tests.builders.garbage import append, append_newer, buried, litter
 from tests.builders.own_topics import SMALL
 from tests.builders.records import commands, control, fleet, sessions

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker.broker import Broker
-from infra.deadline import never
-from infra.errors import GroupRefused, KafkaUnavailable, MemberReplaced
-from infra.kafka.reader import Reader
-from infra.kafka.start.group import membership
-from infra.kafka.topics.creation import create_topics
-from infra.network.ports import HOST, free_port
-from infra.settings import KafkaSettings
-from schemas.topics import REQUESTS
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.deadline import never
+from seamlessflow.infra.errors import GroupRefused, KafkaUnavailable, MemberReplaced
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.start.group import membership
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import REQUESTS
 from tests.builders.brokers.older import older_broker
 from tests.builders.own_topics import small
 from tests.builders.records.content import message

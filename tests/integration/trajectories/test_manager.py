@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.kafka.client import BEGINNING
-from infra.kafka.reader import Reader
-from infra.kafka.unreadable import Raw
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.topics import PROMPTS, REPLIES, REQUESTS
+from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.unreadable import Raw
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import PROMPTS, REPLIES, REQUESTS
 from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import ManagerSystem, manager_system
 

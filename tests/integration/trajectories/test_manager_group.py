@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ExitStatus
-from infra.settings import KafkaSettings
-from schemas import records as r
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
 from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import (
     DEADLINE_S,

@@ -6,9 +6,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.tokens import pack
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.tokens import pack
 from tests.builders.records import commands
 from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import (

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker.broker import Broker
-from infra.clock import now_ms
-from infra.errors import ExitStatus
-from infra.settings import KafkaSettings
-from schemas.records import Trajectory
+from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Trajectory
 from tests.builders.processes import SILENT
 from tests.builders.trajectories.manager_system import manager_system
 from tests.waiting import until

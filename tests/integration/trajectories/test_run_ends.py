@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.clock import now_ms
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.topics import CONTROL, SESSIONS
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, SESSIONS
 from tests.builders.records import control
 from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import POLICY, ManagerSystem, manager_system

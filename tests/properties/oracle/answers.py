@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import orjson
 
-from schemas import records as r
+from seamlessflow.schemas import records as r
 from tests.builders.trajectories.oracle import ExpectedTurn
 from tests.properties.oracle.sessions import LoggedSession
 from tests.properties.simulation.gateway import Call, Gateway

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
-from infra.rendering.renderer import Renderer
-from schemas import records as r
-from schemas.tokens import pack, unpack
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.tokens import pack, unpack
 from tests.builders.trajectories.oracle import ExpectedSession, ExpectedTurn
 from tests.properties.oracle.sessions import KnownSession
 

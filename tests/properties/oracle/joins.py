@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.trajectories.oracle import ExpectedSession, ExpectedTurn
 
 Requests = Mapping[str, r.RequestTurn]

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
-from infra.rendering.renderer import Renderer
-from schemas import records as r
-from schemas.identity import turn_of_tool_call
-from schemas.tokens import pack, unpack
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import turn_of_tool_call
+from seamlessflow.schemas.tokens import pack, unpack
 from tests.builders.trajectories.oracle import ExpectedSession, ExpectedTurn, ids_of
 from tests.properties.oracle.forks import answer_of, check_fork, check_raw
 from tests.properties.oracle.sessions import KnownSession, LoggedSession

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from consumers.trajectories.sessions.assemble import trajectory
-from consumers.trajectories.sessions.message_keys import Strictness
-from consumers.trajectories.sessions.partition import Partition, PartitionProgress
-from schemas.codec import encode
-from schemas.records import Record, SessionOpened, Trajectory
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
+from seamlessflow.schemas.codec import encode
+from seamlessflow.schemas.records import Record, SessionOpened, Trajectory
 from tests.properties.choices import Choices
 
 

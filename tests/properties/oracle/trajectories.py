@@ -1,7 +1,7 @@
 """An oracle of trajectories, computed from the engines' own record and the log.
 
-It uses nothing of `consumers.trajectories`. Tokens are plain numbers, prefixes are compared list by
-list, and a sampled token is identified by its log-prob, which no other token has.
+It uses nothing of the manager (`consumers/trajectories`). Tokens are plain numbers, prefixes are
+compared list by list, and a sampled token is identified by its log-prob, which no other token has.
 """
 
 from collections import Counter
@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from schemas import records as r
-from schemas.records import Trajectory, TrajectoryNode
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Trajectory, TrajectoryNode
+from seamlessflow.trainer.data.chains import chains
 from tests.builders.trajectories.oracle import ExpectedTurn
 from tests.properties.oracle.sessions import LoggedSession
 from tests.properties.simulation.engine import Generation
-from trainer.data.chains import chains
 
 Marked = list[tuple[int, float]]
 """Token ids, each with its log-probability; 0 where it was not sampled."""

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from infra.kafka.client import Received
-from schemas import records as r
-from schemas.topics import REPLIES, SESSIONS
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import REPLIES, SESSIONS
 from tests.properties.simulation.engine import Generation
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from schemas import records as r
-from schemas.tokens import unpack
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.tokens import unpack
 from tests.builders.records import commands
 from tests.properties.choices import Choices
 from tests.properties.simulation.callers import AGE_MS, IDLE_MS, POLICY, Asked, Caller

@@ -6,8 +6,8 @@ from typing import Any
 
 import xxhash
 
-from schemas import records as r
-from schemas.topics import REQUESTS
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import REQUESTS
 from tests.builders.records import commands
 from tests.properties.choices import Choices
 from tests.properties.simulation.conversations import History, canonical

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from infra.rendering.renderer import Renderer
-from schemas import records as r
-from schemas.records import PolicyWeights, Record, Sampling
-from schemas.topics import CONTROL, FLEET, SESSIONS
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import PolicyWeights, Record, Sampling
+from seamlessflow.schemas.topics import CONTROL, FLEET, SESSIONS
 from tests.builders.records import control, fleet
 from tests.properties.choices import Choices
 from tests.properties.simulation.agents import Agent

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from producers.rollout.engine.contract import (
+from seamlessflow.producers.rollout.engine.contract import (
     ChunkCallback,
     ChunkSpan,
     EngineHealth,
@@ -19,7 +19,7 @@ from producers.rollout.engine.contract import (
     SamplingParams,
     TokenChunk,
 )
-from schemas.tokens import pack, unpack
+from seamlessflow.schemas.tokens import pack, unpack
 
 Author = Callable[["Generation"], list[int]]
 """The tokens that a generation would sample if nothing stopped it."""

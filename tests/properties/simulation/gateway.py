@@ -5,9 +5,9 @@ Two instances share one of these; a call waits at the instance that sent it.
 
 from dataclasses import dataclass, field
 
-from producers.gateway.calls.delivered import Delivered
-from producers.gateway.link.pending import PendingReplies
-from schemas import records as r
+from seamlessflow.producers.gateway.calls.delivered import Delivered
+from seamlessflow.producers.gateway.link.pending import PendingReplies
+from seamlessflow.schemas import records as r
 
 Finished = r.ReplyFinished | r.CommandAnswered
 

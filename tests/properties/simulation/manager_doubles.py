@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from consumers.trajectories.bus.bounds_reader import Bounds
-from consumers.trajectories.bus.committer import Job
-from consumers.trajectories.bus.echoes import Echoes
-from consumers.trajectories.bus.ended_reader import Found
-from consumers.trajectories.matching.prompt_renderer import PromptRenderer
-from consumers.trajectories.sessions.ended import EndedRead
-from infra.kafka.client import Received
-from schemas.codec import encode
-from schemas.records import EndedSession, PolicyWeights
-from schemas.topics import ENDED_SESSIONS, REQUESTS, SESSIONS
+from seamlessflow.consumers.trajectories.bus.bounds_reader import Bounds
+from seamlessflow.consumers.trajectories.bus.committer import Job
+from seamlessflow.consumers.trajectories.bus.echoes import Echoes
+from seamlessflow.consumers.trajectories.bus.ended_reader import Found
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.sessions.ended import EndedRead
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas.codec import encode
+from seamlessflow.schemas.records import EndedSession, PolicyWeights
+from seamlessflow.schemas.topics import ENDED_SESSIONS, REQUESTS, SESSIONS
 from tests.properties.simulation.topics import Topics
 
 

@@ -9,20 +9,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from consumers.trajectories.bus.connections import Connections
-from consumers.trajectories.bus.echoes import Echoes
-from consumers.trajectories.bus.inbox import ManagerInbox
-from consumers.trajectories.manager import Manager
-from consumers.trajectories.matching.prompt_renderer import PromptRenderer
-from consumers.trajectories.sessions.partition import PartitionProgress
-from consumers.trajectories.settings import ManagerSection
-from infra.kafka.client import Received
-from infra.rendering.renderer import Renderer
-from infra.settings import TelemetrySettings
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import telemetry
-from schemas.records import Record, Trajectory, TurnJoined, TurnStarted
-from schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, TRAJECTORIES
+from seamlessflow.consumers.trajectories.bus.connections import Connections
+from seamlessflow.consumers.trajectories.bus.echoes import Echoes
+from seamlessflow.consumers.trajectories.bus.inbox import ManagerInbox
+from seamlessflow.consumers.trajectories.manager import Manager
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.sessions.partition import PartitionProgress
+from seamlessflow.consumers.trajectories.settings import ManagerSection
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.settings import TelemetrySettings
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.schemas.records import Record, Trajectory, TurnJoined, TurnStarted
+from seamlessflow.schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, TRAJECTORIES
 from tests.builders.trajectories.spilled_states import SpilledStates
 from tests.properties.choices import Choices
 from tests.properties.simulation.manager_doubles import (

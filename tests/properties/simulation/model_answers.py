@@ -1,7 +1,7 @@
 """Completions of a model: texts of all kinds, and tokens that no tokenizer gives for them."""
 
-from infra.rendering.renderer import Renderer
-from schemas.tokens import unpack
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas.tokens import unpack
 from tests.properties.choices import Choices
 from tests.properties.simulation.engine import Author, Generation
 

@@ -5,7 +5,7 @@ Nothing here knows the expected result.
 
 from collections.abc import Callable
 
-from schemas.topics import CONTROL, PROMPTS
+from seamlessflow.schemas.topics import CONTROL, PROMPTS
 from tests.builders.records import control
 from tests.properties.simulation.callers import POLICY
 from tests.properties.simulation.cluster import Cluster

@@ -8,11 +8,11 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from infra.errors import DeliveryFailed
-from infra.kafka.client import Headers, Received
-from infra.kafka.producer import OnDelivery
-from schemas.codec import decode, encode
-from schemas.records import Record
+from seamlessflow.infra.errors import DeliveryFailed
+from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.infra.kafka.producer import OnDelivery
+from seamlessflow.schemas.codec import decode, encode
+from seamlessflow.schemas.records import Record
 from tests.properties.choices import Choices
 
 Place = tuple[str, int]

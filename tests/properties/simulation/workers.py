@@ -5,18 +5,18 @@ The simulation decides when it reads its slot, samples, advances its turns, chan
 
 from collections.abc import Callable
 
-from infra.errors import DeliveryFailed
-from infra.kafka.client import Headers
-from infra.kafka.producer import OnDelivery
-from infra.rendering.renderer import Renderer
-from infra.settings import TelemetrySettings
-from infra.telemetry.tracing import telemetry
-from producers.rollout.turns.admission import Admission
-from producers.rollout.turns.dispatch import Output
-from producers.rollout.turns.live_dispatch import LiveDispatch
-from producers.rollout.turns.serving import Service, Serving
-from schemas import records as r
-from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
+from seamlessflow.infra.errors import DeliveryFailed
+from seamlessflow.infra.kafka.client import Headers
+from seamlessflow.infra.kafka.producer import OnDelivery
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.settings import TelemetrySettings
+from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.producers.rollout.turns.admission import Admission
+from seamlessflow.producers.rollout.turns.dispatch import Output
+from seamlessflow.producers.rollout.turns.live_dispatch import LiveDispatch
+from seamlessflow.producers.rollout.turns.serving import Service, Serving
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
 from tests.builders.records import control, fleet
 from tests.properties.choices import Choices
 from tests.properties.simulation.engine import RecordedEngine

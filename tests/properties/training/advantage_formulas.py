@@ -6,10 +6,10 @@ Shares nothing with the trainer but the names of settings and columns.
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, pstdev, stdev
 
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.settings import TrainerSection
 from tests.properties.training.random_sessions import MadeSession, TokenName
 from tests.properties.training.told_session import Of, Told
-from trainer.data.credit.columns import Column
-from trainer.settings import TrainerSection
 
 EQUAL = 1e-8
 """Returns that differ by no more are equal, and give no advantage."""

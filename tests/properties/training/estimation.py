@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from seamlessflow.trainer.data.batch import Batch, prepare
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.data.sessions import ValidSession, read
+from seamlessflow.trainer.data.staleness import StepClock
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
+from seamlessflow.trainer.steps.annotation import estimated
+from seamlessflow.trainer.steps.inputs import batch_rules
 from tests.properties.training.random_sessions import MadeSession, TokenName
 from tests.properties.training.told_session import Of
-from trainer.data.batch import Batch, prepare
-from trainer.data.chains import Chain
-from trainer.data.credit.columns import Column
-from trainer.data.grouping import Group
-from trainer.data.sessions import ValidSession, read
-from trainer.data.staleness import StepClock
-from trainer.settings import TrainerSection, TrainerSettings
-from trainer.steps.annotation import estimated
-from trainer.steps.inputs import batch_rules
 
 COMPUTED = (Column.PROXIMAL, Column.REFERENCE, Column.TEACHER, Column.VALUE, Column.ENTROPY)
 

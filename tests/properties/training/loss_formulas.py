@@ -14,7 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from trainer.loss import LossSection
+from seamlessflow.trainer.loss import LossSection
 
 Number = float | complex | Tensor
 

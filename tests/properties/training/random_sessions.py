@@ -7,9 +7,9 @@ from functools import cached_property
 
 from hypothesis import strategies as st
 
-from schemas.records import Reward, Trajectory
+from seamlessflow.schemas.records import Reward, Trajectory
+from seamlessflow.trainer.data.credit.columns import Column
 from tests.builders.trainer.trajectories import Run, trajectory
-from trainer.data.credit.columns import Column
 
 TokenName = tuple[str, int]
 """Turn of a sampled token, and its place in the turn's completion."""

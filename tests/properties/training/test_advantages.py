@@ -7,13 +7,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from seamlessflow.trainer.credit import (
+    TOKEN_REWARDS,
+    EstimatorName,
+    OverlongSection,
+    ReturnsSection,
+)
+from seamlessflow.trainer.data.advantages import ESTIMATORS
+from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
 from tests.properties.training.advantage_formulas import FORMULAS, by_formula
 from tests.properties.training.estimation import by_trainer, section
 from tests.properties.training.random_sessions import MadeSession, batches
 from tests.properties.training.told_session import Of
-from trainer.credit import TOKEN_REWARDS, EstimatorName, OverlongSection, ReturnsSection
-from trainer.data.advantages import ESTIMATORS
-from trainer.data.credit.batches import BATCH_ESTIMATORS
 
 NAMES = sorted({*ESTIMATORS, *BATCH_ESTIMATORS})
 shares = st.sampled_from([0.0, 0.25, 0.5, 1.0])

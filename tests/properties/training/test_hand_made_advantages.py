@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from schemas.records import Reward
+from seamlessflow.schemas.records import Reward
+from seamlessflow.trainer.credit import OverlongSection, ReturnsSection
+from seamlessflow.trainer.data.advantages import ESTIMATORS
+from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
+from seamlessflow.trainer.data.credit.columns import Column
 from tests.builders.trainer.trajectories import Run
 from tests.properties.training.estimation import by_trainer, section
 from tests.properties.training.random_sessions import MadeSession, TokenName
 from tests.properties.training.told_session import Of
-from trainer.credit import OverlongSection, ReturnsSection
-from trainer.data.advantages import ESTIMATORS
-from trainer.data.credit.batches import BATCH_ESTIMATORS
-from trainer.data.credit.columns import Column
 
 PROMPT = Run([1, 2], "prompt", "p")
 FIRST: list[TokenName] = [("a", 0)]

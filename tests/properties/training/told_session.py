@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.settings import TrainerSection
 from tests.properties.training.random_sessions import MadeSession, TokenName
-from trainer.data.credit.columns import Column
-from trainer.settings import TrainerSection
 
 Of = dict[tuple[str, TokenName], float]
 """A number for each trained token of each session."""

@@ -1,5 +1,5 @@
-from infra.kafka.client import Received
-from producers.agents.backlog import Backlog, Place, Progress
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.producers.agents.backlog import Backlog, Place, Progress
 from tests.builders.records.tasks import task
 
 TASK = task()

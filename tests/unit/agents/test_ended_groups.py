@@ -2,7 +2,7 @@
 
 import asyncio
 
-from producers.agents.ended_groups import MOST, EndedGroups, ended_by
+from seamlessflow.producers.agents.ended_groups import MOST, EndedGroups, ended_by
 from tests.builders.records import control
 
 

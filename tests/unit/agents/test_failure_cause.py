@@ -2,7 +2,7 @@ import httpx
 import pytest
 from google.genai import errors
 
-from producers.agents.failure_cause import is_infrastructure_failure
+from seamlessflow.producers.agents.failure_cause import is_infrastructure_failure
 
 REQUEST = httpx.Request("POST", "http://gateway/v1/chat/completions")
 

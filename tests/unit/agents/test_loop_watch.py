@@ -8,7 +8,7 @@ from traceback import FrameSummary
 import pytest
 import uvloop
 
-from producers.agents.loop_watch import LoopWatch, advice_for, place_of
+from seamlessflow.producers.agents.loop_watch import LoopWatch, advice_for, place_of
 
 LIMIT_S = 0.05
 WAIT_S = 20.0

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from producers.agents.harness.output import LONGEST_LINE_BYTES, result_in
+from seamlessflow.producers.agents.harness.output import LONGEST_LINE_BYTES, result_in
 from tests.builders.line_forms import LINE_FORMS, SEPARATORS, Written
 
 RESULT = {"reward": 0.25, "text": SEPARATORS}

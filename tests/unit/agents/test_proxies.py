@@ -3,7 +3,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from producers.agents.harness.proxies import exempted
+from seamlessflow.producers.agents.harness.proxies import exempted
 
 PROXY = {"http_proxy": "http://proxy:3128", "ALL_PROXY": "http://proxy:3128"}
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from producers.agents.result import BadResult, as_reward, result_of
+from seamlessflow.producers.agents.result import BadResult, as_reward, result_of
 
 ONES = [
     1,

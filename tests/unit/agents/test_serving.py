@@ -1,6 +1,6 @@
 """The clock of an episode, which stands while no engine can answer."""
 
-from producers.agents.serving import VALID_S, ServingTime
+from seamlessflow.producers.agents.serving import VALID_S, ServingTime
 from tests.builders.records.fleet import heartbeat
 
 

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from producers.agents.settings import AgentsSettings
+from seamlessflow.producers.agents.settings import AgentsSettings
 
 
 def test_an_agent_is_a_callable_or_a_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,11 @@ from benchmarks.learning.sampler import Completion
 from benchmarks.learning.sessions import Played, PlayedTurn, Seat, recorded
 from benchmarks.trail.game import Walk, make_tasks
 from benchmarks.trail.prepare import prepare
-from schemas.tokens import pack
 from seamlessflow.demo.dialogues import arguments
-from trainer.credit import EstimatorName
-from trainer.data.sessions import ValidSession
-from trainer.data.sessions import read as read_session
+from seamlessflow.schemas.tokens import pack
+from seamlessflow.trainer.credit import EstimatorName
+from seamlessflow.trainer.data.sessions import ValidSession
+from seamlessflow.trainer.data.sessions import read as read_session
 
 STEPS = 3
 WARM_UP_STEPS = 40

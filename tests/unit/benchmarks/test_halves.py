@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from benchmarks.load.halves_agent import ANSWER, ASK
 from benchmarks.scheduling.halves import POLICIES, halves
-from schemas.records import Reward, StepGroup
+from seamlessflow.schemas.records import Reward, StepGroup
 from tests.builders.records import control
 from tests.builders.trainer.trajectories import NOTHING
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.load.aged import SETTLED_MS, aged
 from benchmarks.scheduling.ages import RESULT, AgedResult, AgedRun, read, result
 from benchmarks.scheduling.reward_curves import draw, reading
-from scheduler.decisions.snapshot import Snapshot, WorkerView
+from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
 
 ROLLS = frozenset({"rollout"})
 TRAINS = frozenset({"train"})

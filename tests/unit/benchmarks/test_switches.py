@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.recorded.switches import switches, tokens_lost
-from schemas.records import Record
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
 from tests.builders.trainer.trajectories import Run, trajectory

@@ -14,8 +14,8 @@ from benchmarks.gpu.part import Asked, Lacks
 from benchmarks.gpu.vllm import throughput
 from benchmarks.gpu.vllm.talker import write_talker
 from benchmarks.load.http_load import SESSION, Load
-from infra.rendering.tokenizer import Tokenizer
 from seamlessflow.demo.tokenizer import CONTROL_TOKENS, MARKUP_TOKENS
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
 NEVER = 20.0
 """Logits by which a token that is never sampled lies below the others: a part in 5e8."""

@@ -8,8 +8,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from producers.gateway.exchange import Exchange, Receive, Scope, Send
-from producers.gateway.http_protocol import HttpProtocol
+from seamlessflow.producers.gateway.exchange import Exchange, Receive, Scope, Send
+from seamlessflow.producers.gateway.http_protocol import HttpProtocol
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
 H2C = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABkAARAAAAA")

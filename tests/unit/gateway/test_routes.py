@@ -2,7 +2,7 @@
 
 import pytest
 
-from producers.gateway.routes import (
+from seamlessflow.producers.gateway.routes import (
     ANTHROPIC,
     GOOGLE,
     OPENAI,

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from producers.gateway.settings import GatewaySection
+from seamlessflow.producers.gateway.settings import GatewaySection
 
 SECRET = SecretStr("sixteen letters.")
 

@@ -6,10 +6,10 @@ import orjson
 import pytest
 import xxhash
 
-from consumers.history.forking import NotForkable, RecordedOn, forked_prefix
-from schemas.forks import history, of_session
-from schemas.records import ForkedPrefix, Media, TurnStarted
-from schemas.tokens import unpack
+from seamlessflow.consumers.history.forking import NotForkable, RecordedOn, forked_prefix
+from seamlessflow.schemas.forks import history, of_session
+from seamlessflow.schemas.records import ForkedPrefix, Media, TurnStarted
+from seamlessflow.schemas.tokens import unpack
 from tests.builders.records.content import ids, message
 from tests.builders.trajectories.conversation import ASKED, Conversation, calling, recorded, result
 

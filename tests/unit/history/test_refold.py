@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from consumers.history.refold import Refold
-from consumers.history.selection import SessionSelection
-from consumers.trajectories.sessions.assemble import trajectory
-from consumers.trajectories.sessions.logged_partition import LoggedPartition
-from schemas.records import Record, Trajectory
+from seamlessflow.consumers.history.refold import Refold
+from seamlessflow.consumers.history.selection import SessionSelection
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.schemas.records import Record, Trajectory
 from tests.builders.records.sessions import claimed, closed, finalized, opened, rewarded, started
 
 CHOSEN: dict[str, Any] = {"session_id": "chosen"}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from consumers.history.selection import SessionSelection
-from infra.errors import SettingsRejected
-from infra.kafka.partitioner import partition_of
-from schemas.records import Trajectory, VersionSpan
+from seamlessflow.consumers.history.selection import SessionSelection
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.schemas.records import Trajectory, VersionSpan
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import completed, dispatched, opened, started
 from tests.builders.trajectories.session_builder import finished, session_after

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.child import ChildProcess
+from seamlessflow.infra.child import ChildProcess
 from tests.waiting import is_gone, until
 
 WAIT_S = 30
@@ -17,7 +17,7 @@ STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{WAIT
 STARTS_ON_A_THREAD = """
 import sys, threading
 from pathlib import Path
-from infra.child import ChildProcess
+from seamlessflow.infra.child import ChildProcess
 def start():
     child = ChildProcess([sys.executable, "-c", sys.argv[1]], Path(sys.argv[2]))
     print(child.pid, flush=True)

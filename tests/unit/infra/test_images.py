@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.broker.maven import ENDPOINT
-from infra.settings import KafkaSettings, from_environment
-from producers.rollout.settings import RolloutSettings
+from seamlessflow.infra.broker.maven import ENDPOINT
+from seamlessflow.infra.settings import KafkaSettings, from_environment
+from seamlessflow.producers.rollout.settings import RolloutSettings
 from tests.paths import ROOT
 
 IMAGES = sorted((ROOT / "infra/images").glob("*.Dockerfile"))

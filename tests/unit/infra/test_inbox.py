@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.inbox import Inbox
-from infra.kafka.client import Received
-from infra.kafka.reader import Reader
-from infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.inbox import Inbox
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from tests.builders.records import control
 from tests.waiting import until
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker.jars import class_path
-from infra.errors import JarsUnavailable
+from seamlessflow.infra.broker.jars import class_path
+from seamlessflow.infra.errors import JarsUnavailable
 
 
 def test_a_cache_that_cannot_be_made_is_named_with_the_variable_for_another(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from infra.json_lines import json_lines, line_content
+from seamlessflow.infra.json_lines import json_lines, line_content
 from tests.builders.line_forms import LINE_FORMS, SEPARATORS, Written
 
 LINES = [b'{"id": "1"}', f'{{"id": "{SEPARATORS}"}}'.encode(), b'{"id": "3"}']

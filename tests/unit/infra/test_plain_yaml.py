@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from infra.plain_yaml import read_yaml
+from seamlessflow.infra.plain_yaml import read_yaml
 
 
 @pytest.mark.parametrize(

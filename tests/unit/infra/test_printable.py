@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.printable import printable, printable_with_colours
+from seamlessflow.infra.printable import printable, printable_with_colours
 
 
 @pytest.mark.parametrize(

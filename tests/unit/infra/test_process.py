@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from infra.errors import ExitStatus
+from seamlessflow.infra.errors import ExitStatus
 from tests.paths import ROOT
 
 SYNC = """
 import signal
-from infra.process import run_sync
+from seamlessflow.infra.process import run_sync
 def main(stop):
     print("up", flush=True)
     {body}
@@ -18,7 +18,7 @@ run_sync(main)
 """
 ASYNC = """
 import uvloop
-from infra.process import run
+from seamlessflow.infra.process import run
 async def main(stop):
     print("up", flush=True)
     {body}
@@ -124,7 +124,11 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
 @pytest.mark.parametrize(
     ("begin", "missing"),
     [
-        ("import logging; from infra.process import ready; ready(logging.getLogger(), 'up')", True),
+        (
+            "import logging; from seamlessflow.infra.process import ready; "
+            "ready(logging.getLogger(), 'up')",
+            True,
+        ),
         ("pass", False),
     ],
     ids=["ready", "starting"],
@@ -133,7 +137,9 @@ def test_asked_to_end_while_kafka_is_away_it_says_so_in_a_line(
     code: str, begin: str, missing: bool
 ) -> None:
     wait = f"{begin}; await stop.wait()" if "async" in code else f"{begin}; stop.wait()"
-    away = "from infra.errors import KafkaUnavailable; raise KafkaUnavailable('a:1', 10)"
+    away = (
+        "from seamlessflow.infra.errors import KafkaUnavailable; raise KafkaUnavailable('a:1', 10)"
+    )
     process = started(code.format(body=f"{wait}; {away}"))
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=20)
@@ -161,8 +167,14 @@ def test_an_error_ends_the_process_with_a_traceback_and_status_1() -> None:
     assert "ValueError: broken" in err
 
 
-OURS = "from infra.errors import SeamlessFlowError; {}raise SeamlessFlowError('no such file')"
-READY = "import logging; from infra.process import ready; ready(logging.getLogger(), 'ready'); "
+OURS = (
+    "from seamlessflow.infra.errors import SeamlessFlowError; "
+    "{}raise SeamlessFlowError('no such file')"
+)
+READY = (
+    "import logging; from seamlessflow.infra.process import ready; "
+    "ready(logging.getLogger(), 'ready'); "
+)
 
 
 def test_an_error_of_ours_before_the_process_is_ready_is_told_in_one_line() -> None:
@@ -180,7 +192,9 @@ def test_an_error_of_ours_after_the_process_is_ready_is_told_with_its_traceback(
 
 
 def test_a_lasting_fault_of_a_process_that_was_ready_is_told_in_one_line() -> None:
-    raised = "from infra.errors import TopicMissing; raise TopicMissing('tasks', 'a:1')"
+    raised = (
+        "from seamlessflow.infra.errors import TopicMissing; raise TopicMissing('tasks', 'a:1')"
+    )
     process = started(SYNC.format(body=READY + raised))
     _, err = process.communicate(timeout=20)
     assert process.returncode == ExitStatus.LASTING
@@ -196,7 +210,9 @@ def test_a_process_that_ends_by_an_error_keeps_its_status_if_it_is_asked_to_end_
 
 
 def test_kafka_that_is_away_is_a_passing_fault_from_the_first_moment() -> None:
-    raised = "from infra.errors import KafkaUnavailable; raise KafkaUnavailable('a:1', 10)"
+    raised = (
+        "from seamlessflow.infra.errors import KafkaUnavailable; raise KafkaUnavailable('a:1', 10)"
+    )
     process = started(SYNC.format(body=raised))
     process.communicate(timeout=20)
     assert process.returncode == ExitStatus.PASSING
@@ -204,7 +220,7 @@ def test_kafka_that_is_away_is_a_passing_fault_from_the_first_moment() -> None:
 
 def in_a_thread(raised: str) -> str:
     """Return a body whose thread raises an error once the process is asked to end."""
-    begin = "import threading; from infra.errors import KafkaUnavailable; stop.wait()"
+    begin = "import threading; from seamlessflow.infra.errors import KafkaUnavailable; stop.wait()"
     thread = f"threading.Thread(target=lambda: (_ for _ in ()).throw({raised}))"
     return f"{begin}; one = {thread}; one.start(); one.join()"
 

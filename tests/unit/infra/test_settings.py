@@ -8,23 +8,23 @@ import sys
 import pytest
 from pydantic import BaseModel
 
-from infra.errors import ExitStatus
-from infra.help import describe
-from infra.kafka.client import client_options
-from infra.settings import KafkaSettings, ProcessSettings, SecretStr, load
-from infra.variables import SECTIONS
-from producers.agents.settings import AgentsSettings
-from producers.gateway.settings import GatewaySettings
 from seamlessflow.config import RunConfig
-from trainer.settings import TrainerSettings
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.help import describe
+from seamlessflow.infra.kafka.client import client_options
+from seamlessflow.infra.settings import KafkaSettings, ProcessSettings, SecretStr, load
+from seamlessflow.infra.variables import SECTIONS
+from seamlessflow.producers.agents.settings import AgentsSettings
+from seamlessflow.producers.gateway.settings import GatewaySettings
+from seamlessflow.trainer.settings import TrainerSettings
 
 PROCESSES = {
-    "consumers.trajectories": "ManagerSettings",
-    "producers.agents": "AgentsSettings",
-    "producers.gateway": "GatewaySettings",
-    "producers.rollout": "RolloutSettings",
-    "scheduler": "SchedulerSettings",
-    "trainer": "TrainerSettings",
+    "seamlessflow.consumers.trajectories": "ManagerSettings",
+    "seamlessflow.producers.agents": "AgentsSettings",
+    "seamlessflow.producers.gateway": "GatewaySettings",
+    "seamlessflow.producers.rollout": "RolloutSettings",
+    "seamlessflow.scheduler": "SchedulerSettings",
+    "seamlessflow.trainer": "TrainerSettings",
 }
 HEAVY = ("torch", "transformers", "renderers", "matplotlib")
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import Field, ValidationError
 
-from infra.faults import faults
-from infra.settings import Section
+from seamlessflow.infra.faults import faults
+from seamlessflow.infra.settings import Section
 
 
 class ExampleSection(Section):

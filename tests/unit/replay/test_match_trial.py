@@ -7,17 +7,17 @@ from typing import Any
 import orjson
 import pytest
 
-from consumers.history.refold import Refold
-from consumers.replay.match_trial import NOT_RECORDED, REFUSED, MatchTrial
-from consumers.trajectories.decisions.context import Context
-from consumers.trajectories.matching.prompt_renderer import Messages, PromptRenderer
-from consumers.trajectories.matching.recorded import MatchSettings
-from consumers.trajectories.sessions.logged_partition import LoggedPartition
-from consumers.trajectories.sessions.message_keys import STRICTNESSES, Strictness
-from infra.rendering.settings import RendererError, RendererSettings
-from schemas import records as r
-from schemas.identity import tool_call_id
-from schemas.records import Record
+from seamlessflow.consumers.history.refold import Refold
+from seamlessflow.consumers.replay.match_trial import NOT_RECORDED, REFUSED, MatchTrial
+from seamlessflow.consumers.trajectories.decisions.context import Context
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import Messages, PromptRenderer
+from seamlessflow.consumers.trajectories.matching.recorded import MatchSettings
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.message_keys import STRICTNESSES, Strictness
+from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import tool_call_id
+from seamlessflow.schemas.records import Record
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import closed, finalized
 from tests.builders.trajectories.conversation import ASKED, Conversation, calling, result

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from consumers.history.selection import SessionSelection
-from consumers.replay.difference import Difference
-from consumers.replay.merge import MergeJob
-from consumers.replay.progress import MergeProgress
-from consumers.replay.rules import MergeRules
-from consumers.replay.shards import parts
-from consumers.replay.verification import Comparison, digest
-from infra.settings import KafkaSettings
-from schemas.records import Reward, Trajectory
+from seamlessflow.consumers.history.selection import SessionSelection
+from seamlessflow.consumers.replay.difference import Difference
+from seamlessflow.consumers.replay.merge import MergeJob
+from seamlessflow.consumers.replay.progress import MergeProgress
+from seamlessflow.consumers.replay.rules import MergeRules
+from seamlessflow.consumers.replay.shards import parts
+from seamlessflow.consumers.replay.verification import Comparison, digest
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Reward, Trajectory
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import completed, dispatched, started
 from tests.builders.trajectories.session_builder import finished, session_after

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.history.refold import Refold
-from consumers.replay.rewriting import rewriting
-from consumers.replay.rules import RECORDED, MergeRules
-from consumers.trajectories.sessions.assemble import trajectory
-from consumers.trajectories.sessions.logged_partition import LoggedPartition
-from consumers.trajectories.sessions.session import Session
-from schemas.forks import history, of_session
-from schemas.records import Record, Reward, Trajectory
+from seamlessflow.consumers.history.refold import Refold
+from seamlessflow.consumers.replay.rewriting import rewriting
+from seamlessflow.consumers.replay.rules import RECORDED, MergeRules
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.schemas.forks import history, of_session
+from seamlessflow.schemas.records import Record, Reward, Trajectory
 from tests.builders.records import sessions
 from tests.builders.records.content import ids
 from tests.builders.trajectories.conversation import forked, recorded_prefix

@@ -1,8 +1,8 @@
 """The metrics of a rollout process, over all incarnations of its worker."""
 
-from infra.telemetry.metrics import Metrics
-from producers.rollout.counts import Counts
-from producers.rollout.turns.admission import Admission
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.producers.rollout.counts import Counts
+from seamlessflow.producers.rollout.turns.admission import Admission
 from tests.builders.records.prompts import generate
 
 IGNORED = "seamlessflow_rollout_prompts_ignored"

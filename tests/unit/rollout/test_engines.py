@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import SettingsRejected
-from producers.rollout.engines import engine_factory
-from producers.rollout.settings import RolloutSettings
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.producers.rollout.engines import engine_factory
+from seamlessflow.producers.rollout.settings import RolloutSettings
 
 
 def with_vllm(tmp_path: Path, **vllm: object) -> RolloutSettings:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ExitStatus
-from infra.rendering.settings import RendererError, RendererSettings, rendering_hash
-from producers.rollout.bootstrap import load_parser
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.rendering.settings import RendererError, RendererSettings, rendering_hash
+from seamlessflow.producers.rollout.bootstrap import load_parser
 from tests.builders.records import fleet
 
 SETTINGS = RendererSettings("qwen3")

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
-from infra.errors import KafkaUnavailable
-from infra.kafka.client import BEGINNING, Partition, Received
-from infra.settings import KafkaSettings
-from scheduler.journal import CONTROL_LOG, FLEET_LOG, Journal
-from scheduler.state.state import to_json
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.infra.kafka.client import BEGINNING, Partition, Received
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.scheduler.journal import CONTROL_LOG, FLEET_LOG, Journal
+from seamlessflow.scheduler.state.state import to_json
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 from tests.builders.records.fleet import heartbeat
 from tests.builders.records.tasks import task

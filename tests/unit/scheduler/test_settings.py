@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.settings import RunSection
+from seamlessflow.scheduler.settings import RunSection
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,20 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from scheduler.decisions import pacing
-from scheduler.settings import EvaluationSection, PacingSection, RunSection, SourceSection
-from scheduler.state import state as control_state
-from scheduler.state.state import State
-from scheduler.task_sets import task_sets, training_draws
-from scheduler.tasks.file import TasksRejected
-from scheduler.tasks.forks import fork_line
-from scheduler.tasks.mixture import Draws
-from schemas.records import GroupAdmitted, Record
+from seamlessflow.scheduler.decisions import pacing
+from seamlessflow.scheduler.settings import (
+    EvaluationSection,
+    PacingSection,
+    RunSection,
+    SourceSection,
+)
+from seamlessflow.scheduler.state import state as control_state
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.scheduler.task_sets import task_sets, training_draws
+from seamlessflow.scheduler.tasks.file import TasksRejected
+from seamlessflow.scheduler.tasks.forks import fork_line
+from seamlessflow.scheduler.tasks.mixture import Draws
+from seamlessflow.schemas.records import GroupAdmitted, Record
 from tests.builders.records import control
 from tests.builders.records.forks import forked
 from tests.builders.scheduler.inputs import fold, holds, scheduler_settings

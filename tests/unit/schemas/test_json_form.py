@@ -2,8 +2,8 @@
 
 import pytest
 
-from schemas.json_form import from_json, to_json
-from schemas.records import ReplyAddress, TurnStarted
+from seamlessflow.schemas.json_form import from_json, to_json
+from seamlessflow.schemas.records import ReplyAddress, TurnStarted
 from tests.builders.records.sessions import started
 
 

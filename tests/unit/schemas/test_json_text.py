@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.json_text import read_json, write_json
+from seamlessflow.schemas.json_text import read_json, write_json
 
 EDGES = (
     *(2**53, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**64 + 1, -(2**63), -(2**63) - 1, 10**30),

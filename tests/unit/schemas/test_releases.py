@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from schemas.avro.earlier import NotInRelease
-from schemas.codec import UnknownSchema, decode, encode
-from schemas.records import Record, TrajectoryNode, TurnUndelivered
-from schemas.registry import history, raw_schemas, schema_fingerprint, self_contained
-from schemas.releases import UnknownRelease, order, release_named, releases, this_release
-from schemas.written import encoder_of
+from seamlessflow.schemas.avro.earlier import NotInRelease
+from seamlessflow.schemas.codec import UnknownSchema, decode, encode
+from seamlessflow.schemas.records import Record, TrajectoryNode, TurnUndelivered
+from seamlessflow.schemas.registry import history, raw_schemas, schema_fingerprint, self_contained
+from seamlessflow.schemas.releases import (
+    UnknownRelease,
+    order,
+    release_named,
+    releases,
+    this_release,
+)
+from seamlessflow.schemas.written import encoder_of
 from tests.builders.records import commands, fleet, sessions
 from tests.builders.schemas.any_record import any_encoded
 from tests.builders.schemas.older_release import decoder_of
@@ -37,8 +43,12 @@ def test_the_newest_release_is_that_of_these_sources() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     fingerprints = {name: schema_fingerprint(self_contained(name, RAW)) for name in RAW}
 
-    assert this_release().version == project["version"], "run: python -m schemas.generate"
-    assert this_release().fingerprints == fingerprints, "run: python -m schemas.generate"
+    assert this_release().version == project["version"], (
+        "run: python -m seamlessflow.schemas.generate"
+    )
+    assert this_release().fingerprints == fingerprints, (
+        "run: python -m seamlessflow.schemas.generate"
+    )
 
 
 @pytest.mark.parametrize("release", releases(), ids=lambda release: release.version)

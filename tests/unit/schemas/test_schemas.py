@@ -12,11 +12,18 @@ from fastavro.utils import generate_one
 from hypothesis import given
 from hypothesis import strategies as st
 
-import schemas
-from schemas.codec import UndecodableRecord, UnknownSchema, decode, encode
-from schemas.generate import records_source
-from schemas.records import RECORDS, Record, Sampling, Trajectory, TurnProgressed, VersionSpan
-from schemas.registry import (
+from seamlessflow import schemas
+from seamlessflow.schemas.codec import UndecodableRecord, UnknownSchema, decode, encode
+from seamlessflow.schemas.generate import records_source
+from seamlessflow.schemas.records import (
+    RECORDS,
+    Record,
+    Sampling,
+    Trajectory,
+    TurnProgressed,
+    VersionSpan,
+)
+from seamlessflow.schemas.registry import (
     Schema,
     history,
     parsed,
@@ -24,7 +31,7 @@ from schemas.registry import (
     schema_fingerprint,
     self_contained,
 )
-from schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS
+from seamlessflow.schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS
 from tests.builders.records.sessions import dispatched
 
 RAW = raw_schemas()

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.tokens import pack, unpack
+from seamlessflow.schemas.tokens import pack, unpack
 
 
 @settings(deadline=None, max_examples=100)

@@ -2,7 +2,12 @@ from typing import Any
 
 import orjson
 
-from schemas.turn_references import is_reference, referenced_turn, resolved, turn_reference
+from seamlessflow.schemas.turn_references import (
+    is_reference,
+    referenced_turn,
+    resolved,
+    turn_reference,
+)
 
 SAMPLED: dict[str, Any] = {
     "content": None,

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from infra.faults import Fault
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import ConfigRejected, FileRejected, load, parse, sections_of
+from seamlessflow.infra.faults import Fault
 
 AGENT = {"callable": "my.agent:run"}
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from infra.settings import KafkaSettings
 from seamlessflow.config_file import ConfigRejected, parse
 from seamlessflow.each_policy import each_policy
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 
 VALUES: dict[str, Any] = {
@@ -64,7 +64,7 @@ def test_each_policy_has_directories_of_its_own_and_evaluations_are_the_first_on
 
 
 def test_each_policy_has_a_trainer_and_the_processes_of_its_workers() -> None:
-    trainers = sections("trainer") | sections("trainer.ranks")
+    trainers = sections("seamlessflow.trainer") | sections("seamlessflow.trainer.ranks")
     named = {name: of["run"]["policy"] for name, of in trainers.items()}
     assert named == {
         "trainer": "planner",
@@ -72,10 +72,12 @@ def test_each_policy_has_a_trainer_and_the_processes_of_its_workers() -> None:
         "trainer.coder": "coder",
         "trainer-w1": "coder",
     }
-    assert [of["trainer"]["rank"] for of in sections("trainer.ranks").values()] == [0, 0]
+    ranks = sections("seamlessflow.trainer.ranks").values()
+    assert [section["trainer"]["rank"] for section in ranks] == [0, 0]
     assert all(of["run"]["policies"] == ["planner", "coder"] for of in trainers.values())
     assert {
-        name: of["rollout"]["policy"] for name, of in sections("producers.rollout").items()
+        name: of["rollout"]["policy"]
+        for name, of in sections("seamlessflow.producers.rollout").items()
     } == {
         "rollout-w0": "planner",
         "rollout-w1": "coder",
@@ -83,9 +85,11 @@ def test_each_policy_has_a_trainer_and_the_processes_of_its_workers() -> None:
 
 
 def test_scheduler_and_agents_know_all_policies() -> None:
-    (run,) = (of["run"] for of in sections("scheduler").values())
+    (run,) = (of["run"] for of in sections("seamlessflow.scheduler").values())
     assert (run["policy"], run["policies"]) == ("planner", ["planner", "coder"])
-    assert sections("producers.agents")["agents"]["agents"]["modules"] == {"code": "coder"}
+    assert sections("seamlessflow.producers.agents")["agents"]["agents"]["modules"] == {
+        "code": "coder"
+    }
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from schemas.releases import this_release
+from seamlessflow.schemas.releases import this_release
 from tests.paths import ROOT
 
 LIMIT_S = 120

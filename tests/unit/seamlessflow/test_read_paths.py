@@ -11,10 +11,10 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from infra.faults import Fault
 from seamlessflow.checks.check import before_training
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import ConfigRejected, load
+from seamlessflow.infra.faults import Fault
 from seamlessflow.read_paths import READ, unreachable
 from tests.builders.run_files import run_values
 from tests.paths import ROOT

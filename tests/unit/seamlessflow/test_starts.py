@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ExitStatus
-from infra.network.ports import HOST
-from schemas.releases import this_release
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.network.ports import HOST
+from seamlessflow.schemas.releases import this_release
 from tests.paths import ROOT
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -44,7 +44,7 @@ def test_a_port_in_use_is_named() -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         settings = {"SEAMLESSFLOW_GATEWAY__PORT": str(port), "SEAMLESSFLOW_GATEWAY__SECRET": SECRET}
-        told = started("producers.gateway", settings)
+        told = started("seamlessflow.producers.gateway", settings)
     assert told == (
         f"not started: cannot listen on {HOST} port {port} (gateway.host, gateway.port): "
         "Address already in use\n"
@@ -54,20 +54,20 @@ def test_a_port_in_use_is_named() -> None:
 @pytest.mark.parametrize(
     ("process", "settings", "reason"),
     [
-        ("scheduler", {"SCHEDULER__POLICY": "nope"}, "no strategy 'nope'"),
-        ("scheduler", {"PACING__TASKS": "/nope.jsonl"}, "/nope.jsonl: No such file"),
+        ("seamlessflow.scheduler", {"SCHEDULER__POLICY": "nope"}, "no strategy 'nope'"),
+        ("seamlessflow.scheduler", {"PACING__TASKS": "/nope.jsonl"}, "/nope.jsonl: No such file"),
         (
-            "scheduler",
+            "seamlessflow.scheduler",
             {"KAFKA__OPTIONS": '{"nope": 1}'},
             "SEAMLESSFLOW_KAFKA__OPTIONS: No such con",
         ),
         (
-            "producers.agents",
+            "seamlessflow.producers.agents",
             {"AGENTS__CALLABLE": "nope:solve", "AGENTS__ADMIN_KEY": SECRET},
             "'nope:solve' cannot be called",
         ),
         (
-            "producers.rollout",
+            "seamlessflow.producers.rollout",
             {"ROLLOUT__ENGINE": "vllm", "ROLLOUT__VLLM__PYTHON": "/nope/python"},
             "SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON: there is no program /nope/python",
         ),
@@ -99,7 +99,7 @@ def test_a_trainer_refuses_a_policy_that_cannot_be_rendered(
 ) -> None:
     make_tokenizer(tmp_path)
     told = started(
-        "trainer",
+        "seamlessflow.trainer",
         {
             "SEAMLESSFLOW_DATA_DIR": str(tmp_path / "data"),
             "SEAMLESSFLOW_POLICY__MODEL": str(tmp_path),
@@ -111,7 +111,7 @@ def test_a_trainer_refuses_a_policy_that_cannot_be_rendered(
 
 
 def test_a_broker_says_where_it_cannot_keep_its_data() -> None:
-    told = started("infra.broker", {}, "--data", "/proc/nope", status=1)
+    told = started("seamlessflow.infra.broker", {}, "--data", "/proc/nope", status=1)
     assert told == (
         "embedded Kafka broker in /proc/nope: its directory cannot be made: "
         "No such file or directory\n"

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from trainer.loss import LossSection
+from seamlessflow.trainer.loss import LossSection
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainer.settings import TrainerSection
+from seamlessflow.trainer.settings import TrainerSection
 
 
 @pytest.mark.parametrize("name", ["pipeline_parallel", "context_parallel", "expert_parallel"])

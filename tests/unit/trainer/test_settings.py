@@ -4,15 +4,15 @@ from typing import get_args
 
 import pytest
 
-from trainer.backends.losses.corrections import CORRECTIONS
-from trainer.backends.losses.surrogates import SURROGATES
-from trainer.credit import EstimatorName
-from trainer.data.advantages import ESTIMATORS
-from trainer.data.credit.batches import BATCH_ESTIMATORS
-from trainer.data.filters import FILTERS
-from trainer.data.reuse.choices import CHOICES
-from trainer.data.units.aggregations import AGGREGATIONS
-from trainer.loss import (
+from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS
+from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
+from seamlessflow.trainer.credit import EstimatorName
+from seamlessflow.trainer.data.advantages import ESTIMATORS
+from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
+from seamlessflow.trainer.data.filters import FILTERS
+from seamlessflow.trainer.data.reuse.choices import CHOICES
+from seamlessflow.trainer.data.units.aggregations import AGGREGATIONS
+from seamlessflow.trainer.loss import (
     PRESETS,
     AggregationName,
     CorrectionName,
@@ -20,9 +20,9 @@ from trainer.loss import (
     LossSection,
     SurrogateName,
 )
-from trainer.policy import AdapterSection
-from trainer.reuse import ChoiceName, ReuseSection
-from trainer.settings import FilterName, TrainerSection
+from seamlessflow.trainer.policy import AdapterSection
+from seamlessflow.trainer.reuse import ChoiceName, ReuseSection
+from seamlessflow.trainer.settings import FilterName, TrainerSection
 
 
 def test_every_name_that_a_setting_accepts_is_registered() -> None:

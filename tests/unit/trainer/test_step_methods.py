@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from trainer.settings import TrainerSettings
-from trainer.step_methods import differences, listed, step_methods, without_settings
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.step_methods import differences, listed, step_methods, without_settings
 
 
 def methods(**trainer: Any) -> Any:

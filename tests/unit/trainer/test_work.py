@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from trainer.work import Work
+from seamlessflow.trainer.work import Work
 
 TIMEOUT_S = 10
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from consumers.trajectories.bootstrap import check_rules
-from consumers.trajectories.sessions.fold import FOLD_VERSION, FOLDED_SINCE
-from infra.errors import SettingsRejected
-from schemas.records import SessionOpened
-from schemas.releases import order, releases, this_release
-from schemas.written import encoder_of
+from seamlessflow.consumers.trajectories.bootstrap import check_rules
+from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION, FOLDED_SINCE
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.schemas.records import SessionOpened
+from seamlessflow.schemas.releases import order, releases, this_release
+from seamlessflow.schemas.written import encoder_of
 from tests.builders.records import sessions
 
 

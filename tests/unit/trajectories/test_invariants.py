@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumers.trajectories.sessions.assemble import trajectory
-from consumers.trajectories.sessions.partition import Partition, PartitionProgress
-from schemas.codec import decode, encode
-from schemas.records import Record, SessionOpened, Trajectory
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
+from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
+from seamlessflow.schemas.codec import decode, encode
+from seamlessflow.schemas.records import Record, SessionOpened, Trajectory
 from tests.builders.trajectories.oracle import ExpectedSession, expected_masked
 from tests.builders.trajectories.partition_log import PartitionLog, log_of
 from tests.builders.trajectories.random_events import STEPS, Step

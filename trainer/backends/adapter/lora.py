@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedModel
 
-from infra.disk.permissions import open_to_readers
-from infra.weights.adapter import CONFIG, TENSORS, tensor_name
-from trainer.backends.model import DTYPES
-from trainer.parallelism import Dtype
-from trainer.policy import AdapterSection
+from seamlessflow.infra.disk.permissions import open_to_readers
+from seamlessflow.infra.weights.adapter import CONFIG, TENSORS, tensor_name
+from seamlessflow.trainer.backends.model import DTYPES
+from seamlessflow.trainer.parallelism import Dtype
+from seamlessflow.trainer.policy import AdapterSection
 
 NAME = "default"
 """Name that peft gives to an adapter of a model."""

@@ -11,9 +11,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from infra.disk.permissions import open_to_readers
-from infra.disk.whole_directory import whole_directory
-from infra.weights.adapter import TENSORS, AdapterConfig, AdapterInvalid, layers, tensor_name
+from seamlessflow.infra.disk.permissions import open_to_readers
+from seamlessflow.infra.disk.whole_directory import whole_directory
+from seamlessflow.infra.weights.adapter import (
+    TENSORS,
+    AdapterConfig,
+    AdapterInvalid,
+    layers,
+    tensor_name,
+)
 
 
 def merge(base: Path, adapter: Path, target: Path) -> None:

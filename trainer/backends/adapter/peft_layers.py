@@ -6,12 +6,12 @@ from peft import LoraConfig, inject_adapter_in_model
 from torch import nn
 from transformers import PreTrainedModel
 
-from trainer.backends.adapter.lora import NAME, trained
-from trainer.backends.backend import ModelUnusable
-from trainer.backends.model import DTYPES
-from trainer.backends.sharded.shards import is_empty
-from trainer.parallelism import Dtype
-from trainer.policy import AdapterSection
+from seamlessflow.trainer.backends.adapter.lora import NAME, trained
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.backends.model import DTYPES
+from seamlessflow.trainer.backends.sharded.shards import is_empty
+from seamlessflow.trainer.parallelism import Dtype
+from seamlessflow.trainer.policy import AdapterSection
 
 
 def inject(model: PreTrainedModel, directory: Path, settings: AdapterSection, dtype: Dtype) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from infra.weights.tensors import tensors_hash
-from trainer.backends.adapter.lora import begin, write_adapter
-from trainer.backends.backend import ModelUnusable
-from trainer.backends.model import load_model, write_model
-from trainer.parallelism import Dtype
-from trainer.settings import TrainerSection
+from seamlessflow.infra.weights.tensors import tensors_hash
+from seamlessflow.trainer.backends.adapter.lora import begin, write_adapter
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.backends.model import load_model, write_model
+from seamlessflow.trainer.parallelism import Dtype
+from seamlessflow.trainer.settings import TrainerSection
 
 IDENTITY = "adapter.json"
 """File of a checkpoint of an adapter: the base model's content, and what the adapter means."""
@@ -42,7 +42,7 @@ class PolicyModel:
             reason = "trainer.adapter needs peft: install seamlessflow[adapter]"
             raise ModelUnusable(str(self.directory), reason)
         # Not at the top: peft need not be installed for the training of whole models.
-        from trainer.backends.adapter.peft_layers import inject
+        from seamlessflow.trainer.backends.adapter.peft_layers import inject
 
         # It is never updated, so it needs no more digits than its computation.
         model = load_model(self.directory, settings.compute, empty)

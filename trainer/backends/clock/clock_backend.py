@@ -13,12 +13,12 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from infra.deadline import Stopping, never
-from infra.device_model.hardware import hardware_named
-from infra.device_model.settings import worker_rates
-from infra.errors import SeamlessFlowError
-from infra.network.line import Line
-from trainer.backends.backend import (
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.device_model.hardware import hardware_named
+from seamlessflow.infra.device_model.settings import worker_rates
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.network.line import Line
+from seamlessflow.trainer.backends.backend import (
     NO_STEP,
     Computing,
     Machine,
@@ -26,11 +26,11 @@ from trainer.backends.backend import (
     StepInput,
     unmeasured,
 )
-from trainer.backends.clock.stand_in import WEIGHTS, stand_in
-from trainer.backends.meeting.meeting import Meeting, begun
-from trainer.data.credit.columns import Annotated, Column
-from trainer.data.packing import MicroBatch
-from trainer.settings import TrainerSettings
+from seamlessflow.trainer.backends.clock.stand_in import WEIGHTS, stand_in
+from seamlessflow.trainer.backends.meeting.meeting import Meeting, begun
+from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.settings import TrainerSettings
 
 STATE = "clock.safetensors"
 _STEPS = "steps"

@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.backends.backend import ModelUnusable
 
 WEIGHTS = "model.safetensors"
 MOST_BYTES = 16 * 1024 * 1024

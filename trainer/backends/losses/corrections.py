@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer.backends.losses.ratios import ratio, unit_sums
-from trainer.backends.losses.tokens import LossTokens
-from trainer.loss import LossSection
+from seamlessflow.trainer.backends.losses.ratios import ratio, unit_sums
+from seamlessflow.trainer.backends.losses.tokens import LossTokens
+from seamlessflow.trainer.loss import LossSection
 
 
 @dataclass(frozen=True, slots=True)

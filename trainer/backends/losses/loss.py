@@ -7,14 +7,14 @@ A loss sees trained tokens only. The back ends call it, and sum it by the weight
 import torch
 from torch import Tensor
 
-from trainer.backends.losses.corrections import CORRECTIONS
-from trainer.backends.losses.masks import masked
-from trainer.backends.losses.ratios import continued_exp, ratio
-from trainer.backends.losses.surrogates import SURROGATES
-from trainer.backends.losses.tokens import Losses, LossTokens
-from trainer.data.credit.columns import Column
-from trainer.data.packing import MicroBatch
-from trainer.loss import LossSection
+from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS
+from seamlessflow.trainer.backends.losses.masks import masked
+from seamlessflow.trainer.backends.losses.ratios import continued_exp, ratio
+from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
+from seamlessflow.trainer.backends.losses.tokens import Losses, LossTokens
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.loss import LossSection
 
 
 def loss_tokens(

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from trainer.backends.losses.ratios import unit_means, unit_sums
-from trainer.backends.losses.tokens import LossTokens
-from trainer.masks import MasksSection
+from seamlessflow.trainer.backends.losses.ratios import unit_means, unit_sums
+from seamlessflow.trainer.backends.losses.tokens import LossTokens
+from seamlessflow.trainer.masks import MasksSection
 
 Mask = Callable[[LossTokens, Tensor, MasksSection], Tensor]
 """Returns the tokens that leave, from all tokens, their log ratios to the engine, and settings."""

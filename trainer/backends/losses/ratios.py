@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.loss import Divergence
+from seamlessflow.trainer.loss import Divergence
 
 _LEAST = 1e-12
 """Least probability of all other tokens, so that none is divided by zero."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from trainer.backends.losses.ratios import binary_divergence, ratio, unit_means
-from trainer.backends.losses.tokens import Losses, LossTokens
-from trainer.loss import LossSection
+from seamlessflow.trainer.backends.losses.ratios import binary_divergence, ratio, unit_means
+from seamlessflow.trainer.backends.losses.tokens import Losses, LossTokens
+from seamlessflow.trainer.loss import LossSection
 
 Surrogate = Callable[[LossTokens, Tensor, LossSection], Losses]
 

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainer.data.credit.columns import Column
-from trainer.data.packing import MicroBatch
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.packing import MicroBatch
 
 
 def value_loss(values_N: Tensor, batch: MicroBatch, clip: float) -> Tensor:

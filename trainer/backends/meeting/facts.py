@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from schemas.releases import this_release
-from trainer.settings import TrainerSettings
-from trainer.sinks import SinkSettings
+from seamlessflow.schemas.releases import this_release
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.sinks import SinkSettings
 
 OWN = {
     "worker",

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from infra.deadline import Stopping, never
-from infra.errors import SeamlessFlowError
-from infra.network.addresses import address_of, connect_to, listener_on
-from infra.network.line import LOOK_S, Line, LineLost
-from trainer.backends.meeting.facts import Facts, differences
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.network.addresses import address_of, connect_to, listener_on
+from seamlessflow.infra.network.line import LOOK_S, Line, LineLost
+from seamlessflow.trainer.backends.meeting.facts import Facts, differences
 
 JOIN_S = 600.0
 """Limit for the ranks to find each other."""

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from trainer.backends.backend import ModelUnusable
-from trainer.backends.megatron.leaves import Dimensions
-from trainer.backends.megatron.library import TransformerConfig
-from trainer.backends.megatron.limits import unproven
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.backends.megatron.leaves import Dimensions
+from seamlessflow.trainer.backends.megatron.library import TransformerConfig
+from seamlessflow.trainer.backends.megatron.limits import unproven
 
 
 def dimensions(model: PreTrainedModel, ranks: int) -> Dimensions:

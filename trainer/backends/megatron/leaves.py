@@ -12,8 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainer.backends.backend import ModelUnusable
-from trainer.backends.sharded.parts import TensorPart
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.backends.sharded.parts import TensorPart
 
 VALUES = "score.weight"
 """Hugging Face's name of the output of a critic."""

@@ -13,14 +13,14 @@ from functools import cached_property
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from trainer.backends.backend import StepInput
-from trainer.backends.megatron.rank_groups import RankGroups
-from trainer.backends.megatron.shard_keeping import ShardKeeping
-from trainer.backends.megatron.sharded_model import ShardedModel
-from trainer.backends.model import DTYPES
-from trainer.backends.rank_backend import RankBackend
-from trainer.backends.sharded.parts import Parts
-from trainer.backends.token_sums import TokenSums
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.backends.megatron.rank_groups import RankGroups
+from seamlessflow.trainer.backends.megatron.shard_keeping import ShardKeeping
+from seamlessflow.trainer.backends.megatron.sharded_model import ShardedModel
+from seamlessflow.trainer.backends.model import DTYPES
+from seamlessflow.trainer.backends.rank_backend import RankBackend
+from seamlessflow.trainer.backends.sharded.parts import Parts
+from seamlessflow.trainer.backends.token_sums import TokenSums
 
 
 class MegatronBackend(RankBackend):

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from trainer.backends.megatron.library import parallel_state
+from seamlessflow.trainer.backends.megatron.library import parallel_state
 
 
 class RankGroups:

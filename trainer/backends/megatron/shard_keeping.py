@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from trainer.backends.megatron.leaves import Leaf
-from trainer.backends.megatron.rank_groups import RankGroups
-from trainer.backends.megatron.sharded_model import ShardedModel
-from trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS, Keeping, SavedState
-from trainer.backends.sharded.parts import Files, TensorPart, part_of
+from seamlessflow.trainer.backends.megatron.leaves import Leaf
+from seamlessflow.trainer.backends.megatron.rank_groups import RankGroups
+from seamlessflow.trainer.backends.megatron.sharded_model import ShardedModel
+from seamlessflow.trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS, Keeping, SavedState
+from seamlessflow.trainer.backends.sharded.parts import Files, TensorPart, part_of
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 STEP = "step"

@@ -17,9 +17,9 @@ from torch.func import functional_call
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
-from trainer.backends.megatron.architecture import dimensions, transformer_config
-from trainer.backends.megatron.attention import HeadAttention, seen_tokens
-from trainer.backends.megatron.leaves import (
+from seamlessflow.trainer.backends.megatron.architecture import dimensions, transformer_config
+from seamlessflow.trainer.backends.megatron.attention import HeadAttention, seen_tokens
+from seamlessflow.trainer.backends.megatron.leaves import (
     VALUES,
     Dimensions,
     joined,
@@ -28,15 +28,15 @@ from trainer.backends.megatron.leaves import (
     source_parts,
     whole,
 )
-from trainer.backends.megatron.library import (
+from seamlessflow.trainer.backends.megatron.library import (
     ColumnParallelLinear,
     TransformerBlock,
     VocabParallelEmbedding,
     get_gpt_layer_local_spec,
 )
-from trainer.backends.megatron.rank_groups import RankGroups
-from trainer.backends.sharded.parts import TensorPart
-from trainer.backends.sharded.shards import is_empty, reader
+from seamlessflow.trainer.backends.megatron.rank_groups import RankGroups
+from seamlessflow.trainer.backends.sharded.parts import TensorPart
+from seamlessflow.trainer.backends.sharded.shards import is_empty, reader
 
 
 class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]

@@ -14,11 +14,11 @@ from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 from transformers.modeling_utils import remove_tied_weights_from_state_dict
 
-from trainer.backends.model import DTYPES, write_configuration
-from trainer.backends.sharded.parts import Parts
-from trainer.backends.sharded.shards import INDEX, SINGLE
-from trainer.backends.sharded.tensor_file import write_tensors
-from trainer.parallelism import Dtype
+from seamlessflow.trainer.backends.model import DTYPES, write_configuration
+from seamlessflow.trainer.backends.sharded.parts import Parts
+from seamlessflow.trainer.backends.sharded.shards import INDEX, SINGLE
+from seamlessflow.trainer.backends.sharded.tensor_file import write_tensors
+from seamlessflow.trainer.parallelism import Dtype
 
 MOST_BYTES = 5_000_000_000
 """Most bytes of a file, unless a tensor alone has more."""

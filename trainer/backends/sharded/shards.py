@@ -16,8 +16,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import AutoConfig, GenerationConfig, PreTrainedModel
 
-from trainer.backends.backend import ModelUnusable
-from trainer.backends.sharded.parts import TensorPart, part_of, read_part
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.backends.sharded.parts import TensorPart, part_of, read_part
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 

@@ -17,7 +17,7 @@ from struct import Struct
 
 import torch
 
-from trainer.backends.sharded.parts import Parts, TensorPart
+from seamlessflow.trainer.backends.sharded.parts import Parts, TensorPart
 
 MOST_ELEMENTS = 1 << 22
 """Most elements that are converted or moved to the host at a time: 16 MiB in float32."""

@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from queue import Queue
 
-from infra.errors import SeamlessFlowError
-from infra.network.line import Line, LineLost
-from trainer.backends.optimizer_state import save_state
-from trainer.backends.sharded.parts import Files
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.network.line import Line, LineLost
+from seamlessflow.trainer.backends.optimizer_state import save_state
+from seamlessflow.trainer.backends.sharded.parts import Files
 
 _COPY_S = 600.0
 """Limit of the wait for a snapshot that rank 0 has taken."""

@@ -14,15 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainer.backends.backend import UpdateFailed
-from trainer.backends.forward import model_inputs
-from trainer.backends.losses.values import value_loss
-from trainer.backends.model import load_critic
-from trainer.backends.optimizer_state import CRITIC, Keeping, adamw, move_state
-from trainer.backends.sharded.parts import Files
-from trainer.backends.side.frozen import Placed
-from trainer.data.packing import MicroBatch
-from trainer.settings import TrainerSection
+from seamlessflow.trainer.backends.backend import UpdateFailed
+from seamlessflow.trainer.backends.forward import model_inputs
+from seamlessflow.trainer.backends.losses.values import value_loss
+from seamlessflow.trainer.backends.model import load_critic
+from seamlessflow.trainer.backends.optimizer_state import CRITIC, Keeping, adamw, move_state
+from seamlessflow.trainer.backends.sharded.parts import Files
+from seamlessflow.trainer.backends.side.frozen import Placed
+from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.settings import TrainerSection
 
 Autocast = Callable[[], AbstractContextManager[object]]
 

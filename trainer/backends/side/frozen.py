@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from trainer.backends.forward import Forward
-from trainer.backends.kept_copies import forget_copies
-from trainer.backends.model import load_model
-from trainer.data.packing import MicroBatch
-from trainer.parallelism import Dtype
+from seamlessflow.trainer.backends.forward import Forward
+from seamlessflow.trainer.backends.kept_copies import forget_copies
+from seamlessflow.trainer.backends.model import load_model
+from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.parallelism import Dtype
 
 Placed = Callable[[PreTrainedModel], PreTrainedModel]
 """Returns a model as the back end keeps models: sharded, if it shards them."""

@@ -11,17 +11,17 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from trainer.backends.losses.values import value_loss
-from trainer.backends.optimizer_state import (
+from seamlessflow.trainer.backends.losses.values import value_loss
+from seamlessflow.trainer.backends.optimizer_state import (
     CRITIC,
     adamw,
     copied,
     load_state,
     move_state,
 )
-from trainer.backends.sharded.parts import Files
-from trainer.data.packing import MicroBatch
-from trainer.settings import TrainerSection
+from seamlessflow.trainer.backends.sharded.parts import Files
+from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.settings import TrainerSection
 
 Summed = Callable[[Tensor], Tensor]
 """Returns the sum over all ranks of a tensor on the host; every rank must call it."""

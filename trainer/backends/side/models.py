@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from trainer.backends.backend import ModelUnusable
-from trainer.backends.forward import Forward, check_layout, use_attention
-from trainer.backends.optimizer_state import Keeping
-from trainer.backends.sharded.parts import Files
-from trainer.backends.side.critic import Critic
-from trainer.backends.side.frozen import FrozenModel, Placed
-from trainer.backends.side.head import ValueHead
-from trainer.backends.side.reference import RenewedReference
-from trainer.data.credit.columns import Annotated, Column
-from trainer.data.packing import MicroBatch
-from trainer.settings import TrainerSection
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.backends.forward import Forward, check_layout, use_attention
+from seamlessflow.trainer.backends.optimizer_state import Keeping
+from seamlessflow.trainer.backends.sharded.parts import Files
+from seamlessflow.trainer.backends.side.critic import Critic
+from seamlessflow.trainer.backends.side.frozen import FrozenModel, Placed
+from seamlessflow.trainer.backends.side.head import ValueHead
+from seamlessflow.trainer.backends.side.reference import RenewedReference
+from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.settings import TrainerSection
 
 Autocast = Callable[[], AbstractContextManager[object]]
 _OF_POLICY = {Column.PROXIMAL, Column.ENTROPY}

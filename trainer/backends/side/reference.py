@@ -14,11 +14,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from trainer.backends.backend import ModelUnusable
-from trainer.backends.optimizer_state import REFERENCE, WEIGHTS, Keeping, adamw
-from trainer.backends.sharded.parts import Files, part_of
-from trainer.backends.side.frozen import FrozenModel
-from trainer.settings import OptimizerSection
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.backends.optimizer_state import REFERENCE, WEIGHTS, Keeping, adamw
+from seamlessflow.trainer.backends.sharded.parts import Files, part_of
+from seamlessflow.trainer.backends.side.frozen import FrozenModel
+from seamlessflow.trainer.settings import OptimizerSection
 
 STEPS = f"{REFERENCE}steps.safetensors"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.data.advantages import (
+from seamlessflow.trainer.data.advantages import (
     EQUAL,
     ReturnRules,
     decoupled,
@@ -18,10 +18,10 @@ from trainer.data.advantages import (
     spread,
     varied,
 )
-from trainer.data.chains import NOWHERE
-from trainer.data.credit.branches import accumulated, followers, following
-from trainer.data.credit.columns import Column
-from trainer.data.episodes import Episode, Float64s
+from seamlessflow.trainer.data.chains import NOWHERE
+from seamlessflow.trainer.data.credit.branches import accumulated, followers, following
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.episodes import Episode, Float64s
 
 Episodes = Sequence[Sequence[Episode]]
 """The sessions of each group of a batch."""

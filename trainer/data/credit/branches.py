@@ -8,8 +8,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from trainer.data.chains import NOWHERE
-from trainer.data.episodes import Float64s, Int64s
+from seamlessflow.trainer.data.chains import NOWHERE
+from seamlessflow.trainer.data.episodes import Float64s, Int64s
 
 
 def followers(previous_N: Int64s) -> Int64s:

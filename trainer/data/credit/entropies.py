@@ -6,9 +6,9 @@ Called by `steps/annotation.py`. `_N` counts the trained tokens of a chain.
 from collections import defaultdict
 from dataclasses import replace
 
-from trainer.data.batch import Batch
-from trainer.data.chains import Chain, credited
-from trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.data.chains import Chain, credited
+from seamlessflow.trainer.data.credit.columns import Column
 
 
 def entropy_scaled(batch: Batch, scale: float) -> Batch:

@@ -6,9 +6,9 @@ DAPO, arXiv 2503.14476, section 3.4. Pure; called by `batch.py`.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from trainer.data.chains import Chain
-from trainer.data.grouping import Group
-from trainer.data.sessions import ValidSession
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.data.sessions import ValidSession
 
 OVERLONG = "overlong"
 """Reason of the tokens of truncated sessions that are masked."""

@@ -7,8 +7,8 @@ Called by `data/sessions.py` and, for the figures of a run, by the launcher. `we
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from schemas.records import Reward, Trajectory
-from trainer.credit import ONE_REWARD
+from seamlessflow.schemas.records import Reward, Trajectory
+from seamlessflow.trainer.credit import ONE_REWARD
 
 Weights = Mapping[str, float]
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from schemas.records import ProgressStalled, Record, Trajectory
-from trainer.credit import TURN_REWARDS
+from seamlessflow.schemas.records import ProgressStalled, Record, Trajectory
+from seamlessflow.trainer.credit import TURN_REWARDS
 
 UNUSED_TURN_REWARDS = (
     "the advantage estimator of this run uses no rewards of turns: they are recorded, and sessions "

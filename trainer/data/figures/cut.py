@@ -6,7 +6,7 @@ bear a cut answer, or that has a mistake, would not be noticed. Called by the da
 
 from dataclasses import dataclass
 
-from schemas.records import ProgressStalled, Record, Trajectory
+from seamlessflow.schemas.records import ProgressStalled, Record, Trajectory
 
 _LEFT_OPEN = ("idle", "too old")
 """Reasons of a manager that closed a session, since its client did not."""

@@ -6,10 +6,10 @@ Called by the dataloader.
 from collections import Counter
 from dataclasses import dataclass, field
 
-from schemas.records import Trajectory
-from trainer.data.figures.cut import failed_at_limit
-from trainer.data.lengths import PRUNED, SessionLength, length_metrics, length_of
-from trainer.data.sessions import FailedSession
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.trainer.data.figures.cut import failed_at_limit
+from seamlessflow.trainer.data.lengths import PRUNED, SessionLength, length_metrics, length_of
+from seamlessflow.trainer.data.sessions import FailedSession
 
 
 @dataclass(slots=True)

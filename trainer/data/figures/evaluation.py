@@ -9,7 +9,7 @@ from math import sqrt
 from statistics import fmean
 from typing import NamedTuple
 
-from trainer.data.figures.passing import pass_at_k, passed
+from seamlessflow.trainer.data.figures.passing import pass_at_k, passed
 
 
 class EvaluatedGroup(NamedTuple):

@@ -8,15 +8,15 @@ from statistics import fmean
 
 import numpy as np
 
-from trainer.credit import ONE_REWARD
-from trainer.data.batch import Batch
-from trainer.data.credit.overlong import overlong_facts
-from trainer.data.credit.returns import Weights
-from trainer.data.figures.passing import pass_at_k, passed
-from trainer.data.figures.rewards import reward_figures
-from trainer.data.figures.variety import variety
-from trainer.data.lengths import length_metrics
-from trainer.data.staleness import StepClock
+from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.data.credit.overlong import overlong_facts
+from seamlessflow.trainer.data.credit.returns import Weights
+from seamlessflow.trainer.data.figures.passing import pass_at_k, passed
+from seamlessflow.trainer.data.figures.rewards import reward_figures
+from seamlessflow.trainer.data.figures.variety import variety
+from seamlessflow.trainer.data.lengths import length_metrics
+from seamlessflow.trainer.data.staleness import StepClock
 
 
 def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict[str, float]:

@@ -4,9 +4,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from trainer.data.credit.returns import Weights
-from trainer.data.lengths import quantiles
-from trainer.data.sessions import ValidSession
+from seamlessflow.trainer.data.credit.returns import Weights
+from seamlessflow.trainer.data.lengths import quantiles
+from seamlessflow.trainer.data.sessions import ValidSession
 
 MOST_SHOWN = 16
 """Most names and sources of a step: agents choose them, and each is several metrics."""

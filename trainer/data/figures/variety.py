@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from trainer.data.batch import Prepared
-from trainer.data.sessions import ValidSession
+from seamlessflow.trainer.data.batch import Prepared
+from seamlessflow.trainer.data.sessions import ValidSession
 
 
 def variety(groups: Sequence[Prepared]) -> dict[str, float]:

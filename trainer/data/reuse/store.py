@@ -9,11 +9,11 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from trainer.data.batch import BatchRules, Prepared, prepare
-from trainer.data.grouping import Group
-from trainer.data.reuse.choices import UsedGroup, UsedSession, in_order, may_be_used
-from trainer.data.sessions import FailedSession, SessionSource, ValidSession
-from trainer.data.staleness import StepClock
+from seamlessflow.trainer.data.batch import BatchRules, Prepared, prepare
+from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.data.reuse.choices import UsedGroup, UsedSession, in_order, may_be_used
+from seamlessflow.trainer.data.sessions import FailedSession, SessionSource, ValidSession
+from seamlessflow.trainer.data.staleness import StepClock
 
 _log = logging.getLogger(__name__)
 

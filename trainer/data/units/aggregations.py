@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from trainer.data.chains import Chain
-from trainer.data.episodes import Float64s, Int64s
-from trainer.data.methods import ResultMalformed, method
-from trainer.data.units.membership import membership
-from trainer.loss import LossSection
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.data.episodes import Float64s, Int64s
+from seamlessflow.trainer.data.methods import ResultMalformed, method
+from seamlessflow.trainer.data.units.membership import membership
+from seamlessflow.trainer.loss import LossSection
 
 Aggregation = Callable[[Int64s, Int64s, LossSection], Float64s]
 """Returns the weight of a chain's trained tokens, from the session and their number of each."""

@@ -8,7 +8,7 @@ from bisect import bisect_left, insort
 
 import numpy as np
 
-from trainer.data.units.membership import Int64s
+from seamlessflow.trainer.data.units.membership import Int64s
 
 
 def row_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]:

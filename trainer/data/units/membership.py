@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.data.chains import Chain
-from trainer.loss import Unit
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.loss import Unit
 
 Int64s = NDArray[np.int64]
 

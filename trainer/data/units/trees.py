@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.data.units.bins import length_bins, members
-from trainer.data.units.membership import Int64s, root
+from seamlessflow.trainer.data.units.bins import length_bins, members
+from seamlessflow.trainer.data.units.membership import Int64s, root
 
 
 @dataclass(frozen=True, slots=True)

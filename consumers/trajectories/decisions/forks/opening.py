@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from consumers.trajectories.decisions.context import Context
-from consumers.trajectories.sessions.forks.copying import copy_fork
-from consumers.trajectories.sessions.message_keys import Strictness
-from consumers.trajectories.sessions.session import Session
-from schemas import records as r
-from schemas.forks import MIDDLE, PLAYBACK
-from schemas.topics import SESSIONS
+from seamlessflow.consumers.trajectories.decisions.context import Context
+from seamlessflow.consumers.trajectories.sessions.forks.copying import copy_fork
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.forks import MIDDLE, PLAYBACK
+from seamlessflow.schemas.topics import SESSIONS
 
 FORK_REFUSED = "fork_refused"
 _ENVELOPE_BYTES = 65_536

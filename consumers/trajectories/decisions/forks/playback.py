@@ -7,12 +7,12 @@ otherwise than recorded: from then on nothing of the prefix is true, so the sess
 
 from collections.abc import Sequence
 
-from consumers.trajectories.decisions.context import Context, Decision, refuse
-from consumers.trajectories.decisions.turn_start import asked_key, whole_history
-from consumers.trajectories.sessions.message_keys import Strictness, message_key
-from consumers.trajectories.sessions.session import Session, Turn
-from schemas import records as r
-from schemas.records import PolicyWeights
+from seamlessflow.consumers.trajectories.decisions.context import Context, Decision, refuse
+from seamlessflow.consumers.trajectories.decisions.turn_start import asked_key, whole_history
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness, message_key
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import PolicyWeights
 
 FORK_DIVERGED = "fork_diverged"
 """Reason of the end of a session whose agent left the recording that was played back to it."""

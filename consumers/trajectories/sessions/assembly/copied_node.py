@@ -1,8 +1,8 @@
 """Record of a node whose tokens a fork copied from another session. Pure."""
 
-from consumers.trajectories.sessions.session import Turn
-from consumers.trajectories.sessions.tree import FORKED, Node
-from schemas.records import TrajectoryNode
+from seamlessflow.consumers.trajectories.sessions.session import Turn
+from seamlessflow.consumers.trajectories.sessions.tree import FORKED, Node
+from seamlessflow.schemas.records import TrajectoryNode
 
 
 def copied_node(node: Node, start: int, turn: Turn | None) -> TrajectoryNode:

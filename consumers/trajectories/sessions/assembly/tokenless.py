@@ -7,10 +7,10 @@ later release whose rules do not fail at its events.
 from collections import Counter
 from dataclasses import replace
 
-from consumers.trajectories.sessions.session import Session
-from consumers.trajectories.sessions.tree import POLICY
-from schemas.records import SessionClosed, Trajectory, TrajectoryNode
-from schemas.topics import TRAJECTORIES
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.consumers.trajectories.sessions.tree import POLICY
+from seamlessflow.schemas.records import SessionClosed, Trajectory, TrajectoryNode
+from seamlessflow.schemas.topics import TRAJECTORIES
 
 TOO_LARGE = "too_large"
 # A token has an id, a log-prob and a mask byte. The other two are generous estimates: the fields

@@ -9,12 +9,16 @@ from dataclasses import replace
 
 import xxhash
 
-from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key
-from consumers.trajectories.sessions.session import ForkPlace, Session, Turn, TurnState
-from consumers.trajectories.sessions.tree import FORKED, Node
-from schemas import records as r
-from schemas.forks import PLAYBACK, of_session
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.consumers.trajectories.sessions.message_keys import (
+    Strictness,
+    chained,
+    message_key,
+)
+from seamlessflow.consumers.trajectories.sessions.session import ForkPlace, Session, Turn, TurnState
+from seamlessflow.consumers.trajectories.sessions.tree import FORKED, Node
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.forks import PLAYBACK, of_session
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 Strictnesses = Callable[[str], Strictness]
 Keys = Callable[[bytes, str], bytes]

@@ -5,8 +5,8 @@ The turn takes over how it was asked for, so that retries find it as they find a
 
 from dataclasses import replace
 
-from consumers.trajectories.sessions.session import Session, Turn
-from schemas.records import TurnPlayedBack
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
+from seamlessflow.schemas.records import TurnPlayedBack
 
 
 def apply(session: Session, event: TurnPlayedBack) -> Turn | None:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from consumers.trajectories.sessions.session import Session
-from consumers.trajectories.sessions.spilled.session_state import session_of, state_of
-from consumers.trajectories.sessions.spilled.weight import weight
-from schemas.records import Record
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.consumers.trajectories.sessions.spilled.session_state import session_of, state_of
+from seamlessflow.consumers.trajectories.sessions.spilled.weight import weight
+from seamlessflow.schemas.records import Record
 
 
 class SpillStore(Protocol):

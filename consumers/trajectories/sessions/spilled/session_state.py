@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 
-from consumers.trajectories.sessions.fold import judgement
-from consumers.trajectories.sessions.session import ForkPlace, Session, Turn, TurnState
-from consumers.trajectories.sessions.tree import Node, Tree
-from schemas.codec import decode, encode
+from seamlessflow.consumers.trajectories.sessions.fold import judgement
+from seamlessflow.consumers.trajectories.sessions.session import ForkPlace, Session, Turn, TurnState
+from seamlessflow.consumers.trajectories.sessions.tree import Node, Tree
+from seamlessflow.schemas.codec import decode, encode
 
 _length = Struct("<Q")
 

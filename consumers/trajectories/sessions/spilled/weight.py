@@ -8,9 +8,9 @@ when the turn ends.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from consumers.trajectories.sessions.session import Output
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.consumers.trajectories.sessions.session import Output
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 _OPENED_BYTES = 3_500
 _TURN_BYTES = 5_500

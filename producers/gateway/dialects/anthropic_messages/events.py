@@ -5,19 +5,19 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.dialects.anthropic_messages.response import (
+from seamlessflow.producers.gateway.dialects.anthropic_messages.response import (
     ending,
     error_body,
     head,
     prompt_usage,
     usage,
 )
-from producers.gateway.dialects.call_arguments import call_input
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import ChoiceDelta
-from producers.gateway.dialects.event_lines import event
-from producers.gateway.errors import ApiError
-from schemas.records import ReplyFinished
+from seamlessflow.producers.gateway.dialects.call_arguments import call_input
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
+from seamlessflow.producers.gateway.dialects.event_lines import event
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import ReplyFinished
 
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 

@@ -8,14 +8,14 @@ that the request begins, as the vendor's later models do.
 from collections.abc import Mapping
 from typing import Any
 
-from producers.gateway.dialects.anthropic_messages.history import canonical_history
-from producers.gateway.dialects.anthropic_messages.tools import (
+from seamlessflow.producers.gateway.dialects.anthropic_messages.history import canonical_history
+from seamlessflow.producers.gateway.dialects.anthropic_messages.tools import (
     canonical_choice,
     canonical_tools,
     one_tool_call,
 )
-from producers.gateway.dialects.canonical import CanonicalRequest, Prompt, ordered_json
-from producers.gateway.dialects.parameters import (
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest, Prompt, ordered_json
+from seamlessflow.producers.gateway.dialects.parameters import (
     Check,
     flag,
     number,
@@ -27,8 +27,8 @@ from producers.gateway.dialects.parameters import (
     unsupported,
     whole,
 )
-from producers.gateway.errors import bad
-from schemas.records import Sampling
+from seamlessflow.producers.gateway.errors import bad
+from seamlessflow.schemas.records import Sampling
 
 DIALECT = "anthropic.messages"
 _INT32 = 2**31 - 1

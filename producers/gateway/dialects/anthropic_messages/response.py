@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.dialects.call_arguments import call_input
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import MESSAGE
-from producers.gateway.errors import ApiError
-from schemas.records import ReplyFinished
+from seamlessflow.producers.gateway.dialects.call_arguments import call_input
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import MESSAGE
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import ReplyFinished
 
 _TOO_LONG = "prompt is too long: {} tokens > {} maximum"
 _STOP_REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from producers.gateway.dialects.canonical import functions_json
-from producers.gateway.dialects.parameters import flag
-from producers.gateway.errors import bad
+from seamlessflow.producers.gateway.dialects.canonical import functions_json
+from seamlessflow.producers.gateway.dialects.parameters import flag
+from seamlessflow.producers.gateway.errors import bad
 
 
 def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:

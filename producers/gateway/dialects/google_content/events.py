@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import ChoiceDelta
-from producers.gateway.dialects.event_lines import event, on_one_line
-from producers.gateway.dialects.google_content.members import signature
-from producers.gateway.dialects.google_content.response import (
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
+from seamlessflow.producers.gateway.dialects.event_lines import event, on_one_line
+from seamlessflow.producers.gateway.dialects.google_content.members import signature
+from seamlessflow.producers.gateway.dialects.google_content.response import (
     Part,
     call_part,
     error_body,
@@ -22,8 +22,8 @@ from producers.gateway.dialects.google_content.response import (
     tail,
     usage,
 )
-from producers.gateway.errors import ApiError
-from schemas.records import ReplyFinished
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import ReplyFinished
 
 WAITING = b"\n\n"
 """Bytes that clients skip in both forms. The vendor's own client takes a comment for an error."""

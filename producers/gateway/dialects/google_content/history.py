@@ -12,14 +12,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from producers.gateway.dialects.call_arguments import call_arguments
-from producers.gateway.dialects.canonical import canonical_json
-from producers.gateway.dialects.google_content.members import at, listed, members, signed_thought
-from producers.gateway.dialects.parameters import flag, text, unsupported
-from producers.gateway.dialects.split_turns import joined
-from producers.gateway.dialects.tool_results import Wording, places_by_call
-from producers.gateway.errors import ApiError, bad
-from schemas.json_text import write_json
+from seamlessflow.producers.gateway.dialects.call_arguments import call_arguments
+from seamlessflow.producers.gateway.dialects.canonical import canonical_json
+from seamlessflow.producers.gateway.dialects.google_content.members import (
+    at,
+    listed,
+    members,
+    signed_thought,
+)
+from seamlessflow.producers.gateway.dialects.parameters import flag, text, unsupported
+from seamlessflow.producers.gateway.dialects.split_turns import joined
+from seamlessflow.producers.gateway.dialects.tool_results import Wording, places_by_call
+from seamlessflow.producers.gateway.errors import ApiError, bad
+from seamlessflow.schemas.json_text import write_json
 
 Part = Mapping[str, Any]
 _BESIDE = ("thought", "thoughtSignature", "partMetadata", "videoMetadata", "mediaResolution")

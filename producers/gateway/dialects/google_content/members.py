@@ -11,7 +11,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any
 
-from producers.gateway.errors import bad
+from seamlessflow.producers.gateway.errors import bad
 
 _SNAKE = re.compile(r"(?<=[a-z0-9])_([a-z0-9])")
 _OWN = b"seamlessflow:"

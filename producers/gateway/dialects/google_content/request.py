@@ -8,17 +8,23 @@ unsupported members that would change it are refused, and other unknown ones ign
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from producers.gateway.dialects.canonical import (
+from seamlessflow.producers.gateway.dialects.canonical import (
     CanonicalRequest,
     Prompt,
     functions_json,
     ordered_json,
 )
-from producers.gateway.dialects.google_content.history import GoogleHistory, canonical_history
-from producers.gateway.dialects.google_content.members import members
-from producers.gateway.dialects.google_content.schemas import json_schema
-from producers.gateway.dialects.google_content.tools import function_choice, read_functions
-from producers.gateway.dialects.parameters import (
+from seamlessflow.producers.gateway.dialects.google_content.history import (
+    GoogleHistory,
+    canonical_history,
+)
+from seamlessflow.producers.gateway.dialects.google_content.members import members
+from seamlessflow.producers.gateway.dialects.google_content.schemas import json_schema
+from seamlessflow.producers.gateway.dialects.google_content.tools import (
+    function_choice,
+    read_functions,
+)
+from seamlessflow.producers.gateway.dialects.parameters import (
     Check,
     flag,
     number,
@@ -29,8 +35,8 @@ from producers.gateway.dialects.parameters import (
     unsupported,
     whole,
 )
-from producers.gateway.errors import bad
-from schemas.records import Sampling
+from seamlessflow.producers.gateway.errors import bad
+from seamlessflow.schemas.records import Sampling
 
 DIALECT = "google.content"
 Form = Literal["whole", "events", "array"]

@@ -9,13 +9,13 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.dialects.call_arguments import call_input
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import ChoiceDelta
-from producers.gateway.dialects.google_content.members import signature
-from producers.gateway.dialects.scores import scores
-from producers.gateway.errors import ApiError
-from schemas.records import ReplyFinished
+from seamlessflow.producers.gateway.dialects.call_arguments import call_input
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
+from seamlessflow.producers.gateway.dialects.google_content.members import signature
+from seamlessflow.producers.gateway.dialects.scores import scores
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import ReplyFinished
 
 Part = dict[str, object]
 _TOO_LONG = "The input token count ({}) exceeds the maximum number of tokens allowed ({})."

@@ -7,8 +7,8 @@ properties. Members that only JSON Schema has stay as they are.
 from collections.abc import Mapping
 from typing import Any
 
-from producers.gateway.dialects.google_content.members import at, camel, listed
-from producers.gateway.errors import bad
+from seamlessflow.producers.gateway.dialects.google_content.members import at, camel, listed
+from seamlessflow.producers.gateway.errors import bad
 
 _COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
 _RENAMED = (*_COUNTS, "anyOf", "propertyOrdering", "additionalProperties")

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from producers.gateway.dialects.google_content.members import at, listed, members
-from producers.gateway.dialects.google_content.schemas import json_schema
-from producers.gateway.dialects.parameters import unsupported
-from producers.gateway.errors import bad
+from seamlessflow.producers.gateway.dialects.google_content.members import at, listed, members
+from seamlessflow.producers.gateway.dialects.google_content.schemas import json_schema
+from seamlessflow.producers.gateway.dialects.parameters import unsupported
+from seamlessflow.producers.gateway.errors import bad
 
 Function = Mapping[str, object]
 _MODES = ("AUTO", "ANY", "NONE", "VALIDATED")

@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.dialects.canonical import canonical_json
-from producers.gateway.dialects.split_turns import is_split, joined
-from producers.gateway.dialects.tool_results import Wording, places_by_call
-from producers.gateway.errors import bad
+from seamlessflow.producers.gateway.dialects.canonical import canonical_json
+from seamlessflow.producers.gateway.dialects.split_turns import is_split, joined
+from seamlessflow.producers.gateway.dialects.tool_results import Wording, places_by_call
+from seamlessflow.producers.gateway.errors import bad
 
 Message = Mapping[str, Any]
 _PLAIN_ROLES = ("user", "assistant", "system")

@@ -7,14 +7,14 @@ are ignored.
 from collections.abc import Mapping
 from typing import Any
 
-from producers.gateway.dialects.canonical import (
+from seamlessflow.producers.gateway.dialects.canonical import (
     CanonicalRequest,
     canonical_json,
     functions_json,
 )
-from producers.gateway.dialects.openai_chat.messages import canonical_messages
-from producers.gateway.dialects.openai_chat.tools import read_tools, tool_choice
-from producers.gateway.dialects.parameters import (
+from seamlessflow.producers.gateway.dialects.openai_chat.messages import canonical_messages
+from seamlessflow.producers.gateway.dialects.openai_chat.tools import read_tools, tool_choice
+from seamlessflow.producers.gateway.dialects.parameters import (
     Check,
     flag,
     includes_usage,
@@ -25,9 +25,13 @@ from producers.gateway.dialects.parameters import (
     unsupported,
     whole,
 )
-from producers.gateway.dialects.sampling_parameters import NOT_DONE, json_schema, sampling
-from producers.gateway.errors import bad
-from schemas.records import Sampling
+from seamlessflow.producers.gateway.dialects.sampling_parameters import (
+    NOT_DONE,
+    json_schema,
+    sampling,
+)
+from seamlessflow.producers.gateway.errors import bad
+from seamlessflow.schemas.records import Sampling
 
 DIALECT = "openai.chat"
 MOST_LOGPROBS = 20

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import orjson
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import CHAT, ChoiceDelta
-from producers.gateway.dialects.event_lines import event
-from producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
-from producers.gateway.dialects.scores import Score, scores, scores_json
-from schemas.records import ReplyFinished
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import CHAT, ChoiceDelta
+from seamlessflow.producers.gateway.dialects.event_lines import event
+from seamlessflow.producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
+from seamlessflow.producers.gateway.dialects.scores import Score, scores, scores_json
+from seamlessflow.schemas.records import ReplyFinished
 
 _SCORE = b'{"token":"token_id:%d","logprob":%b,"bytes":null,"top_logprobs":[]}'
 

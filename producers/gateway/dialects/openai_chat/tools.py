@@ -6,7 +6,7 @@ The model is shown only the `allowed_tools`, as in the Responses dialect.
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from producers.gateway.errors import bad
+from seamlessflow.producers.gateway.errors import bad
 
 _CHOICES = "tool_choice must be auto, none, required, a function or allowed_tools"
 

@@ -7,9 +7,9 @@ members of an object are repeated as they are.
 from collections.abc import Mapping
 from typing import Any
 
-from producers.gateway.dialects.canonical import ordered_json
-from producers.gateway.dialects.parameters import Check, flag, text, whole
-from producers.gateway.errors import bad
+from seamlessflow.producers.gateway.dialects.canonical import ordered_json
+from seamlessflow.producers.gateway.dialects.parameters import Check, flag, text, whole
+from seamlessflow.producers.gateway.errors import bad
 
 LOGPROBS = "message.output_text.logprobs"
 ENCRYPTED = "reasoning.encrypted_content"

@@ -9,25 +9,25 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import ChoiceDelta
-from producers.gateway.dialects.openai_responses.items import Item
-from producers.gateway.dialects.openai_responses.open_items import (
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
+from seamlessflow.producers.gateway.dialects.openai_responses.items import Item
+from seamlessflow.producers.gateway.dialects.openai_responses.open_items import (
     EventWriter,
     OpenCall,
     OpenMessage,
     OpenReasoning,
 )
-from producers.gateway.dialects.openai_responses.response import (
+from seamlessflow.producers.gateway.dialects.openai_responses.response import (
     ResponseStates,
     is_cut,
     shown_scores,
     wants_encrypted,
 )
-from producers.gateway.dialects.openai_shape import KEEP_ALIVE, error_body
-from producers.gateway.dialects.scores import scores
-from producers.gateway.errors import ApiError
-from schemas.records import ReplyFinished
+from seamlessflow.producers.gateway.dialects.openai_shape import KEEP_ALIVE, error_body
+from seamlessflow.producers.gateway.dialects.scores import scores
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import ReplyFinished
 
 
 class ResponseEvents:

@@ -9,9 +9,9 @@ after a message.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from producers.gateway.dialects.openai_responses.items import Item
-from schemas.identity import turn_of_tool_call
-from schemas.turn_references import turn_reference
+from seamlessflow.producers.gateway.dialects.openai_responses.items import Item
+from seamlessflow.schemas.identity import turn_of_tool_call
+from seamlessflow.schemas.turn_references import turn_reference
 
 Part = Literal["reasoning", "message", "call"]
 

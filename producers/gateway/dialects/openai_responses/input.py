@@ -10,19 +10,19 @@ named (`item_reference`) is the manager's to find.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from producers.gateway.dialects.canonical import canonical_json
-from producers.gateway.dialects.openai_responses.history import Part, ResponsesHistory
-from producers.gateway.dialects.openai_responses.items import (
+from seamlessflow.producers.gateway.dialects.canonical import canonical_json
+from seamlessflow.producers.gateway.dialects.openai_responses.history import Part, ResponsesHistory
+from seamlessflow.producers.gateway.dialects.openai_responses.items import (
     custom_call,
     reasoning_text,
     shell_call,
     tool_call,
     turn_of_item,
 )
-from producers.gateway.dialects.openai_responses.tools import function_name
-from producers.gateway.dialects.split_turns import joined
-from producers.gateway.dialects.tool_results import Wording, places_by_call
-from producers.gateway.errors import ApiError, bad
+from seamlessflow.producers.gateway.dialects.openai_responses.tools import function_name
+from seamlessflow.producers.gateway.dialects.split_turns import joined
+from seamlessflow.producers.gateway.dialects.tool_results import Wording, places_by_call
+from seamlessflow.producers.gateway.errors import ApiError, bad
 
 _ROLES = {"user": "user", "system": "system", "developer": "system"}
 _RESULTS = Wording(

@@ -13,8 +13,12 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.dialects.openai_responses.tools import LOCAL_SHELL, Offered, function_name
-from schemas.identity import turn_of_tool_call
+from seamlessflow.producers.gateway.dialects.openai_responses.tools import (
+    LOCAL_SHELL,
+    Offered,
+    function_name,
+)
+from seamlessflow.schemas.identity import turn_of_tool_call
 
 Item = dict[str, Any]
 _PREFIXES = {

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from producers.gateway.dialects.event_lines import event
-from producers.gateway.dialects.openai_responses.items import (
+from seamlessflow.producers.gateway.dialects.event_lines import event
+from seamlessflow.producers.gateway.dialects.openai_responses.items import (
     Item,
     call_item,
     item_id,
@@ -19,7 +19,7 @@ from producers.gateway.dialects.openai_responses.items import (
     reasoning_item,
     text_part,
 )
-from producers.gateway.dialects.openai_responses.tools import Offered
+from seamlessflow.producers.gateway.dialects.openai_responses.tools import Offered
 
 _ADDED, _DONE = "response.output_item.added", "response.output_item.done"
 _CALL_TEXT = {

@@ -9,21 +9,24 @@ the items of one.
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from producers.gateway.dialects.canonical import (
+from seamlessflow.producers.gateway.dialects.canonical import (
     CanonicalRequest,
     canonical_json,
     functions_json,
     ordered_json,
 )
-from producers.gateway.dialects.dialect import RESPONSE
-from producers.gateway.dialects.openai_responses.echoed import LOGPROBS, echoed
-from producers.gateway.dialects.openai_responses.input import additional_tools, canonical_input
-from producers.gateway.dialects.openai_responses.tools import (
+from seamlessflow.producers.gateway.dialects.dialect import RESPONSE
+from seamlessflow.producers.gateway.dialects.openai_responses.echoed import LOGPROBS, echoed
+from seamlessflow.producers.gateway.dialects.openai_responses.input import (
+    additional_tools,
+    canonical_input,
+)
+from seamlessflow.producers.gateway.dialects.openai_responses.tools import (
     Offered,
     function_name,
     read_tools,
 )
-from producers.gateway.dialects.parameters import (
+from seamlessflow.producers.gateway.dialects.parameters import (
     Check,
     flag,
     read_body,
@@ -33,9 +36,13 @@ from producers.gateway.dialects.parameters import (
     unsupported,
     whole,
 )
-from producers.gateway.dialects.sampling_parameters import NOT_DONE, json_schema, sampling
-from producers.gateway.errors import ApiError, bad
-from schemas.records import Sampling
+from seamlessflow.producers.gateway.dialects.sampling_parameters import (
+    NOT_DONE,
+    json_schema,
+    sampling,
+)
+from seamlessflow.producers.gateway.errors import ApiError, bad
+from seamlessflow.schemas.records import Sampling
 
 DIALECT = "openai.responses"
 MOST_LOGPROBS = 20

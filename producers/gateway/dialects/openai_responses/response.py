@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import RESPONSE
-from producers.gateway.dialects.openai_responses.echoed import ECHOED, ENCRYPTED
-from producers.gateway.dialects.openai_responses.items import (
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import RESPONSE
+from seamlessflow.producers.gateway.dialects.openai_responses.echoed import ECHOED, ENCRYPTED
+from seamlessflow.producers.gateway.dialects.openai_responses.items import (
     Item,
     call_item,
     item_id,
@@ -21,10 +21,10 @@ from producers.gateway.dialects.openai_responses.items import (
     reasoning_item,
     text_part,
 )
-from producers.gateway.dialects.scores import Score, scores
-from producers.gateway.errors import ApiError
-from schemas.json_text import write_json
-from schemas.records import ReplyFinished
+from seamlessflow.producers.gateway.dialects.scores import Score, scores
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.json_text import write_json
+from seamlessflow.schemas.records import ReplyFinished
 
 _CUT = "length"
 _DEFAULTS: Item = {

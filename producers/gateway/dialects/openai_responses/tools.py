@@ -9,7 +9,7 @@ to the model: those that Codex always sends are ignored, others are refused.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from producers.gateway.errors import ApiError, bad
+from seamlessflow.producers.gateway.errors import ApiError, bad
 
 Tool = Mapping[str, Any]
 LOCAL_SHELL = "local_shell"

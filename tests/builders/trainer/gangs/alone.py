@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from seamlessflow.trainer.backends.fsdp_backend import FsdpBackend
+from seamlessflow.trainer.backends.megatron.megatron_backend import MegatronBackend
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
-from trainer.backends.fsdp_backend import FsdpBackend
-from trainer.backends.megatron.megatron_backend import MegatronBackend
-from trainer.backends.torch_backend import TorchBackend
-from trainer.settings import TrainerSection
 
 Make = Callable[[Path, TrainerSection], TorchBackend]
 """Returns the back end of a model's directory, in place of any before it."""

@@ -1,9 +1,9 @@
 """Meetings of a gang's ranks on this machine."""
 
-from infra.network.line import Line
-from infra.network.ports import HOST
-from trainer.backends.meeting.facts import Facts
-from trainer.backends.meeting.meeting import Coming, Meeting, came
+from seamlessflow.infra.network.line import Line
+from seamlessflow.infra.network.ports import HOST
+from seamlessflow.trainer.backends.meeting.facts import Facts
+from seamlessflow.trainer.backends.meeting.meeting import Coming, Meeting, came
 
 FACTS: Facts = {"run.policy": "main"}
 

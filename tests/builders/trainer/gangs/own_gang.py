@@ -2,7 +2,7 @@
 
 import torch.distributed as dist
 
-from trainer.backends.megatron.library import parallel_state
+from seamlessflow.trainer.backends.megatron.library import parallel_state
 
 
 def leave_gang() -> None:

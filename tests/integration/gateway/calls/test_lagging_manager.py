@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import openai
 
-from infra.settings import KafkaSettings
-from schemas.records import Record, RequestTurn
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Record, RequestTurn
 from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     USER,

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import openai
 
-from infra.network.ports import free_port
-from infra.settings import KafkaSettings
-from schemas.records import RequestTurn
+from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import RequestTurn
 from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     USER,

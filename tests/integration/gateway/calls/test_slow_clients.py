@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from infra.settings import KafkaSettings
-from schemas.records import CancelTurn, CountTokens, RequestTurn
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import CancelTurn, CountTokens, RequestTurn
 from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     USER,

@@ -11,8 +11,8 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from infra.settings import KafkaSettings
-from schemas.records import CountTokens, Record, RequestTurn, Sampling
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import CountTokens, Record, RequestTurn, Sampling
 from tests.builders.gateway.scripted_manager import (
     GatewayProcess,
     ScriptedManager,

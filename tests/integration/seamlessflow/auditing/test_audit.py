@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from infra.kafka.partitioner import partition_of
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.network.ports import HOST, free_port
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.topics import CONTROL, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.__main__ import app
 from seamlessflow.auditing.audit import audit, follow
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.cluster import write_address
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES, Topic
 from tests.builders.auditing.audited_log import trajectory
 from tests.builders.garbage import append_newer, litter
 from tests.builders.own_topics import SMALL, small

@@ -11,23 +11,23 @@ import numpy as np
 import orjson
 import pytest
 
-from consumers.trajectories.sessions.assemble import trajectory
-from infra.kafka.partitioner import partition_of
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.unreadable import Skipped
-from infra.settings import KafkaSettings
-from schemas import records as r
-from schemas.records import Record
-from schemas.topics import CONTROL, SESSIONS
 from seamlessflow.auditing.verify import verify
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, SESSIONS
+from seamlessflow.trainer.data.chains import chains
+from seamlessflow.trainer.data.packing import pack
+from seamlessflow.trainer.steps.trained import Header, TrainedRun, read_trained, write_trained
 from tests.builders.own_topics import SMALL, small
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
 from tests.builders.trajectories.session_builder import SessionBuilder
-from trainer.data.chains import chains
-from trainer.data.packing import pack
-from trainer.steps.trained import Header, TrainedRun, read_trained, write_trained
 
 SESSION_IDS = [f"run-{number // 2}.{number % 2}.0" for number in range(8)]
 STEPS = 2

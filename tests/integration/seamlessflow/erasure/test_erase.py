@@ -10,17 +10,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from infra.kafka.dead_letters import send_letter
-from infra.kafka.producer import Producer, TransactionalProducer
-from infra.kafka.reader import Reader
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.topics.deletion import delete_before
-from infra.kafka.topics.found import partition_counts
-from infra.kafka.unreadable import Letter
-from infra.settings import KafkaSettings
-from schemas.codec import decode
-from schemas.records import RequestTurn
-from schemas.topics import (
+from seamlessflow.__main__ import app
+from seamlessflow.infra.kafka.dead_letters import send_letter
+from seamlessflow.infra.kafka.producer import Producer, TransactionalProducer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.deletion import delete_before
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.unreadable import Letter
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.inspection.sessions.records import concerns
+from seamlessflow.schemas.codec import decode
+from seamlessflow.schemas.records import RequestTurn
+from seamlessflow.schemas.topics import (
     CONTROL,
     ENDED_SESSIONS,
     FLEET,
@@ -30,17 +32,15 @@ from schemas.topics import (
     SESSIONS,
     TRAJECTORIES,
 )
-from seamlessflow.__main__ import app
-from seamlessflow.inspection.sessions.records import concerns
+from seamlessflow.trainer.recovery.checkpoint import Checkpoint
+from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.recovery.low_water import RecordsGone, check_kept
+from seamlessflow.trainer.recovery.resume import Origin
 from tests.builders.own_topics import small
 from tests.builders.records import control, fleet
 from tests.builders.trajectories.erasures import erase, name_cluster, records
 from tests.builders.trajectories.golden_topics import golden_log, write_golden
 from tests.waiting import until
-from trainer.recovery.checkpoint import Checkpoint
-from trainer.recovery.control_state import ControlState
-from trainer.recovery.low_water import RecordsGone, check_kept
-from trainer.recovery.resume import Origin
 
 LOG = golden_log("second")
 ERASED = "chat-plain"

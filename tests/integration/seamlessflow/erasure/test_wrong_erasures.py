@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.errors import NewerRelease
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.topics.found import partition_counts
-from infra.settings import KafkaSettings
-from schemas.codec import MARKER
-from schemas.topics import CONTROL, SESSIONS, TRAJECTORIES
 from seamlessflow.__main__ import app
+from seamlessflow.infra.errors import NewerRelease
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import MARKER
+from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES
 from tests.builders.own_topics import small
 from tests.builders.trajectories.erasures import erase, name_cluster, records
 from tests.builders.trajectories.exports import bring_in, brought_in

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.clock import now_ms
-from infra.kafka.dead_letters import DeadLetters, send_letter
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.unreadable import Letter
-from infra.kafka.whole_topic import read_partitions
-from infra.settings import KafkaSettings
-from schemas.codec import encode
-from schemas.topics import SESSIONS, TASKS
 from seamlessflow.__main__ import app
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.kafka.dead_letters import DeadLetters, send_letter
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.unreadable import Letter
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import encode
+from seamlessflow.schemas.topics import SESSIONS, TASKS
 from tests.builders.records import sessions
 from tests.builders.records.tasks import task
 

@@ -3,12 +3,12 @@
 import pytest
 from typer.testing import CliRunner
 
-from infra.kafka.producer import Producer
-from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
-from schemas.records import LineageStarted, Record
-from schemas.topics import CONTROL
 from seamlessflow.__main__ import app
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import LineageStarted, Record
+from seamlessflow.schemas.topics import CONTROL
 from tests.builders.own_topics import small
 from tests.builders.records import control
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from infra.errors import SettingsRejected
-from infra.kafka.topics.creation import create_topics
-from infra.kafka.topics.found import partition_counts
-from infra.settings import KafkaSettings
-from schemas.topics import TRAJECTORIES
 from seamlessflow.__main__ import app
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import TRAJECTORIES
 from tests.builders.own_topics import own_topics, small
 from tests.builders.run_files import run_values
 from tests.builders.trainer.recorded_sessions import record_sessions

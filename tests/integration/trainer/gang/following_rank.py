@@ -7,11 +7,11 @@ import json
 import sys
 from pathlib import Path
 
-from infra.errors import ExitStatus
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.trainer.backends.backend import UpdateFailed
+from seamlessflow.trainer.backends.fsdp_backend import FsdpBackend
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.gangs.meetings import line
-from trainer.backends.backend import UpdateFailed
-from trainer.backends.fsdp_backend import FsdpBackend
-from trainer.settings import TrainerSection
 
 
 def settings(rank: int, dtype: str, more: str = "{}") -> TrainerSection:

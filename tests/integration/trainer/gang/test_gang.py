@@ -12,22 +12,22 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from infra.errors import ExitStatus
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.trainer.backends.backend import Backend, StepInput, UpdateFailed
+from seamlessflow.trainer.backends.fsdp_backend import FsdpBackend
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.chains import credited
+from seamlessflow.trainer.data.credit.columns import Column, Columns
+from seamlessflow.trainer.data.credit.phase import by_chain
+from seamlessflow.trainer.data.packing import MicroBatch, pack
+from seamlessflow.trainer.data.units.aggregations import chain_weights
+from seamlessflow.trainer.data.units.membership import units
+from seamlessflow.trainer.loss import LossSection
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import forked_chains, sampled, some_chains, with_advantages
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.models import write_tiny
 from tests.integration.trainer.gang.following_rank import settings
-from trainer.backends.backend import Backend, StepInput, UpdateFailed
-from trainer.backends.fsdp_backend import FsdpBackend
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.chains import credited
-from trainer.data.credit.columns import Column, Columns
-from trainer.data.credit.phase import by_chain
-from trainer.data.packing import MicroBatch, pack
-from trainer.data.units.aggregations import chain_weights
-from trainer.data.units.membership import units
-from trainer.loss import LossSection
-from trainer.settings import TrainerSection
 
 TIMEOUT_S = 120
 ADVANTAGES = [1.0, -1.0, 0.5, -2.0, 0.3, 1.5]

@@ -11,28 +11,28 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from seamlessflow.trainer.backends.backend import Backend, StepInput
+from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS
+from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.batch import Batch, prepare
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.data.packing import Layout, pack
+from seamlessflow.trainer.data.sessions import ValidSession, read
+from seamlessflow.trainer.data.staleness import StepClock
+from seamlessflow.trainer.data.units.aggregations import AGGREGATIONS
+from seamlessflow.trainer.loss import LossSection
+from seamlessflow.trainer.parallelism import LOGITS_AT_ONCE
+from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.annotation import annotated, needed
+from seamlessflow.trainer.steps.inputs import batch_rules, of_step, step_updates
 from tests.builders.trainer.chains import forked_sessions, some_chains, with_advantages
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_family, write_wide
 from tests.integration.trainer.gang.whole_steps import CASES, GANGS, proven, section
-from trainer.backends.backend import Backend, StepInput
-from trainer.backends.losses.corrections import CORRECTIONS
-from trainer.backends.losses.surrogates import SURROGATES
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.batch import Batch, prepare
-from trainer.data.credit.columns import Column
-from trainer.data.grouping import Group
-from trainer.data.packing import Layout, pack
-from trainer.data.sessions import ValidSession, read
-from trainer.data.staleness import StepClock
-from trainer.data.units.aggregations import AGGREGATIONS
-from trainer.loss import LossSection
-from trainer.parallelism import LOGITS_AT_ONCE
-from trainer.ranks.chosen_backend import chosen_backend
-from trainer.settings import TrainerSettings
-from trainer.steps.annotation import annotated, needed
-from trainer.steps.inputs import batch_rules, of_step, step_updates
 
 TIMEOUT_S = 120
 Further = Sequence["subprocess.Popen[str]"]

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from seamlessflow.trainer.backends.fsdp_backend import FsdpBackend
+from seamlessflow.trainer.backends.gang import RankEnded
+from seamlessflow.trainer.backends.sharded.together import RankWriteFailed
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_tiny
 from tests.integration.trainer.gang.following_rank import settings
 from tests.waiting import until
-from trainer.backends.fsdp_backend import FsdpBackend
-from trainer.backends.gang import RankEnded
-from trainer.backends.sharded.together import RankWriteFailed
-from trainer.backends.torch_backend import TorchBackend
-from trainer.settings import TrainerSection
 
 TIMEOUT_S = 120
 WEIGHTS = "weights.safetensors"

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.gangs.meetings import line
-from trainer.ranks.chosen_backend import chosen_backend
-from trainer.settings import TrainerSection
 
 BASE: Mapping[str, Any] = {
     "device": "cpu",

@@ -9,12 +9,12 @@ import json
 import sys
 from pathlib import Path
 
+from seamlessflow.trainer.backends.model import load_model
+from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.models import model, saved
 from tests.builders.resident_memory import MOST, resident
 from tests.builders.trainer.gangs.meetings import line, meeting
-from trainer.backends.model import load_model
-from trainer.ranks.chosen_backend import chosen_backend
-from trainer.settings import TrainerSection
 
 
 def main() -> None:

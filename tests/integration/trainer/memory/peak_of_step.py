@@ -13,17 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.backends.model import load_model
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.chains import chains, credited
+from seamlessflow.trainer.data.packing import Layout, pack
+from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.models import model, saved
 from tests.builders.resident_memory import MOST, NOW, forget_peak, resident
 from tests.builders.trainer.gangs.meetings import line, meeting
 from tests.builders.trainer.trajectories import Run, trajectory
-from trainer.backends.backend import StepInput
-from trainer.backends.model import load_model
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.chains import chains, credited
-from trainer.data.packing import Layout, pack
-from trainer.ranks.chosen_backend import chosen_backend
-from trainer.settings import TrainerSection
 
 
 def step(tokens: int, layout: Layout, sequences: int = 1) -> StepInput:

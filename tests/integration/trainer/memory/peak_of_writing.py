@@ -11,14 +11,14 @@ import json
 import sys
 from pathlib import Path
 
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.backends.rank_backend import RankBackend
+from seamlessflow.trainer.data.packing import pack
+from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.resident_memory import MOST, forget_peak, resident
 from tests.builders.trainer.chains import some_chains, with_advantages
 from tests.builders.trainer.gangs.meetings import line, meeting
-from trainer.backends.backend import StepInput
-from trainer.backends.rank_backend import RankBackend
-from trainer.data.packing import pack
-from trainer.ranks.chosen_backend import chosen_backend
-from trainer.settings import TrainerSection
 
 
 def begun() -> int:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from infra.device_model.model_shape import read_shape
+from seamlessflow.infra.device_model.model_shape import read_shape
 from seamlessflow.memory.parts import total
 from seamlessflow.memory.training import RankShape, rank_memory
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.models import config, random_model, saved
-from trainer.settings import TrainerSection
 
 TIMEOUT_S = 600
 LONG = pytest.mark.soak

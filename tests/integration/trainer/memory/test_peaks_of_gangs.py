@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from seamlessflow.trainer.backends.sharded.tensor_file import MOST_ELEMENTS
 from tests.builders.models import config, random_model, saved
-from trainer.backends.sharded.tensor_file import MOST_ELEMENTS
 
 TIMEOUT_S = 300
 MEBIBYTE = 1 << 20

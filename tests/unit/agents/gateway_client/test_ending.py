@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from producers.agents.gateway_client.ending import (
+from seamlessflow.producers.agents.gateway_client.ending import (
     REASON_CHARACTERS,
     AgentCrashed,
     AgentPruned,
@@ -15,7 +15,7 @@ from producers.agents.gateway_client.ending import (
     EndingRules,
     closing_calls,
 )
-from producers.agents.result import BadResult, RewardCall, judged, result_of
+from seamlessflow.producers.agents.result import BadResult, RewardCall, judged, result_of
 
 
 def ended(ending: Ending, **rules: Any) -> ClosingCalls:

@@ -4,14 +4,14 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.calls.blame import blame
-from producers.gateway.dialects import openai_completions
-from producers.gateway.dialects.anthropic_messages import request as messages_request
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.google_content import request as content_request
-from producers.gateway.dialects.openai_chat import request as chat_request
-from producers.gateway.dialects.openai_responses import request as responses_request
-from producers.gateway.errors import ApiError, refused
+from seamlessflow.producers.gateway.calls.blame import blame
+from seamlessflow.producers.gateway.dialects import openai_completions
+from seamlessflow.producers.gateway.dialects.anthropic_messages import request as messages_request
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.google_content import request as content_request
+from seamlessflow.producers.gateway.dialects.openai_chat import request as chat_request
+from seamlessflow.producers.gateway.dialects.openai_responses import request as responses_request
+from seamlessflow.producers.gateway.errors import ApiError, refused
 
 Parse = Callable[[bytes, int], CanonicalRequest]
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}

@@ -3,10 +3,10 @@
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from producers.gateway.calls.callers import TAGS_HEADER, Callers, wishes_in
-from producers.gateway.calls.keys import Keys, derived_admin_key
-from producers.gateway.errors import ApiError
-from producers.gateway.settings import GatewaySection
+from seamlessflow.producers.gateway.calls.callers import TAGS_HEADER, Callers, wishes_in
+from seamlessflow.producers.gateway.calls.keys import Keys, derived_admin_key
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.settings import GatewaySection
 
 SECRET = "a secret of the gateways"
 SETTINGS = GatewaySection(

@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from consumers.trajectories.bus.held_replies import Addressed, HeldReplies
-from producers.gateway.calls.delta_parts import delta_parts
-from producers.gateway.calls.streamed import StreamedAnswer
-from producers.gateway.routes import DIALECTS
-from schemas.records import Record
+from seamlessflow.consumers.trajectories.bus.held_replies import Addressed, HeldReplies
+from seamlessflow.producers.gateway.calls.delta_parts import delta_parts
+from seamlessflow.producers.gateway.calls.streamed import StreamedAnswer
+from seamlessflow.producers.gateway.routes import DIALECTS
+from seamlessflow.schemas.records import Record
 from tests.builders.gateway.bodies import BODIES
 from tests.builders.records import replies
 

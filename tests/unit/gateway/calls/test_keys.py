@@ -1,9 +1,9 @@
 import pytest
 from pydantic import SecretStr
 
-from producers.gateway.calls.keys import Keys, derived_admin_key
-from producers.gateway.errors import ApiError
-from producers.gateway.exchange import key_of
+from seamlessflow.producers.gateway.calls.keys import Keys, derived_admin_key
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.exchange import key_of
 
 SECRET = "a secret of the gateways"
 KEYS = Keys(SECRET)

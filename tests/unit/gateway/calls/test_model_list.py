@@ -2,7 +2,7 @@ import anthropic.types
 import openai.types
 import orjson
 
-from producers.gateway.calls.model_list import listing, one_model
+from seamlessflow.producers.gateway.calls.model_list import listing, one_model
 
 
 def test_each_vendor_s_client_reads_its_own_kind_of_model() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from producers.gateway.calls.sessions import OpenBody, RewardBody
-from schemas.records import Sampling
+from seamlessflow.producers.gateway.calls.sessions import OpenBody, RewardBody
+from seamlessflow.schemas.records import Sampling
 
 
 def overrides(**body: Any) -> Sampling | None:

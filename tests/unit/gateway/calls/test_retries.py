@@ -2,8 +2,8 @@
 
 import pytest
 
-from producers.gateway.calls.retries import idempotency_key, retry_count
-from producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.calls.retries import idempotency_key, retry_count
+from seamlessflow.producers.gateway.errors import ApiError
 
 CODEX = b'{"turn_id":"01a1ff40-0c76","request_kind":"turn"}'
 

@@ -5,10 +5,13 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.calls.schemas_and_tools import SCHEMA_PARAMETERS, with_bound_schema
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.errors import ApiError
-from producers.gateway.routes import DIALECTS
+from seamlessflow.producers.gateway.calls.schemas_and_tools import (
+    SCHEMA_PARAMETERS,
+    with_bound_schema,
+)
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.routes import DIALECTS
 
 SCHEMA = {"type": "object"}
 PARAMETERS = {"name": "f", "parameters": SCHEMA}

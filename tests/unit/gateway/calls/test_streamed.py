@@ -8,14 +8,14 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.calls.delivered import missing
-from producers.gateway.calls.streamed import StreamedAnswer
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.openai_chat.request import parse
-from producers.gateway.dialects.openai_chat.response import ChatEvents
-from producers.gateway.dialects.openai_shape import KEEP_ALIVE
-from producers.gateway.errors import ApiError
-from schemas.records import CommandAnswered, ReplyFinished, TokenTensor
+from seamlessflow.producers.gateway.calls.delivered import missing
+from seamlessflow.producers.gateway.calls.streamed import StreamedAnswer
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.openai_chat.request import parse
+from seamlessflow.producers.gateway.dialects.openai_chat.response import ChatEvents
+from seamlessflow.producers.gateway.dialects.openai_shape import KEEP_ALIVE
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import CommandAnswered, ReplyFinished, TokenTensor
 from tests.builders.records import replies
 from tests.builders.records.replies import delta
 

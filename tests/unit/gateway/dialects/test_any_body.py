@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import Dialect
-from producers.gateway.errors import ApiError
-from producers.gateway.routes import DIALECTS
-from schemas.codec import decode, encode
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import Dialect
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.routes import DIALECTS
+from seamlessflow.schemas.codec import decode, encode
 from tests.builders.gateway.bodies import BODIES
 from tests.builders.gateway.damage import SPELLINGS, damaged, places, spelt
 from tests.builders.records import replies

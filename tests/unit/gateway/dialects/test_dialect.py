@@ -1,6 +1,6 @@
 import pytest
 
-from producers.gateway.dialects.dialect import turn_of
+from seamlessflow.producers.gateway.dialects.dialect import turn_of
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.gateway.calls.streamed import StreamedAnswer
-from producers.gateway.dialects.event_lines import event, on_one_line
-from producers.gateway.errors import ApiError
-from producers.gateway.routes import DIALECTS
+from seamlessflow.producers.gateway.calls.streamed import StreamedAnswer
+from seamlessflow.producers.gateway.dialects.event_lines import event, on_one_line
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.routes import DIALECTS
 from tests.builders.gateway.bodies import BODIES
 from tests.builders.records import replies
 

@@ -4,11 +4,15 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import ChoiceDelta
-from producers.gateway.dialects.openai_completions import CompletionEvents, completion, parse
-from producers.gateway.errors import ApiError
-from schemas.records import ReplyFinished, Sampling, TokenTensor
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
+from seamlessflow.producers.gateway.dialects.openai_completions import (
+    CompletionEvents,
+    completion,
+    parse,
+)
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import ReplyFinished, Sampling, TokenTensor
 from tests.builders.records import replies
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.routes import DIALECTS
+from seamlessflow.producers.gateway.routes import DIALECTS
 
 USER = {"role": "user", "content": "hi"}
 END = {"role": "user", "content": "so"}

@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.errors import ApiError
-from producers.gateway.routes import DIALECTS
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.routes import DIALECTS
 
 Sent = Callable[[Sequence[str], Sequence[str]], dict[str, Any]]
 """Return a body: calls with these ids, results for those, then a question of the user."""

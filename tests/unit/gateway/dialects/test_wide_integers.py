@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.routes import DIALECTS
-from schemas.json_text import write_json
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.routes import DIALECTS
+from seamlessflow.schemas.json_text import write_json
 from tests.builders.gateway.bodies import BODIES
 from tests.builders.records import replies
 

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from infra.errors import SeamlessFlowError
-from producers.gateway.link.inbox import ChoiceReply, ReplyInbox
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.producers.gateway.link.inbox import ChoiceReply, ReplyInbox
 from tests.builders.records.replies import delta
 
 

@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from producers.gateway.link.pending import PendingReplies
+from seamlessflow.producers.gateway.link.pending import PendingReplies
 from tests.builders.records.replies import answered, finished
 
 

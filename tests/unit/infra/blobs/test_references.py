@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.blobs.references import (
+from seamlessflow.infra.blobs.references import (
     NO_LIMIT,
     blob_store,
     following,
@@ -13,11 +13,11 @@ from infra.blobs.references import (
     referred,
     too_large,
 )
-from infra.blobs.store import FsspecStore
-from infra.errors import BlobUnavailable
-from infra.settings import KafkaSettings
-from schemas.codec import decode, encode
-from schemas.topics import CONTROL, ENDED_SESSIONS, TRAJECTORIES
+from seamlessflow.infra.blobs.store import FsspecStore
+from seamlessflow.infra.errors import BlobUnavailable
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import decode, encode
+from seamlessflow.schemas.topics import CONTROL, ENDED_SESSIONS, TRAJECTORIES
 from tests.builders.records import control
 
 LOST = encode(control.lost())

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from infra.blobs.store import FsspecStore
-from infra.errors import ENDS_PROCESS, BlobUnavailable, SettingsRejected
+from seamlessflow.infra.blobs.store import FsspecStore
+from seamlessflow.infra.errors import ENDS_PROCESS, BlobUnavailable, SettingsRejected
 from tests.builders.disks.file_limit import largest_file
 
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from infra.broker.log_watch import MOST_BYTES, LogWatch, cut
+from seamlessflow.infra.broker.log_watch import MOST_BYTES, LogWatch, cut
 from tests.waiting import until
 
 MOST = 8_000

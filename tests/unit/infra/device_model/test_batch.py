@@ -5,8 +5,8 @@ More of it is shown by `tests/unit/scheduler/simulation/test_engine.py` and by t
 
 import pytest
 
-from infra.device_model.batch import ModelledBatch, ModelledTurn
-from infra.device_model.rates import Rates
+from seamlessflow.infra.device_model.batch import ModelledBatch, ModelledTurn
+from seamlessflow.infra.device_model.rates import Rates
 
 
 class NoPrefixes:

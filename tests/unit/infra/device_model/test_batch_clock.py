@@ -2,8 +2,8 @@
 
 import pytest
 
-from infra.device_model.batch_clock import BatchClock
-from infra.device_model.rates import Rates
+from seamlessflow.infra.device_model.batch_clock import BatchClock
+from seamlessflow.infra.device_model.rates import Rates
 
 RATES = Rates(launch_s=0.002, weights_s=0.01, row_s=0.001, context_s=1e-6, rows=32)
 

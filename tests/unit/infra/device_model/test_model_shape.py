@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.device_model.model_shape import ShapeUnknown, read_shape
+from seamlessflow.infra.device_model.model_shape import ShapeUnknown, read_shape
 from tests.builders.models import config, model, random_model, saved
 from tests.builders.run_files import model_headers
 

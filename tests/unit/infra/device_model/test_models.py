@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.device_model.hardware import UnknownPreset
-from infra.device_model.model_shape import ShapeUnknown
-from infra.device_model.models import model_named
+from seamlessflow.infra.device_model.hardware import UnknownPreset
+from seamlessflow.infra.device_model.model_shape import ShapeUnknown
+from seamlessflow.infra.device_model.models import model_named
 from tests.builders.models import config, random_model, saved
 from tests.builders.run_files import model_headers
 

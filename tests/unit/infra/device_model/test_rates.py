@@ -2,9 +2,9 @@
 
 import pytest
 
-from infra.device_model.hardware import UnknownPreset, hardware_named
-from infra.device_model.models import model_named
-from infra.device_model.rates import Efficiency, ModelTooLarge, Rates, rates_of
+from seamlessflow.infra.device_model.hardware import UnknownPreset, hardware_named
+from seamlessflow.infra.device_model.models import model_named
+from seamlessflow.infra.device_model.rates import Efficiency, ModelTooLarge, Rates, rates_of
 
 PERFECT = Efficiency(
     bandwidth=1, prompt_flops=1, train_flops=1, memory=1, load_bytes=1e9, all_reduce_s=0

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from infra.device_model.settings import DeviceModelSection, worker_rates
+from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
 
 
 @pytest.mark.parametrize(

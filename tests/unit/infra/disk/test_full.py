@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from infra.disk.full import DiskFull, room_for
-from infra.disk.whole_directory import whole_directory
-from infra.errors import ExitStatus
+from seamlessflow.infra.disk.full import DiskFull, room_for
+from seamlessflow.infra.disk.whole_directory import whole_directory
+from seamlessflow.infra.errors import ExitStatus
 from tests.builders.disks.file_limit import largest_file
 
 LIMIT = 1000

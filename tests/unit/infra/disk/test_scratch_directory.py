@@ -4,12 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra.disk.scratch_directory import ScratchDirectory
+from seamlessflow.infra.disk.scratch_directory import ScratchDirectory
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from infra.disk.scratch_directory import ScratchDirectory
+from seamlessflow.infra.disk.scratch_directory import ScratchDirectory
 made = ScratchDirectory(Path(sys.argv[1]))
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.disk.full import DiskFull
-from infra.disk.whole_file import name_whole, whole_file
+from seamlessflow.infra.disk.full import DiskFull
+from seamlessflow.infra.disk.whole_file import name_whole, whole_file
 from tests.builders.disks.file_limit import largest_file
 
 LIMIT = 1000

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.disk.writable import make_writable
-from infra.errors import SettingsRejected
+from seamlessflow.infra.disk.writable import make_writable
+from seamlessflow.infra.errors import SettingsRejected
 
 
 def test_a_missing_directory_is_made_and_one_that_is_there_kept(tmp_path: Path) -> None:

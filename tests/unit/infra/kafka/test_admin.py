@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from infra.kafka.admin import CoordinatorRequests
-from infra.settings import KafkaSettings
+from seamlessflow.infra.kafka.admin import CoordinatorRequests
+from seamlessflow.infra.settings import KafkaSettings
 
 Ask = Callable[[AdminClient, float], Mapping[str, "Future[Any]"]]
 

@@ -2,7 +2,7 @@
 
 import json
 
-from infra.kafka.client import BrokerWatch
+from seamlessflow.infra.kafka.client import BrokerWatch
 
 
 def statistics(*sources: str, state: str = "UP", since_s: float = 60) -> str:

@@ -4,11 +4,11 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.errors import NewerRelease
-from infra.kafka.client import Received
-from infra.kafka.decoding import decoded
-from infra.kafka.unreadable import Skipped, Unreadable
-from schemas.codec import decode, encode
+from seamlessflow.infra.errors import NewerRelease
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.decoding import decoded
+from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
+from seamlessflow.schemas.codec import decode, encode
 from tests.builders.records import control
 
 LOST = control.lost()

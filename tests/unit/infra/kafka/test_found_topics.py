@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from infra.kafka.topics.found import joined_answers
+from seamlessflow.infra.kafka.topics.found import joined_answers
 
 
 def test_a_topic_that_only_one_of_two_brokers_knows_yet_is_not_there() -> None:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.kafka.log import NAME, RateLimit
-from infra.network.ports import HOST
+from seamlessflow.infra.kafka.log import NAME, RateLimit
+from seamlessflow.infra.network.ports import HOST
 from tests.paths import ROOT
 
 READING = f"""
 import logging
-from infra.kafka.reader import Reader
-from infra.settings import KafkaSettings
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
 {{set_up}}
 reader = Reader(KafkaSettings(bootstrap_servers="{HOST}:1"), "reader")
 for _ in range(20):

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from infra.kafka.outage import passes
+from seamlessflow.infra.kafka.outage import passes
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
-from infra.errors import SettingsRejected
-from infra.kafka.topics.prefix import check_prefix
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.topics.prefix import check_prefix
 
 
 @pytest.mark.parametrize("prefix", ["again.", "run-7_", "a.b-"])

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.kafka.reader import Reader
-from infra.settings import KafkaSettings
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
 
 FIRST, SECOND = ("sessions", 0), ("sessions", 1)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from infra.errors import PartitionsDiffer, TopicMismatch
-from infra.kafka.topics.counts import TooFewSlots, slots_asked, topic_counts
-from schemas.topics import CONTROL, ENDED_SESSIONS, PROMPTS, REQUESTS, SESSIONS, TOPICS
+from seamlessflow.infra.errors import PartitionsDiffer, TopicMismatch
+from seamlessflow.infra.kafka.topics.counts import TooFewSlots, slots_asked, topic_counts
+from seamlessflow.schemas.topics import CONTROL, ENDED_SESSIONS, PROMPTS, REQUESTS, SESSIONS, TOPICS
 
 TOGETHER = (REQUESTS, SESSIONS, ENDED_SESSIONS)
 

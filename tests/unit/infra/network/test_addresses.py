@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from infra.network.addresses import (
+from seamlessflow.infra.network.addresses import (
     address_of,
     connect_to,
     host_and_port,
@@ -13,8 +13,8 @@ from infra.network.addresses import (
     no_own_host,
     reached_here,
 )
-from infra.network.line import Line
-from infra.network.ports import free_port, is_free, is_open
+from seamlessflow.infra.network.line import Line
+from seamlessflow.infra.network.ports import free_port, is_free, is_open
 
 HOSTS = ["127.0.0.1", pytest.param("::1", marks=pytest.mark.skipif(not socket.has_ipv6, reason=""))]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.blobs.store import FsspecStore
-from infra.network.storages import local_path, storage_at, unusable
+from seamlessflow.infra.blobs.store import FsspecStore
+from seamlessflow.infra.network.storages import local_path, storage_at, unusable
 from tests.paths import HARD_NAMES
 
 

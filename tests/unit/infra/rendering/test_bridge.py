@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from infra.rendering.bridge import Bridge
-from infra.rendering.chat_template import ChatTemplate
-from infra.rendering.library import library_renderer
-from infra.rendering.settings import RendererSettings, ThinkingRetention
-from infra.rendering.tokenizer import Tokenizer
-from schemas.tokens import pack
+from seamlessflow.infra.rendering.bridge import Bridge
+from seamlessflow.infra.rendering.chat_template import ChatTemplate
+from seamlessflow.infra.rendering.library import library_renderer
+from seamlessflow.infra.rendering.settings import RendererSettings, ThinkingRetention
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.schemas.tokens import pack
 from tests.builders.messages import ASKED, TOLD, Message, called
 from tests.builders.tokenizers import byte_tokenizer, make_renderer
 

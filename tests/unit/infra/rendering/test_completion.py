@@ -7,10 +7,10 @@ import renderers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.rendering.completion import MessageDelta, MessageStream, ParsedMessage
-from infra.rendering.tokenizer import Tokenizer
-from infra.rendering.tool_calls import ToolCall
-from schemas.tokens import pack, unpack
+from seamlessflow.infra.rendering.completion import MessageDelta, MessageStream, ParsedMessage
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.rendering.tool_calls import ToolCall
+from seamlessflow.schemas.tokens import pack, unpack
 from tests.builders.tokenizers import byte_tokenizer, make_renderer
 
 unhurried = settings(deadline=None, max_examples=50)

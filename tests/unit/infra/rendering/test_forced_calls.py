@@ -4,11 +4,11 @@ import pytest
 from tokenizers import Tokenizer as RustTokenizer
 from tokenizers import models, pre_tokenizers
 
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererError, RendererSettings
-from infra.rendering.tokenizer import Tokenizer
-from infra.rendering.tool_calls import ToolCall
-from schemas.tokens import pack
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.rendering.tool_calls import ToolCall
+from seamlessflow.schemas.tokens import pack
 from tests.builders.messages import ASKED, TOLD, TOOLS, Message, called
 from tests.builders.tokenizers import byte_tokenizer, make_renderer
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from infra.rendering.outside_text import MARK, OutsideText, control_spellings
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import (
+from seamlessflow.infra.rendering.outside_text import MARK, OutsideText, control_spellings
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import (
     CHAT_TEMPLATE,
     ControlTokens,
     RendererError,
     RendererSettings,
 )
-from infra.rendering.tokenizer import Tokenizer
-from schemas.tokens import unpack
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.schemas.tokens import unpack
 from tests.builders.messages import ASKED, TOLD, TOOLS, Message, called
 from tests.builders.model_directories import FAMILIES, model_directory
 from tests.builders.tokenizers import CONTROL_TOKENS, MARKUP_TOKENS, byte_tokenizer

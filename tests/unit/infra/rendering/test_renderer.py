@@ -6,11 +6,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererError, RendererSettings, rendering_hash
-from infra.rendering.tokenizer import Tokenizer
-from producers.gateway.dialects.openai_responses.request import parse as parse_responses
-from schemas.tokens import unpack
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import RendererError, RendererSettings, rendering_hash
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.producers.gateway.dialects.openai_responses.request import (
+    parse as parse_responses,
+)
+from seamlessflow.schemas.tokens import unpack
 from tests.builders.messages import ASKED, TOLD, TOOLS, Message, called
 from tests.builders.tokenizers import MARKUP_TOKENS, byte_tokenizer, make_renderer
 from tests.paths import CODEX_REQUEST

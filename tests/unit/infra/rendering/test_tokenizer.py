@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.errors import ExitStatus
-from infra.rendering.tokenizer import Tokenizer, TokenizerError
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.rendering.tokenizer import Tokenizer, TokenizerError
 from tests.builders.tokenizers import byte_tokenizer, fallback_tokenizer
 
 unhurried = settings(deadline=None, max_examples=100)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.rendering.tool_calls import MalformedCall, ToolCall, read_call
+from seamlessflow.infra.rendering.tool_calls import MalformedCall, ToolCall, read_call
 
 unhurried = settings(deadline=None, max_examples=100)
 

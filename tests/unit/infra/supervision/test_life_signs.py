@@ -11,14 +11,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from infra.supervision.life_signs import DEADLINE, PROCESS, SIGN, SOCKET
+from seamlessflow.infra.supervision.life_signs import DEADLINE, PROCESS, SIGN, SOCKET
 from tests.paths import ROOT
 from tests.waiting import until
 
 DEADLINE_S = 0.2
 SYNC = """
 import os
-from infra.process import run_sync
+from seamlessflow.infra.process import run_sync
 assert "NOTIFY_SOCKET" in os.environ
 def main(stop):
     print([name for name in os.environ if "NOTIFY" in name], flush=True)
@@ -28,7 +28,7 @@ run_sync(main)
 """
 ASYNC = """
 import sys, uvloop
-from infra.process import run
+from seamlessflow.infra.process import run
 async def main(stop):
     import asyncio, time
     await asyncio.sleep(0.5)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.supervision.life_signs import LifeSigns
-from infra.supervision.sign_socket import SignSocket
+from seamlessflow.infra.supervision.life_signs import LifeSigns
+from seamlessflow.infra.supervision.sign_socket import SignSocket
 
 
 @pytest.mark.parametrize("length", [1, 100, 107, 108, 200])

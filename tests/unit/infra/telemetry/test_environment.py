@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from infra.errors import SettingsRejected
-from infra.settings import TelemetrySettings
-from infra.telemetry.environment import (
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.settings import TelemetrySettings
+from seamlessflow.infra.telemetry.environment import (
     Signal,
     endpoint,
     export_interval_s,

@@ -14,14 +14,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import SpanKind
 
-from infra.kafka.client import Headers, Received
-from infra.settings import TelemetrySettings
-from infra.telemetry.metrics import Metrics
-from infra.telemetry.metrics_export import metrics_export
-from infra.telemetry.names import PROVIDER
-from infra.telemetry.sampling import RandomIds
-from infra.telemetry.tracing import Telemetry, telemetry
-from schemas.records import TurnCancelled
+from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.infra.settings import TelemetrySettings
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.metrics_export import metrics_export
+from seamlessflow.infra.telemetry.names import PROVIDER
+from seamlessflow.infra.telemetry.sampling import RandomIds
+from seamlessflow.infra.telemetry.tracing import Telemetry, telemetry
+from seamlessflow.schemas.records import TurnCancelled
 
 ROUTE = "/v1/chat/completions"
 AGENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7"

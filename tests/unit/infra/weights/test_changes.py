@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from infra.weights.changes import ChangesInvalid, apply_changes, write_changes
+from seamlessflow.infra.weights.changes import ChangesInvalid, apply_changes, write_changes
 
 
 def pair(root: Path, share: float, dtype: str, count: int = 50_000) -> tuple[Path, Path]:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.weights.delta import make_version, read_delta, write_delta
-from infra.weights.manifest import WeightsInvalid, verify
+from seamlessflow.infra.weights.delta import make_version, read_delta, write_delta
+from seamlessflow.infra.weights.manifest import WeightsInvalid, verify
 from tests.builders.disks.weights import Versions, content, digest
 
 

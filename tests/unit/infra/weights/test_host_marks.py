@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.weights.host_marks import HostMarks
-from infra.weights.manifest import MANIFEST, Manifest, WeightsInvalid, publish, verify
+from seamlessflow.infra.weights.host_marks import HostMarks
+from seamlessflow.infra.weights.manifest import MANIFEST, Manifest, WeightsInvalid, publish, verify
 
 FACTS = Manifest(policy="p", version=1, optimizer_step=1, lineage="a", dtype="float32")
 MODEL = "model.safetensors"

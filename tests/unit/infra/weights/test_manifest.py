@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from infra.errors import ExitStatus
-from infra.weights.inside import PathOutside
-from infra.weights.manifest import (
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.weights.inside import PathOutside
+from seamlessflow.infra.weights.manifest import (
     MANIFEST,
     Manifest,
     WeightsInvalid,
@@ -24,8 +24,8 @@ from infra.weights.manifest import (
     read_manifest,
     verify,
 )
-from infra.weights.tensors import tensors_hash
-from infra.weights.versions import LEASE_MAX_AGE_S, lease, retain, versions
+from seamlessflow.infra.weights.tensors import tensors_hash
+from seamlessflow.infra.weights.versions import LEASE_MAX_AGE_S, lease, retain, versions
 
 
 def facts(version: int = 4) -> Manifest:

@@ -7,7 +7,7 @@ import pytest
 import xxhash
 from safetensors.numpy import save_file
 
-from infra.weights.tensors import TensorHasher, tensor_hashes, tensors_hash
+from seamlessflow.infra.weights.tensors import TensorHasher, tensor_hashes, tensors_hash
 
 ONE, TWO = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(4, np.float32)
 

@@ -1,6 +1,6 @@
 """Time spent, as `WorkerUsage` reports it."""
 
-from infra.worker.activity import ActivityAccount
+from seamlessflow.infra.worker.activity import ActivityAccount
 
 
 def test_time_and_tokens_are_counted_since_the_last_report() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.worker.balance import KEEPS, given_up, surplus
+from seamlessflow.infra.worker.balance import KEEPS, given_up, surplus
 
 LOADS = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.integers(0, 300))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.worker.device import device_named
+from seamlessflow.infra.worker.device import device_named
 
 
 @pytest.mark.parametrize(("has_gpu", "device"), [(True, "cuda"), (False, "cpu")])

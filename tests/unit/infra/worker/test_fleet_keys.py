@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from infra.worker.fleet_keys import of_worker
-from schemas import records as r
-from schemas.records import Record
-from schemas.topics import fleet_key
+from seamlessflow.infra.worker.fleet_keys import of_worker
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import fleet_key
 from tests.builders.records import fleet
 
 

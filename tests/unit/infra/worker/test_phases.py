@@ -1,6 +1,6 @@
 """Times of the phases of a move."""
 
-from infra.worker.phases import PhaseTimes
+from seamlessflow.infra.worker.phases import PhaseTimes
 
 
 def test_a_phase_ends_where_the_next_begins_and_may_come_again() -> None:

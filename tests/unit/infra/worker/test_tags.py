@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from infra.worker.tags import check_tag, check_worker, read_wishes, wished, wishes_of
+from seamlessflow.infra.worker.tags import check_tag, check_worker, read_wishes, wished, wishes_of
 
 
 @dataclass(frozen=True)

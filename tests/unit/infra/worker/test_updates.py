@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from infra.worker.updates import UpdateLine, UpdateRule, UpdateSection, concerns_line
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule, UpdateSection, concerns_line
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 
 WORKERS = ("a", "b", "c", "d")

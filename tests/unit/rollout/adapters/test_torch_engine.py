@@ -9,14 +9,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from infra.weights.adapter import TENSORS
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.engine.errors import WeightsRejected
-from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.infra.weights.adapter import TENSORS
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.engine.errors import WeightsRejected
+from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.trainer.backends.adapter.merged import merge
 from tests.builders.engines.adapters import adapter
 from tests.builders.models import model, plain_logprobs, prompt, saved
 from tests.builders.rollout.generation import Generation
-from trainer.backends.adapter.merged import merge
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.weights.adapter import TENSORS, AdapterInvalid
-from infra.weights.manifest import MANIFEST, WeightsInvalid, sha256
-from producers.rollout.engines import WeightsCheck, WeightsUnsupported, verify_full
-from producers.rollout.roles.moves import PublishedWeights
+from seamlessflow.infra.weights.adapter import TENSORS, AdapterInvalid
+from seamlessflow.infra.weights.manifest import MANIFEST, WeightsInvalid, sha256
+from seamlessflow.producers.rollout.engines import WeightsCheck, WeightsUnsupported, verify_full
+from seamlessflow.producers.rollout.roles.moves import PublishedWeights
 from tests.builders.engines.adapters import adapter
 from tests.builders.trainer.models import write_tiny
 

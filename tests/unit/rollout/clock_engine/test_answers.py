@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import pytest
 
-from infra.device_model.lengths import LengthsSection
-from producers.rollout.clock_engine.answers import Answers
-from producers.rollout.clock_engine.lengths import AnswerLengths
-from schemas.tokens import unpack
+from seamlessflow.infra.device_model.lengths import LengthsSection
+from seamlessflow.producers.rollout.clock_engine.answers import Answers
+from seamlessflow.producers.rollout.clock_engine.lengths import AnswerLengths
+from seamlessflow.schemas.tokens import unpack
 from tests.builders.rollout.clock_turns import LIMIT, STOP, TEXT, answers, request
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.device_model.rates import Rates
+from seamlessflow.infra.device_model.rates import Rates
 from tests.builders.rollout.clock_turns import STOP, ClockedTurns, request
 
 RATES = Rates(row_s=1, prompt_s=0.001, rows=8)

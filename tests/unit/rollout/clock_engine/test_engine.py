@@ -4,14 +4,14 @@ from contextlib import closing
 
 import pytest
 
-from infra.device_model.hardware import hardware_named
-from infra.device_model.rates import ModelTooLarge
-from infra.device_model.settings import DeviceModelSection, worker_rates
-from producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
-from producers.rollout.engine.contract import EngineHealth, SamplingParams
-from producers.rollout.engines import ClockEngines, WeightsUnsupported
-from producers.rollout.roles.moves import PublishedWeights
-from producers.rollout.settings import RolloutSection
+from seamlessflow.infra.device_model.hardware import hardware_named
+from seamlessflow.infra.device_model.rates import ModelTooLarge
+from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
+from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
+from seamlessflow.producers.rollout.engine.contract import EngineHealth, SamplingParams
+from seamlessflow.producers.rollout.engines import ClockEngines, WeightsUnsupported
+from seamlessflow.producers.rollout.roles.moves import PublishedWeights
+from seamlessflow.producers.rollout.settings import RolloutSection
 from tests.builders.rollout.clock_turns import answers
 from tests.builders.rollout.completions import LetterParser
 from tests.builders.rollout.generation import Generation

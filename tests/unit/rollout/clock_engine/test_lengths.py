@@ -5,9 +5,9 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from infra.device_model.lengths import LengthsSection
-from producers.rollout.clock_engine.lengths import AnswerLengths
-from producers.rollout.engine.request import Request
+from seamlessflow.infra.device_model.lengths import LengthsSection
+from seamlessflow.producers.rollout.clock_engine.lengths import AnswerLengths
+from seamlessflow.producers.rollout.engine.request import Request
 from tests.builders.rollout.clock_turns import request
 
 MANY = 4000

@@ -4,10 +4,14 @@ from random import Random
 
 import pytest
 
-from infra.device_model.rates import Rates
-from scheduler.simulation.agenda import Agenda
-from scheduler.simulation.engine import SimulatedEngine, SimulatedSession, SimulatedTurn
-from scheduler.simulation.workload import SessionDraw
+from seamlessflow.infra.device_model.rates import Rates
+from seamlessflow.scheduler.simulation.agenda import Agenda
+from seamlessflow.scheduler.simulation.engine import (
+    SimulatedEngine,
+    SimulatedSession,
+    SimulatedTurn,
+)
+from seamlessflow.scheduler.simulation.workload import SessionDraw
 from tests.builders.rollout.clock_turns import ClockedTurns, request
 
 RATES = Rates(

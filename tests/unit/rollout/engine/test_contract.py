@@ -9,21 +9,21 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from infra.device_model.lengths import LengthsSection
-from infra.device_model.rates import Rates
-from producers.rollout.clock_engine.answers import Answers
-from producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
-from producers.rollout.clock_engine.lengths import AnswerLengths
-from producers.rollout.engine.contract import Engine
-from producers.rollout.engine.made_up import FIRST_OTHER, LOGPROB
-from producers.rollout.scripted_engine.engine import ScriptedEngine
-from producers.rollout.scripted_engine.script import Script
-from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.infra.device_model.lengths import LengthsSection
+from seamlessflow.infra.device_model.rates import Rates
+from seamlessflow.producers.rollout.clock_engine.answers import Answers
+from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
+from seamlessflow.producers.rollout.clock_engine.lengths import AnswerLengths
+from seamlessflow.producers.rollout.engine.contract import Engine
+from seamlessflow.producers.rollout.engine.made_up import FIRST_OTHER, LOGPROB
+from seamlessflow.producers.rollout.scripted_engine.engine import ScriptedEngine
+from seamlessflow.producers.rollout.scripted_engine.script import Script
+from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.trainer.backends.adapter.merged import merge
 from tests.builders.engines.adapters import adapter
 from tests.builders.models import model, plain_rows, saved
 from tests.builders.rollout.generation import as_bytes
 from tests.contracts.engine import Distribution, EngineContract, Rows
-from trainer.backends.adapter.merged import merge
 
 CONTEXT = 256
 LENGTH = 150

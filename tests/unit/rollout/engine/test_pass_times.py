@@ -2,7 +2,7 @@
 
 import pytest
 
-from producers.rollout.engine.pass_times import DecodeCosts, PassTimes
+from seamlessflow.producers.rollout.engine.pass_times import DecodeCosts, PassTimes
 
 FULL = 32
 

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from producers.rollout.engine.errors import EngineStateInvalid, EngineTimeout
-from producers.rollout.engine.thread import CommandQueue, EngineThread
+from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid, EngineTimeout
+from seamlessflow.producers.rollout.engine.thread import CommandQueue, EngineThread
 
 
 class Owner:

@@ -6,16 +6,16 @@ from functools import partial
 
 import pytest
 
-from infra.device_model.rates import Rates
-from infra.errors import ExitStatus
-from producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
-from producers.rollout.engine.contract import Engine
-from producers.rollout.probe.answers import EngineProbeFailed
-from producers.rollout.probe.asking import EngineProbe
-from producers.rollout.probe.questions import PROMPT_TEXT
-from producers.rollout.scripted_engine.engine import ScriptedEngine
-from producers.rollout.scripted_engine.script import Script
-from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.infra.device_model.rates import Rates
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
+from seamlessflow.producers.rollout.engine.contract import Engine
+from seamlessflow.producers.rollout.probe.answers import EngineProbeFailed
+from seamlessflow.producers.rollout.probe.asking import EngineProbe
+from seamlessflow.producers.rollout.probe.questions import PROMPT_TEXT
+from seamlessflow.producers.rollout.scripted_engine.engine import ScriptedEngine
+from seamlessflow.producers.rollout.scripted_engine.script import Script
+from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from tests.builders.engines import broken as broken
 from tests.builders.engines.broken import Altered, Wrapped
 from tests.builders.models import model

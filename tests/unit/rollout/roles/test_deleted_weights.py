@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from infra.weights.versions import retain, version_directory, versions
-from producers.rollout.roles.moves import Load, Preload, Release
-from producers.rollout.roles.outcomes import Acquired, Loaded, MoveFailed, NotStarted, Paused
+from seamlessflow.infra.weights.versions import retain, version_directory, versions
+from seamlessflow.producers.rollout.roles.moves import Load, Preload, Release
+from seamlessflow.producers.rollout.roles.outcomes import (
+    Acquired,
+    Loaded,
+    MoveFailed,
+    NotStarted,
+    Paused,
+)
 from tests.builders.rollout.device_setup import DeviceSetup, acquire, five_versions, weights
 from tests.builders.rollout.roles import policy
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from producers.rollout.probe.answers import EngineProbeFailed
-from producers.rollout.roles.moves import (
+from seamlessflow.producers.rollout.probe.answers import EngineProbeFailed
+from seamlessflow.producers.rollout.roles.moves import (
     Load,
     Preload,
     Release,
 )
-from producers.rollout.roles.outcomes import (
+from seamlessflow.producers.rollout.roles.outcomes import (
     Acquired,
     Loaded,
     MoveFailed,
@@ -21,7 +21,7 @@ from producers.rollout.roles.outcomes import (
     Preloaded,
     Released,
 )
-from schemas.records import Sampling
+from seamlessflow.schemas.records import Sampling
 from tests.builders.rollout.device_setup import (
     DeviceSetup,
     Spoilt,

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from infra.errors import SettingsRejected
-from infra.network.ports import HOST
-from infra.rendering.settings import RendererSettings
-from infra.weights.from_trainer.receiving import WeightsNotSent
-from infra.weights.from_trainer.sending import WeightsService
-from infra.weights.host_cache import CacheUnusable
-from infra.weights.manifest import verify
-from infra.weights.settings import WeightsSection
-from infra.weights.versions import WeightsGone
-from producers.rollout.roles.moves import PublishedWeights
-from producers.rollout.roles.places import HostPlaces
-from schemas.records import PolicyWeights
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.rendering.settings import RendererSettings
+from seamlessflow.infra.weights.from_trainer.receiving import WeightsNotSent
+from seamlessflow.infra.weights.from_trainer.sending import WeightsService
+from seamlessflow.infra.weights.host_cache import CacheUnusable
+from seamlessflow.infra.weights.manifest import verify
+from seamlessflow.infra.weights.settings import WeightsSection
+from seamlessflow.infra.weights.versions import WeightsGone
+from seamlessflow.producers.rollout.roles.moves import PublishedWeights
+from seamlessflow.producers.rollout.roles.places import HostPlaces
+from seamlessflow.schemas.records import PolicyWeights
+from seamlessflow.trainer.policy import PolicySection
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.publication import Publication
 from tests.builders.trainer.stub_backend import StubBackend
-from trainer.policy import PolicySection
-from trainer.settings import TrainerSettings
-from trainer.steps.publication import Publication
 
 
 def no_senders(policy: str) -> Sequence[str]:

@@ -5,10 +5,17 @@ from typing import Any
 
 import pytest
 
-from producers.rollout.roles.moves import Acquire, Load, Preload, PublishedWeights, Rejoin, Release
-from producers.rollout.roles.roles import TRAINER_SILENT_MS, RolloutRoles, concerns
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.producers.rollout.roles.moves import (
+    Acquire,
+    Load,
+    Preload,
+    PublishedWeights,
+    Rejoin,
+    Release,
+)
+from seamlessflow.producers.rollout.roles.roles import TRAINER_SILENT_MS, RolloutRoles, concerns
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control, fleet
 from tests.builders.records.prompts import INCARNATION, WORKER
 from tests.builders.rollout.roles import policy

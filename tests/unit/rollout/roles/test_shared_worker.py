@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from producers.rollout.roles.moves import Acquire, Load, Release
-from producers.rollout.roles.roles import RolloutRoles
-from schemas import records as r
+from seamlessflow.producers.rollout.roles.moves import Acquire, Load, Release
+from seamlessflow.producers.rollout.roles.roles import RolloutRoles
+from seamlessflow.schemas import records as r
 from tests.builders.records import control, fleet
 from tests.builders.records.prompts import INCARNATION, WORKER
 from tests.builders.rollout.roles import policy

@@ -4,10 +4,10 @@ import contextlib
 
 import pytest
 
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.engine.errors import EngineStateInvalid
-from producers.rollout.scripted_engine.engine import ScriptedEngine
-from producers.rollout.scripted_engine.script import Script
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid
+from seamlessflow.producers.rollout.scripted_engine.engine import ScriptedEngine
+from seamlessflow.producers.rollout.scripted_engine.script import Script
 from tests.builders.rollout.generation import Generation, as_bytes
 from tests.waiting import until
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from tests.builders.engines.torch_engine import StartEngine
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.torch_engine.engine import TorchEngine
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine
 from tests.builders.engines.torch_engine import StartEngine
 from tests.builders.models import model, plain_logprobs, prompt, saved
 from tests.builders.rollout.generation import DEADLINE_S, Generation

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from torch import nn
 
-from producers.rollout.engine.errors import ModelUnsupported
-from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.producers.rollout.engine.errors import ModelUnsupported
+from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from tests.builders.models import config, model, random_model
 
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from producers.rollout.torch_engine.limits import unsupported
+from seamlessflow.producers.rollout.torch_engine.limits import unsupported
 
 PHI_4_MINI = {"rope_scaling": {"type": "longrope", "long_factor": [1.0], "short_factor": [1.0]}}
 GEMMA_3 = {"layer_types": ["sliding_attention", "full_attention"], "rope_scaling": None}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from transformers import PreTrainedModel
 
-from producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
 from tests.builders.engines.torch_engine import StartEngine
 from tests.builders.models import (
     greedy_by_generate,

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.engine.request import Request
-from producers.rollout.torch_engine.engine import TorchEngine
-from producers.rollout.torch_engine.kv_cache import KvCache
-from producers.rollout.torch_engine.rows import RowTable
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.engine.request import Request
+from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine
+from seamlessflow.producers.rollout.torch_engine.kv_cache import KvCache
+from seamlessflow.producers.rollout.torch_engine.rows import RowTable
 from tests.builders.engines.torch_engine import StartEngine
 from tests.builders.models import model, plain_logprobs, prompt, saved
 from tests.builders.rollout.generation import Generation, as_bytes

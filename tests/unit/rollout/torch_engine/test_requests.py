@@ -5,9 +5,13 @@ from typing import Any
 
 import pytest
 
-from producers.rollout.engine.contract import SamplingParams, TokenChunk
-from producers.rollout.engine.errors import EngineStateInvalid, PromptTooLong, RequestInvalid
-from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.producers.rollout.engine.contract import SamplingParams, TokenChunk
+from seamlessflow.producers.rollout.engine.errors import (
+    EngineStateInvalid,
+    PromptTooLong,
+    RequestInvalid,
+)
+from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from tests.builders.engines.torch_engine import StartEngine
 from tests.builders.models import CONTEXT, VOCABULARY, model, prompt
 from tests.builders.rollout.generation import Generation, as_bytes

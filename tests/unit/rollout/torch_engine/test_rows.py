@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.engine.request import Request
-from producers.rollout.torch_engine.kv_cache import KvCache
-from producers.rollout.torch_engine.rows import RowTable
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.engine.request import Request
+from seamlessflow.producers.rollout.torch_engine.kv_cache import KvCache
+from seamlessflow.producers.rollout.torch_engine.rows import RowTable
 
 ROWS, LENGTH, RUNNING = 7, 40, 4
 SAMPLING = SamplingParams(10)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from producers.rollout.torch_engine.sampling import SamplingBatch, sample, uniforms
+from seamlessflow.producers.rollout.torch_engine.sampling import SamplingBatch, sample, uniforms
 
 DRAWS = 20_000
 # 99.9 % quantiles of chi-square for these degrees of freedom.

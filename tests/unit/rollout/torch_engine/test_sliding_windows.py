@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
 from tests.builders.engines.torch_engine import StartEngine
 from tests.builders.models import config, greedy_by_generate, plain_logprobs, prompt, random_model
 from tests.builders.rollout.generation import Generation

@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import save_file
 from transformers import PreTrainedModel
 
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.engine.errors import EngineStateInvalid, WeightsRejected
-from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid, WeightsRejected
+from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from tests.builders.engines.torch_engine import StartEngine
 from tests.builders.models import model, plain_logprobs, prompt, saved
 from tests.builders.rollout.generation import Generation

@@ -1,6 +1,6 @@
 """Records of a slot that a worker acts on or ignores."""
 
-from producers.rollout.turns.admission import REMEMBERED_TURNS, Admission
+from seamlessflow.producers.rollout.turns.admission import REMEMBERED_TURNS, Admission
 from tests.builders.records.prompts import INCARNATION, WORKER, cancel, generate
 
 

@@ -9,12 +9,12 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.rollout.engine.contract import FinishReason
-from producers.rollout.engine.made_up import logprobs
-from producers.rollout.turns.dispatch import Dispatch
-from producers.rollout.turns.refusal import unstarted
-from producers.rollout.turns.unwritten import ChunkIncomplete, ChunkOutOfOrder
-from schemas.records import (
+from seamlessflow.producers.rollout.engine.contract import FinishReason
+from seamlessflow.producers.rollout.engine.made_up import logprobs
+from seamlessflow.producers.rollout.turns.dispatch import Dispatch
+from seamlessflow.producers.rollout.turns.refusal import unstarted
+from seamlessflow.producers.rollout.turns.unwritten import ChunkIncomplete, ChunkOutOfOrder
+from seamlessflow.schemas.records import (
     Sampling,
     TokenTensor,
     TurnCompleted,
@@ -23,7 +23,7 @@ from schemas.records import (
     TurnProgressed,
     VersionSpan,
 )
-from schemas.tokens import pack, unpack
+from seamlessflow.schemas.tokens import pack, unpack
 from tests.builders.records.prompts import generate
 from tests.builders.records.replies import tensor
 from tests.builders.rollout.completions import Letters, chunk, codes

@@ -5,16 +5,16 @@ from typing import Any
 import orjson
 import xxhash
 
-from infra.rendering.completion import MessageDelta, ParsedMessage
-from infra.rendering.tool_calls import ToolCall
-from producers.rollout.turns.dispatch import Dispatch
-from schemas.records import (
+from seamlessflow.infra.rendering.completion import MessageDelta, ParsedMessage
+from seamlessflow.infra.rendering.tool_calls import ToolCall
+from seamlessflow.producers.rollout.turns.dispatch import Dispatch
+from seamlessflow.schemas.records import (
     Sampling,
     TurnCompleted,
     TurnProgressed,
     VersionSpan,
 )
-from schemas.tokens import pack, unpack
+from seamlessflow.schemas.tokens import pack, unpack
 from tests.builders.records.prompts import generate
 from tests.builders.rollout.completions import Letters, chunk, codes
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from producers.rollout.turns.serving import HELD_MS
-from schemas.records import TurnInterrupted
+from seamlessflow.producers.rollout.turns.serving import HELD_MS
+from seamlessflow.schemas.records import TurnInterrupted
 from tests.builders.records.prompts import generate
 from tests.builders.rollout.serving_setup import NOW, ServingSetup
 

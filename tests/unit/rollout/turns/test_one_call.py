@@ -6,10 +6,10 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.rollout.engine.made_up import logprobs
-from producers.rollout.turns.dispatch import Dispatch
-from schemas.records import GenerateTurn, Sampling, TurnCompleted, TurnInterrupted
-from schemas.tokens import pack
+from seamlessflow.producers.rollout.engine.made_up import logprobs
+from seamlessflow.producers.rollout.turns.dispatch import Dispatch
+from seamlessflow.schemas.records import GenerateTurn, Sampling, TurnCompleted, TurnInterrupted
+from seamlessflow.schemas.tokens import pack
 from tests.builders.records.prompts import generate
 from tests.builders.rollout.completions import chunk
 from tests.builders.tokenizers import make_renderer

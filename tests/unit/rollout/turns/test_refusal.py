@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from producers.rollout.turns.refusal import failed, refusal, unsupported
-from producers.rollout.turns.sampling import sampling_params, turn_seed
-from schemas.records import Sampling
-from schemas.tokens import pack
+from seamlessflow.producers.rollout.turns.refusal import failed, refusal, unsupported
+from seamlessflow.producers.rollout.turns.sampling import sampling_params, turn_seed
+from seamlessflow.schemas.records import Sampling
+from seamlessflow.schemas.tokens import pack
 from tests.builders.records.prompts import generate
 
 

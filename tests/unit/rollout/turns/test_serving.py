@@ -4,22 +4,22 @@ from typing import Any
 
 import pytest
 
-from infra.errors import DeliveryFailed
-from producers.rollout.engine.errors import (
+from seamlessflow.infra.errors import DeliveryFailed
+from seamlessflow.producers.rollout.engine.errors import (
     EngineStateInvalid,
     PromptTooLong,
     RequestInvalid,
     no_structured_output,
 )
-from producers.rollout.turns.serving import SCAN_MS
-from schemas.records import (
+from seamlessflow.producers.rollout.turns.serving import SCAN_MS
+from seamlessflow.schemas.records import (
     Sampling,
     TurnCompleted,
     TurnFailed,
     TurnInterrupted,
     TurnProgressed,
 )
-from schemas.tokens import pack
+from seamlessflow.schemas.tokens import pack
 from tests.builders.records.prompts import cancel, generate
 from tests.builders.rollout.completions import chunk, codes
 from tests.builders.rollout.serving_setup import NOW, TRACE, ServingSetup

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from consumers.trajectories.sessions.fold import FOLD_VERSION
-from consumers.trajectories.sessions.message_keys import message_key
-from infra.rendering.completion import NOTHING, MessageDelta, ParsedMessage
-from producers.rollout.turns.assistant_message import message_json
-from producers.rollout.turns.stop_text import StopText
-from schemas.tokens import TOKEN_BYTES, pack
+from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
+from seamlessflow.consumers.trajectories.sessions.message_keys import message_key
+from seamlessflow.infra.rendering.completion import NOTHING, MessageDelta, ParsedMessage
+from seamlessflow.producers.rollout.turns.assistant_message import message_json
+from seamlessflow.producers.rollout.turns.stop_text import StopText
+from seamlessflow.schemas.tokens import TOKEN_BYTES, pack
 from tests.builders.records.content import message
 from tests.builders.rollout.completions import Letters, codes
 from tests.builders.tokenizers import make_renderer

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ExitStatus
-from producers.rollout.vllm_engine.last_fault import last_fault
-from producers.rollout.vllm_engine.server import VllmNotStarted
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.producers.rollout.vllm_engine.last_fault import last_fault
+from seamlessflow.producers.rollout.vllm_engine.server import VllmNotStarted
 
 GUARD = "process_guard: the program ended with status 1\n"
 HEADS = (

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from producers.rollout.settings import VllmSection
-from producers.rollout.vllm_engine.launch import INSIDE, Launch, launch
+from seamlessflow.producers.rollout.settings import VllmSection
+from seamlessflow.producers.rollout.vllm_engine.launch import INSIDE, Launch, launch
 from tests.paths import ROOT
 
 MINE = {"PATH": "/bin", "PYTHONPATH": "/mine", "VIRTUAL_ENV": "/mine", "CUDA_VISIBLE_DEVICES": "1"}

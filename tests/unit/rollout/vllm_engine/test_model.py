@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from producers.rollout.engine.errors import WeightsRejected
-from producers.rollout.vllm_engine.model import keep, read_model, require_same
+from seamlessflow.producers.rollout.engine.errors import WeightsRejected
+from seamlessflow.producers.rollout.vllm_engine.model import keep, read_model, require_same
 
 TENSORS = {"a": np.zeros((2, 3), "f4"), "b": np.zeros(4, "f4")}
 

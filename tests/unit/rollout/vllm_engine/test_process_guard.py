@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from producers.rollout.vllm_engine import process_guard
+from seamlessflow.producers.rollout.vllm_engine import process_guard
 from tests.waiting import is_gone, until
 
 WAIT_S = 60

@@ -6,8 +6,8 @@ import numpy as np
 import orjson
 import pytest
 
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.vllm_engine.protocol import (
+from seamlessflow.producers.rollout.engine.contract import SamplingParams
+from seamlessflow.producers.rollout.vllm_engine.protocol import (
     AnswerInvalid,
     EventSplitter,
     RequestRefused,

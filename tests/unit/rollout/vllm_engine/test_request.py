@@ -3,13 +3,13 @@
 import orjson
 import pytest
 
-from producers.rollout.engine.contract import ChunkSpan, SamplingParams, TokenChunk
-from producers.rollout.engine.errors import PromptTooLong, SamplingUnsupported
-from producers.rollout.engine.made_up import logprobs
-from producers.rollout.engine.request import Request
-from producers.rollout.vllm_engine.protocol import AnswerInvalid, TokenEvent
-from producers.rollout.vllm_engine.request import VllmRequest, finish_reason
-from schemas.tokens import pack
+from seamlessflow.producers.rollout.engine.contract import ChunkSpan, SamplingParams, TokenChunk
+from seamlessflow.producers.rollout.engine.errors import PromptTooLong, SamplingUnsupported
+from seamlessflow.producers.rollout.engine.made_up import logprobs
+from seamlessflow.producers.rollout.engine.request import Request
+from seamlessflow.producers.rollout.vllm_engine.protocol import AnswerInvalid, TokenEvent
+from seamlessflow.producers.rollout.vllm_engine.request import VllmRequest, finish_reason
+from seamlessflow.schemas.tokens import pack
 
 PROMPT = [1, 2, 3]
 PLAIN = SamplingParams(50)

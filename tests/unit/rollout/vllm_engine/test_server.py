@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from infra.network.ports import HOST, free_port
-from producers.rollout.vllm_engine.server import VllmNotStarted, await_running
+from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.producers.rollout.vllm_engine.server import VllmNotStarted, await_running
 from tests.waiting import until
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from producers.rollout.vllm_engine.stream_times import StreamTimes
+from seamlessflow.producers.rollout.vllm_engine.stream_times import StreamTimes
 
 
 def test_full_streams_are_useful_and_one_stream_is_not() -> None:

@@ -5,14 +5,14 @@ Holds invariant I8.
 
 from pathlib import Path
 
-from scheduler.decisions.absences import absent
-from scheduler.decisions.contact import Contact
-from scheduler.settings import PacingSection, SchedulerSection
-from scheduler.state import unread
-from scheduler.state.fleet import Fleet
-from scheduler.state.fleet import apply as fleet_apply
-from scheduler.state.unread import GroupLook, UnreadTopics
-from schemas.records import ProgressStalled, Record
+from seamlessflow.scheduler.decisions.absences import absent
+from seamlessflow.scheduler.decisions.contact import Contact
+from seamlessflow.scheduler.settings import PacingSection, SchedulerSection
+from seamlessflow.scheduler.state import unread
+from seamlessflow.scheduler.state.fleet import Fleet
+from seamlessflow.scheduler.state.fleet import apply as fleet_apply
+from seamlessflow.scheduler.state.unread import GroupLook, UnreadTopics
+from seamlessflow.schemas.records import ProgressStalled, Record
 from tests.builders.records import control, fleet
 from tests.builders.scheduler.inputs import fold, holds, joined_both, scheduler_settings
 

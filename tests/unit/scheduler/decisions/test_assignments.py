@@ -1,11 +1,11 @@
 """Assignments and starts of steps, decided over lists of events."""
 
-from scheduler.decisions.decide import View, decide
-from scheduler.decisions.snapshot import FIRST_RETRY_MS
-from scheduler.settings import RunSection, SchedulerSection, SchedulerSettings
-from scheduler.state.fleet import Fleet
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.decisions.decide import View, decide
+from seamlessflow.scheduler.decisions.snapshot import FIRST_RETRY_MS
+from seamlessflow.scheduler.settings import RunSection, SchedulerSection, SchedulerSettings
+from seamlessflow.scheduler.state.fleet import Fleet
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 from tests.builders.records.fleet import heartbeat
 from tests.builders.scheduler.inputs import (

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
-from scheduler.decisions.strategies.adaptive import adaptive, learned_speeds
-from scheduler.decisions.strategies.bidirectional import bidirectional
-from scheduler.decisions.strategies.wanted import Strategy
-from scheduler.state.rates import GangSpeed, LearnedRates
+from seamlessflow.scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
+from seamlessflow.scheduler.decisions.strategies.adaptive import adaptive, learned_speeds
+from seamlessflow.scheduler.decisions.strategies.bidirectional import bidirectional
+from seamlessflow.scheduler.decisions.strategies.wanted import Strategy
+from seamlessflow.scheduler.state.rates import GangSpeed, LearnedRates
 
 TAGS = frozenset({"rollout", "train"})
 FAST, SLOW = {"train": 900.0, "rollout": 50.0}, {"train": 150.0, "rollout": 60.0}

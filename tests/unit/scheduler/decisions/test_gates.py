@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.decisions.gates import may_leave
-from scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
+from seamlessflow.scheduler.decisions.gates import may_leave
+from seamlessflow.scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
 
 TAGS = frozenset({"rollout", "train"})
 IDLE = WorkerView(name="a", tags=TAGS, able=TAGS, role="train", acquired_ms=0)

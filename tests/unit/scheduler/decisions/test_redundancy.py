@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from scheduler.decisions import pacing
-from scheduler.settings import EvaluationSection, PacingSection, RunSection
-from scheduler.tasks.mixture import TaskSets
-from schemas.records import Record, Task
+from seamlessflow.scheduler.decisions import pacing
+from seamlessflow.scheduler.settings import EvaluationSection, PacingSection, RunSection
+from seamlessflow.scheduler.tasks.mixture import TaskSets
+from seamlessflow.schemas.records import Record, Task
 from tests.builders.records import control
 from tests.builders.scheduler.inputs import fold, scheduler_settings, task_source
 

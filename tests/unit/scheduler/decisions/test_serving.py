@@ -4,12 +4,12 @@ from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 
-from scheduler.decisions.decide import View, decide
-from scheduler.settings import PacingSection, RunSection
-from scheduler.state import serving
-from scheduler.state.fleet import Fleet
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.decisions.decide import View, decide
+from seamlessflow.scheduler.settings import PacingSection, RunSection
+from seamlessflow.scheduler.state import serving
+from seamlessflow.scheduler.state.fleet import Fleet
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 from tests.builders.records.fleet import heartbeat
 from tests.builders.scheduler.inputs import fleet_of, fold, holds, rules_for, scheduler_settings

@@ -2,13 +2,13 @@
 
 from functools import reduce
 
-from scheduler.decisions import pacing, stalls
-from scheduler.decisions.decide import Outgoing, View, decide, finished
-from scheduler.settings import RunSection, SchedulerSection
-from scheduler.state import state
-from scheduler.state.state import State, from_json, to_json
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.decisions import pacing, stalls
+from seamlessflow.scheduler.decisions.decide import Outgoing, View, decide, finished
+from seamlessflow.scheduler.settings import RunSection, SchedulerSection
+from seamlessflow.scheduler.state import state
+from seamlessflow.scheduler.state.state import State, from_json, to_json
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 from tests.builders.records.fleet import heartbeat
 from tests.builders.scheduler.inputs import (

@@ -8,15 +8,15 @@ from itertools import pairwise
 
 import pytest
 
-from infra.worker.tags import SHARED
-from scheduler.decisions.decide import View, decide
-from scheduler.decisions.sharing.balancer import HYSTERESIS, balanced
-from scheduler.settings import RunSection, SchedulerSection
-from scheduler.state import state
-from scheduler.state.fleet import Fleet, apply
-from scheduler.state.state import State
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.infra.worker.tags import SHARED
+from seamlessflow.scheduler.decisions.decide import View, decide
+from seamlessflow.scheduler.decisions.sharing.balancer import HYSTERESIS, balanced
+from seamlessflow.scheduler.settings import RunSection, SchedulerSection
+from seamlessflow.scheduler.state import state
+from seamlessflow.scheduler.state.fleet import Fleet, apply
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 from tests.builders.records.fleet import heartbeat
 from tests.builders.scheduler.inputs import rules_for, scheduler_settings

@@ -1,9 +1,9 @@
 """Stalls: each is reported once."""
 
-from scheduler.decisions.stalls import stalled, unreported
-from scheduler.settings import SchedulerSection
-from scheduler.state.state import State, apply
-from schemas.records import Record
+from seamlessflow.scheduler.decisions.stalls import stalled, unreported
+from seamlessflow.scheduler.settings import SchedulerSection
+from seamlessflow.scheduler.state.state import State, apply
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 from tests.builders.scheduler.inputs import fold, holds, scheduler_settings
 

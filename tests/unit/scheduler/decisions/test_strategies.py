@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
-from scheduler.decisions.strategies.colocated import colocated
-from scheduler.decisions.strategies.disaggregated import disaggregated
-from scheduler.decisions.strategies.multiplexed import multiplexed
-from scheduler.decisions.strategies.registry import UnknownStrategy, named
-from scheduler.decisions.strategies.wanted import Strategy
+from seamlessflow.scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
+from seamlessflow.scheduler.decisions.strategies.colocated import colocated
+from seamlessflow.scheduler.decisions.strategies.disaggregated import disaggregated
+from seamlessflow.scheduler.decisions.strategies.multiplexed import multiplexed
+from seamlessflow.scheduler.decisions.strategies.registry import UnknownStrategy, named
+from seamlessflow.scheduler.decisions.strategies.wanted import Strategy
 
 ROLLOUT, TRAIN = frozenset({"rollout"}), frozenset({"train"})
 BOTH = ROLLOUT | TRAIN
@@ -202,7 +202,10 @@ def test_helpers_join_where_they_save_more_than_they_cost() -> None:
 
 
 def test_a_strategy_of_ones_own_is_found_by_module_and_function() -> None:
-    seen, own = see(worker("a")), named("scheduler.decisions.strategies.colocated:colocated")
+    seen, own = (
+        see(worker("a")),
+        named("seamlessflow.scheduler.decisions.strategies.colocated:colocated"),
+    )
 
     assert own(seen) == colocated(seen)
 
@@ -224,7 +227,8 @@ def test_a_callable_that_is_no_strategy_is_refused_with_what_it_does(
 
 
 @pytest.mark.parametrize(
-    "name", ["none", "no.such.module:f", "scheduler.decisions.strategies.colocated:none", ":"]
+    "name",
+    ["none", "no.such.module:f", "seamlessflow.scheduler.decisions.strategies.colocated:none", ":"],
 )
 def test_an_unknown_strategy_is_refused(name: str) -> None:
     with pytest.raises(UnknownStrategy):

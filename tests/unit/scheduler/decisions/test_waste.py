@@ -2,12 +2,12 @@
 
 import pytest
 
-from scheduler.decisions import waste
-from scheduler.decisions.snapshot import snapshot
-from scheduler.settings import SchedulerSection, SchedulerSettings
-from scheduler.state.fleet import Fleet
-from scheduler.state.state import State, apply
-from schemas.records import PlanWarning, Record
+from seamlessflow.scheduler.decisions import waste
+from seamlessflow.scheduler.decisions.snapshot import snapshot
+from seamlessflow.scheduler.settings import SchedulerSection, SchedulerSettings
+from seamlessflow.scheduler.state.fleet import Fleet
+from seamlessflow.scheduler.state.state import State, apply
+from seamlessflow.schemas.records import PlanWarning, Record
 from tests.builders.records import control
 from tests.builders.scheduler.inputs import fold, joined_both, scheduler_settings
 

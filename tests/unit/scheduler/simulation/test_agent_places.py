@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from scheduler.settings import PacingSection, RunSection, SchedulerSection
-from scheduler.simulation.simulator import SimulatedRun, simulate
+from seamlessflow.scheduler.settings import PacingSection, RunSection, SchedulerSection
+from seamlessflow.scheduler.simulation.simulator import SimulatedRun, simulate
 from tests.builders.scheduler.cluster import cluster, workload
 from tests.builders.scheduler.inputs import BOTH, scheduler_settings
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.settings import PacingSection, RunSection, SchedulerSection
-from scheduler.simulation.figures import figures
-from scheduler.simulation.simulator import simulate, simulate_going_on
+from seamlessflow.scheduler.settings import PacingSection, RunSection, SchedulerSection
+from seamlessflow.scheduler.simulation.figures import figures
+from seamlessflow.scheduler.simulation.simulator import simulate, simulate_going_on
 from tests.builders.scheduler.cluster import cluster, workload
 from tests.builders.scheduler.inputs import BOTH, scheduler_settings
 

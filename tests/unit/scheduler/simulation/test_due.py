@@ -2,11 +2,11 @@
 
 import pytest
 
-from scheduler.decisions.decide import Rules, View, decide
-from scheduler.settings import RunSection, SchedulerSection
-from scheduler.simulation.due import next_due_ms
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.decisions.decide import Rules, View, decide
+from seamlessflow.scheduler.settings import RunSection, SchedulerSection
+from seamlessflow.scheduler.simulation.due import next_due_ms
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control, fleet
 from tests.builders.scheduler.inputs import (
     BOTH,

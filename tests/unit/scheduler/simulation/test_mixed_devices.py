@@ -4,19 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from infra.device_model.settings import DeviceModelSection, worker_rates
-from infra.worker.updates import UpdateSection
-from scheduler.settings import PacingSection, RunSection, SchedulerSection, SchedulerSettings
-from scheduler.simulation.cluster import modelled
-from scheduler.simulation.figures import figures
-from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
-from scheduler.simulation.simulator import SimulatedRun, simulate
-from scheduler.simulation.workload import Workload, WorkloadSection
-from scheduler.state.accounts.bars import spent_by_part, waiting_for
-from scheduler.state.accounts.device_time import TRAINING
-from scheduler.state.accounts.waits import GANG
-from scheduler.state.timeline import timeline
-from schemas import records as r
+from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
+from seamlessflow.infra.worker.updates import UpdateSection
+from seamlessflow.scheduler.settings import (
+    PacingSection,
+    RunSection,
+    SchedulerSection,
+    SchedulerSettings,
+)
+from seamlessflow.scheduler.simulation.cluster import modelled
+from seamlessflow.scheduler.simulation.figures import figures
+from seamlessflow.scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
+from seamlessflow.scheduler.simulation.simulator import SimulatedRun, simulate
+from seamlessflow.scheduler.simulation.workload import Workload, WorkloadSection
+from seamlessflow.scheduler.state.accounts.bars import spent_by_part, waiting_for
+from seamlessflow.scheduler.state.accounts.device_time import TRAINING
+from seamlessflow.scheduler.state.accounts.waits import GANG
+from seamlessflow.scheduler.state.timeline import timeline
+from seamlessflow.schemas import records as r
 from tests.builders.scheduler.inputs import BOTH, scheduler_settings
 
 STEPS, B = 12, 8

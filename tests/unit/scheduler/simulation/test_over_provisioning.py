@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from infra.device_model.settings import DeviceModelSection
-from infra.worker.updates import UpdateSection
-from scheduler.settings import PacingSection, RunSection, SchedulerSection
-from scheduler.simulation.cluster import modelled
-from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
-from scheduler.simulation.simulator import SimulatedRun, simulate
-from scheduler.simulation.workload import Workload, WorkloadSection
-from scheduler.state import serving
-from scheduler.state.serving import ServingProcesses
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.infra.device_model.settings import DeviceModelSection
+from seamlessflow.infra.worker.updates import UpdateSection
+from seamlessflow.scheduler.settings import PacingSection, RunSection, SchedulerSection
+from seamlessflow.scheduler.simulation.cluster import modelled
+from seamlessflow.scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
+from seamlessflow.scheduler.simulation.simulator import SimulatedRun, simulate
+from seamlessflow.scheduler.simulation.workload import Workload, WorkloadSection
+from seamlessflow.scheduler.state import serving
+from seamlessflow.scheduler.state.serving import ServingProcesses
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.scheduler.cluster import cluster, workload
 from tests.builders.scheduler.inputs import BOTH, scheduler_settings
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.decisions.strategies.registry import STRATEGIES
-from scheduler.settings import PacingSection, RunSection, SchedulerSection
-from scheduler.simulation.simulator import SimulatedRun, simulate
-from scheduler.simulation.workload import Workload
-from scheduler.state.accounts.closed_form import StepWork, predicted
-from scheduler.state.accounts.device_time import together
-from scheduler.state.timeline import timeline
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.scheduler.decisions.strategies.registry import STRATEGIES
+from seamlessflow.scheduler.settings import PacingSection, RunSection, SchedulerSection
+from seamlessflow.scheduler.simulation.simulator import SimulatedRun, simulate
+from seamlessflow.scheduler.simulation.workload import Workload
+from seamlessflow.scheduler.state.accounts.closed_form import StepWork, predicted
+from seamlessflow.scheduler.state.accounts.device_time import together
+from seamlessflow.scheduler.state.timeline import timeline
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.scheduler.cluster import cluster, workload
 from tests.builders.scheduler.inputs import BOTH, scheduler_settings
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.settings import PacingSection, RunSection, SchedulerSection
-from scheduler.simulation.figures import figures
-from scheduler.simulation.simulator import SimulatedRun, simulate
-from schemas import records as r
+from seamlessflow.scheduler.settings import PacingSection, RunSection, SchedulerSection
+from seamlessflow.scheduler.simulation.figures import figures
+from seamlessflow.scheduler.simulation.simulator import SimulatedRun, simulate
+from seamlessflow.schemas import records as r
 from tests.builders.scheduler.cluster import cluster, workload
 from tests.builders.scheduler.inputs import BOTH, scheduler_settings
 

@@ -6,10 +6,10 @@ from typing import Literal
 
 import pytest
 
-from infra.worker.updates import UpdateSection
-from scheduler.settings import PacingSection, RunSection, SchedulerSection
-from scheduler.simulation.simulator import SimulatedRun, simulate
-from schemas import records as r
+from seamlessflow.infra.worker.updates import UpdateSection
+from seamlessflow.scheduler.settings import PacingSection, RunSection, SchedulerSection
+from seamlessflow.scheduler.simulation.simulator import SimulatedRun, simulate
+from seamlessflow.schemas import records as r
 from tests.builders.scheduler.cluster import cluster, workload
 from tests.builders.scheduler.inputs import scheduler_settings
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from scheduler.simulation.workload import Workload, WorkloadSection
+from seamlessflow.scheduler.simulation.workload import Workload, WorkloadSection
 
 
 def lengths(section: WorkloadSection, groups: int) -> list[int]:

@@ -1,8 +1,8 @@
 """The fleet: heartbeats that keep a process a member, and contact with Kafka."""
 
-from scheduler.decisions import membership
-from scheduler.decisions.contact import OUTAGE_MS, Contact
-from scheduler.state.fleet import Fleet
+from seamlessflow.scheduler.decisions import membership
+from seamlessflow.scheduler.decisions.contact import OUTAGE_MS, Contact
+from seamlessflow.scheduler.state.fleet import Fleet
 from tests.builders.records import control
 from tests.builders.records.fleet import heartbeat
 from tests.builders.scheduler.inputs import fleet_of, fold

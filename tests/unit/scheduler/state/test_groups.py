@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.state import state
-from scheduler.state.groups import MOST_TRIES
-from scheduler.state.state import State
-from schemas.records import Record
+from seamlessflow.scheduler.state import state
+from seamlessflow.scheduler.state.groups import MOST_TRIES
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 from tests.builders.scheduler.inputs import fold
 

@@ -4,9 +4,9 @@ from functools import reduce
 
 import pytest
 
-from scheduler.state import rates
-from scheduler.state.rates import NEWEST, GangSpeed, LearnedRates
-from schemas.records import Record
+from seamlessflow.scheduler.state import rates
+from seamlessflow.scheduler.state.rates import NEWEST, GangSpeed, LearnedRates
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.state.state import State, apply, from_json, to_json
-from schemas.records import Record
+from seamlessflow.scheduler.state.state import State, apply, from_json, to_json
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 from tests.builders.scheduler.inputs import fold, holds, joined_both
 

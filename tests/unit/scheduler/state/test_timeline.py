@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.state.accounts.device_time import (
+from seamlessflow.reports.timeline.chart import plot
+from seamlessflow.scheduler.state.accounts.device_time import (
     LOADING,
     ROLLOUT,
     SWITCHING,
@@ -13,10 +14,9 @@ from scheduler.state.accounts.device_time import (
     WAITING,
     Interval,
 )
-from scheduler.state.timeline import StepEnd, timeline
-from schemas import records as r
-from schemas.records import Record
-from seamlessflow.reports.timeline.chart import plot
+from seamlessflow.scheduler.state.timeline import StepEnd, timeline
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 
 RUN: list[Record] = [

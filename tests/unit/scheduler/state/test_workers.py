@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.state.workers import NO_ROLE
+from seamlessflow.scheduler.state.workers import NO_ROLE
 from tests.builders.records import control
 from tests.builders.scheduler.inputs import fold, holds, joined_both
 

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import SamplingSection
-from scheduler.decisions import pacing
-from scheduler.settings import (
+from seamlessflow.infra.settings import SamplingSection
+from seamlessflow.scheduler.decisions import pacing
+from seamlessflow.scheduler.settings import (
     EvaluationSection,
     EvaluationSetSection,
     PacingSection,
     RunSection,
     SchedulerSettings,
 )
-from scheduler.tasks.mixture import TaskSets
-from schemas.records import GroupAdmitted, Record, Sampling
+from seamlessflow.scheduler.tasks.mixture import TaskSets
+from seamlessflow.schemas.records import GroupAdmitted, Record, Sampling
 from tests.builders.records import control
 from tests.builders.scheduler.inputs import fold, holds, scheduler_settings, task_source
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.tasks.file import TaskFile, TasksRejected, read, source_of
+from seamlessflow.scheduler.tasks.file import TaskFile, TasksRejected, read, source_of
 from tests.builders.line_forms import LINE_FORMS, SEPARATORS, Written
 
 

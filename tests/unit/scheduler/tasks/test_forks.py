@@ -7,10 +7,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from scheduler.tasks.file import TaskFile, TasksRejected, source_of
-from scheduler.tasks.forks import fork_file, fork_line
-from scheduler.tasks.mixture import with_forks
-from scheduler.tasks.source import TaskRow, TaskSource, listed
+from seamlessflow.scheduler.tasks.file import TaskFile, TasksRejected, source_of
+from seamlessflow.scheduler.tasks.forks import fork_file, fork_line
+from seamlessflow.scheduler.tasks.mixture import with_forks
+from seamlessflow.scheduler.tasks.source import TaskRow, TaskSource, listed
 from tests.builders.line_forms import LINE_FORMS, Written
 from tests.builders.records.forks import forked
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-from scheduler.decisions import pacing
-from scheduler.settings import PacingSection, RunSection
-from scheduler.tasks.mixture import TaskSets
-from scheduler.tasks.source import TaskRow, listed
-from schemas.records import Record
+from seamlessflow.scheduler.decisions import pacing
+from seamlessflow.scheduler.settings import PacingSection, RunSection
+from seamlessflow.scheduler.tasks.mixture import TaskSets
+from seamlessflow.scheduler.tasks.source import TaskRow, listed
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 from tests.builders.records.forks import forked
 from tests.builders.scheduler.inputs import fold, holds, scheduler_settings

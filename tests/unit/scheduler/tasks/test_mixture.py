@@ -6,9 +6,9 @@ from math import log
 
 import pytest
 
-from scheduler.tasks.mixture import Draws, Mixture, mixed, with_forks
-from scheduler.tasks.order import SHUFFLED
-from scheduler.tasks.source import TaskRow, TaskSource, listed
+from seamlessflow.scheduler.tasks.mixture import Draws, Mixture, mixed, with_forks
+from seamlessflow.scheduler.tasks.order import SHUFFLED
+from seamlessflow.scheduler.tasks.source import TaskRow, TaskSource, listed
 
 Weights = dict[str, Fraction]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.tasks.order import shuffled_place
+from seamlessflow.scheduler.tasks.order import shuffled_place
 
 
 @given(st.integers(1, 300), st.integers(), st.integers(0, 5))

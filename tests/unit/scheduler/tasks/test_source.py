@@ -5,7 +5,7 @@ from typing import overload
 
 import pytest
 
-from scheduler.tasks.source import TaskRow, TaskSource
+from seamlessflow.scheduler.tasks.source import TaskRow, TaskSource
 
 COUNT = 10**8
 

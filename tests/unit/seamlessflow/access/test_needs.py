@@ -2,10 +2,10 @@
 
 import re
 
-from infra.kafka.topics.permissions import Operation, Permission, Resource
-from schemas.topics import CONTROL, TOPICS, TRAJECTORIES
 from seamlessflow.access.acl_commands import acl_commands
 from seamlessflow.access.needs import MANAGER, OBSERVER, ROLLOUT, TRAINING, needs, permissions
+from seamlessflow.infra.kafka.topics.permissions import Operation, Permission, Resource
+from seamlessflow.schemas.topics import CONTROL, TOPICS, TRAJECTORIES
 from tests.paths import ROOT
 
 ACCESS = needs("managers", "runners")

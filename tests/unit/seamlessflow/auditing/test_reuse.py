@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from schemas import records as r
-from schemas.records import StepGroup
 from seamlessflow.auditing.sampled_tokens import sampled_tokens
 from seamlessflow.auditing.verify import compare, wrong_marks
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import StepGroup
 from tests.builders.auditing.trained_files import WHOLE_TURN, commit_of, file, run
 from tests.builders.records import control, sessions
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from schemas.records import Record, VersionSpan
 from seamlessflow.auditing.sampled_tokens import sampled_tokens
 from seamlessflow.auditing.step_files import TrainedFile
 from seamlessflow.auditing.verify import Verification, compare, surviving_steps
+from seamlessflow.schemas.records import Record, VersionSpan
 from tests.builders.auditing.trained_files import (
     LOGPROB,
     WHOLE_TURN,

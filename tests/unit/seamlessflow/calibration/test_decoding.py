@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from schemas.records import WorkerUsage
 from seamlessflow.calibration.decoding import DecodingTimes, decoding_times
 from seamlessflow.calibration.turns import RecordedTurn
+from seamlessflow.schemas.records import WorkerUsage
 from tests.builders.records.control import usage
 
 PASS_S, ROW_S, PROMPT_S = 0.010, 0.001, 0.0005

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from infra.device_model.lengths import LengthsSection, drawn_tokens
 from seamlessflow.calibration.lengths import measured_lengths
+from seamlessflow.infra.device_model.lengths import LengthsSection, drawn_tokens
 
 GROUPS, SIZE = 300, 8
 

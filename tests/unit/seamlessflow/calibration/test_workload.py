@@ -5,14 +5,14 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from schemas import records as r
-from schemas.records import Record
-from schemas.tokens import pack
 from seamlessflow.calibration.reading import recorded_weights
 from seamlessflow.calibration.sections import at_scale, under
 from seamlessflow.calibration.sessions import recorded_session
 from seamlessflow.calibration.turns import mean_hop_s, recorded_turns
 from seamlessflow.calibration.workload import measured_workload
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.tokens import pack
 from tests.builders.records import control as c
 from tests.builders.records import sessions as s
 from tests.builders.records.commands import request_turn

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from infra.network.ports import HOST
 from seamlessflow.checks.check import (
     before_demo,
     before_evaluation,
@@ -18,6 +17,7 @@ from seamlessflow.checks.check import (
     before_training,
 )
 from seamlessflow.config_file import Check
+from seamlessflow.infra.network.ports import HOST
 from tests.builders.run_files import changed, faults, model_directory, run_values
 from tests.paths import HARD_NAMES, ROOT
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.faults import Fault
 from seamlessflow.checks.packages import ExtraMissing, require, training_faults
 from seamlessflow.config_file import parse
+from seamlessflow.infra.faults import Fault
 
 
 def test_a_package_that_is_missing_is_named_with_its_extra() -> None:

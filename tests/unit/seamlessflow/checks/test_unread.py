@@ -8,11 +8,11 @@ import pytest
 from seamlessflow.checks.check import before_recorded_training, before_training
 from seamlessflow.checks.unread import unread_faults
 from seamlessflow.config_file import as_written, parse
+from seamlessflow.trainer.settings import TrainerSection
+from seamlessflow.trainer.unread import READERS
 from tests.algorithms.table import RUNS
 from tests.builders.run_files import changed, run_values
 from tests.builders.run_files import faults as faults_of
-from trainer.settings import TrainerSection
-from trainer.unread import READERS
 
 
 def faults(trainer: dict[str, Any], **policies: dict[str, Any]) -> list[str]:

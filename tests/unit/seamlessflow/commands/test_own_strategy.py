@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from infra.errors import ExitStatus
 from seamlessflow.__main__ import app
+from seamlessflow.infra.errors import ExitStatus
 
 FAILING = """
 calls = []

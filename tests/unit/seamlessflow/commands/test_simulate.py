@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from scheduler.decisions.strategies.registry import STRATEGIES
 from seamlessflow.__main__ import app
+from seamlessflow.scheduler.decisions.strategies.registry import STRATEGIES
 from tests.builders.run_files import model_headers
 
 FILE = """

@@ -5,12 +5,12 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig
 
-from infra.rendering.renderer import Renderer
-from schemas.tokens import pack, unpack
 from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.model import make_model
 from seamlessflow.demo.task import LOOKUP
 from seamlessflow.demo.warmup import NOT_TRAINED, Demonstrator, warm_up
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas.tokens import pack, unpack
 
 
 @pytest.fixture(scope="module")

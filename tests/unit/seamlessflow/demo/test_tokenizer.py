@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from infra.rendering.renderer import Renderer
-from schemas.tokens import unpack
 from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.dialogues import answer_text, call_text, dialogue
 from seamlessflow.demo.task import LOOKUP, make_tasks
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.schemas.tokens import unpack
 
 
 @pytest.fixture(scope="module")

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from infra.blobs.references import following, referred
-from infra.blobs.store import FsspecStore
-from infra.errors import NewerRelease
-from infra.kafka.client import Received
-from infra.kafka.unreadable import Raw
-from schemas.codec import HEADER_BYTES, MARKER, decode, encode
-from schemas.records import Record, SampleFailed
 from seamlessflow.erasure.erased_sessions import ErasedSessions
 from seamlessflow.erasure.sieve import Sieve, TopicErasure
+from seamlessflow.infra.blobs.references import following, referred
+from seamlessflow.infra.blobs.store import FsspecStore
+from seamlessflow.infra.errors import NewerRelease
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.unreadable import Raw
+from seamlessflow.schemas.codec import HEADER_BYTES, MARKER, decode, encode
+from seamlessflow.schemas.records import Record, SampleFailed
 from tests.builders.records import commands, control, replies, sessions
 from tests.builders.records.replies import tensor
 from tests.builders.records.tasks import task

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import SettingsRejected
 from seamlessflow.history.judgements import judgements
+from seamlessflow.infra.errors import SettingsRejected
 from tests.builders.line_forms import LINE_FORMS, Written
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from infra.errors import SettingsRejected
-from infra.rendering.settings import RendererSettings
 from seamlessflow.history.options import renderer_change, selection
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.rendering.settings import RendererSettings
 
 
 def test_ranges_may_be_open_at_their_end() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import SettingsRejected
 from seamlessflow.history.outputs import check_directory, check_file
+from seamlessflow.infra.errors import SettingsRejected
 
 
 def test_a_file_needs_its_directory(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from infra.rendering.settings import CHAT_TEMPLATE, FROM_MODEL, RendererSettings
+from seamlessflow.infra.rendering.settings import CHAT_TEMPLATE, FROM_MODEL, RendererSettings
 from seamlessflow.inspection import findings
 from seamlessflow.inspection.findings import GB, Finding, Grade
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from infra.rendering.settings import RendererSettings
+from seamlessflow.infra.rendering.settings import RendererSettings
 from seamlessflow.inspection.model_directory import (
     foreign_tokenizer,
     incomplete,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.rendering.model_template.discovery import found_for
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import CHAT_TEMPLATE, RendererSettings
+from seamlessflow.infra.rendering.model_template.discovery import found_for
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import CHAT_TEMPLATE, RendererSettings
 from seamlessflow.inspection.template_comparison import first_difference, template_difference
 from tests.builders import model_directories
 from tests.builders.model_directories import FAMILIES

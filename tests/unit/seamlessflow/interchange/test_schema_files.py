@@ -8,11 +8,11 @@ import pytest
 from fastavro import parse_schema, schemaless_reader
 from typer.testing import CliRunner
 
-from schemas.codec import HEADER_BYTES, encode
-from schemas.registry import history
-from schemas.releases import this_release
 from seamlessflow.__main__ import app
 from seamlessflow.interchange.schema_files import write_schemas
+from seamlessflow.schemas.codec import HEADER_BYTES, encode
+from seamlessflow.schemas.registry import history
+from seamlessflow.schemas.releases import this_release
 from tests.builders.trainer.trajectories import NOTHING
 
 

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from producers.gateway.calls.keys import derived_admin_key
 from seamlessflow.config_file import parse, sections_of
 from seamlessflow.kubernetes.manifests import manifests
 from seamlessflow.kubernetes.objects import ClusterNames
+from seamlessflow.producers.gateway.calls.keys import derived_admin_key
 from tests.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "kubernetes-64-gpus"

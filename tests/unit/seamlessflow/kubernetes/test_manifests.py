@@ -13,13 +13,13 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from producers.gateway.calls.keys import derived_admin_key
 from seamlessflow.__main__ import app
 from seamlessflow.config_file import as_written, load, parse, sections_of
 from seamlessflow.kubernetes.faults import cluster_faults
 from seamlessflow.kubernetes.kafka import cluster
 from seamlessflow.kubernetes.manifests import as_yaml, manifests
 from seamlessflow.kubernetes.objects import ClusterNames
+from seamlessflow.producers.gateway.calls.keys import derived_admin_key
 from tests.unit.seamlessflow.kubernetes.rendered_example import (
     EXAMPLE,
     IMAGE,

@@ -7,10 +7,10 @@ import kubernetes_validate
 import pytest
 from pydantic import BaseModel
 
-from infra.settings import ENV_PREFIX, ProcessSettings
-from producers.agents.settings import AgentsSettings
-from producers.gateway.settings import GatewaySettings
-from schemas.topics import TASKS
+from seamlessflow.infra.settings import ENV_PREFIX, ProcessSettings
+from seamlessflow.producers.agents.settings import AgentsSettings
+from seamlessflow.producers.gateway.settings import GatewaySettings
+from seamlessflow.schemas.topics import TASKS
 from tests.unit.seamlessflow.kubernetes.rendered_example import (
     SECRETS,
     containers,
@@ -19,8 +19,8 @@ from tests.unit.seamlessflow.kubernetes.rendered_example import (
 )
 
 SETTINGS: dict[str, type[ProcessSettings]] = {
-    "producers.gateway": GatewaySettings,
-    "producers.agents": AgentsSettings,
+    "seamlessflow.producers.gateway": GatewaySettings,
+    "seamlessflow.producers.agents": AgentsSettings,
 }
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from infra.device_model.model_shape import ModelShape, read_shape
+from seamlessflow.infra.device_model.model_shape import ModelShape, read_shape
 from seamlessflow.memory.engine import EngineShape, engine_memory
 from seamlessflow.memory.parts import total
 from seamlessflow.memory.training import RankMemory, RankShape, rank_memory
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.run_files import model_headers
-from trainer.settings import TrainerSection
 
 GIBIBYTE = 1 << 30
 

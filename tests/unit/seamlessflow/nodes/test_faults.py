@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from infra.settings import KafkaSettings
 from seamlessflow.config_file import as_written, parse
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.nodes.faults import elsewhere_faults, name_faults, node_name, spread_faults
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 

@@ -2,20 +2,20 @@
 
 import pytest
 
-from infra.errors import SeamlessFlowError
-from producers.agents.harness.loading import CallableNotFound
-from producers.rollout.engine.errors import ModelUnsupported
-from producers.rollout.engines import WeightsUnsupported
-from producers.rollout.roles.device import TruncationUnsupported
-from producers.rollout.roles.moves import PublishedWeights
-from scheduler.decisions.strategies.registry import UnknownStrategy
 from seamlessflow.config import RestartsSection
+from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.processes.restarts import EndRun, after_end
-from trainer.backends.backend import ModelUnusable
-from trainer.metrics.library import SinkUnavailable
-from trainer.recovery.checkpoint import CheckpointForeign
-from trainer.recovery.resume import StepNotRecorded
-from trainer.steps.first_weights import WeightsDirectoryInUse
+from seamlessflow.producers.agents.harness.loading import CallableNotFound
+from seamlessflow.producers.rollout.engine.errors import ModelUnsupported
+from seamlessflow.producers.rollout.engines import WeightsUnsupported
+from seamlessflow.producers.rollout.roles.device import TruncationUnsupported
+from seamlessflow.producers.rollout.roles.moves import PublishedWeights
+from seamlessflow.scheduler.decisions.strategies.registry import UnknownStrategy
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.metrics.library import SinkUnavailable
+from seamlessflow.trainer.recovery.checkpoint import CheckpointForeign
+from seamlessflow.trainer.recovery.resume import StepNotRecorded
+from seamlessflow.trainer.steps.first_weights import WeightsDirectoryInUse
 
 LASTING = [
     CallableNotFound("module:function", "there is no module"),

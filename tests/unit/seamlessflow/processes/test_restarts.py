@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from infra.errors import ExitStatus
 from seamlessflow.config import RestartsSection
+from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.restarts import (
     EndRun,
     StartAgain,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ExitStatus
+from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.run_lock import RunUnderWay, only_run, refuse_running
 from seamlessflow.rehearsal.directory import REPORT
 from seamlessflow.runs.earlier_runs import set_aside

@@ -5,20 +5,24 @@ from typing import Any
 import pytest
 from pydantic_settings import BaseSettings
 
-from consumers.trajectories.settings import ManagerSettings
-from infra.errors import SettingsRejected
-from infra.settings import KafkaSettings
-from producers.agents.settings import AgentsSettings
-from producers.gateway.calls.keys import Keys
-from producers.gateway.settings import GatewaySettings
-from producers.rollout.hosting import hosted
-from producers.rollout.settings import HostedWorkerSection, RolloutSection, RolloutSettings
-from scheduler.settings import SchedulerSettings
 from seamlessflow.config_file import parse
+from seamlessflow.consumers.trajectories.settings import ManagerSettings
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
+from seamlessflow.producers.agents.settings import AgentsSettings
+from seamlessflow.producers.gateway.calls.keys import Keys
+from seamlessflow.producers.gateway.settings import GatewaySettings
+from seamlessflow.producers.rollout.hosting import hosted
+from seamlessflow.producers.rollout.settings import (
+    HostedWorkerSection,
+    RolloutSection,
+    RolloutSettings,
+)
+from seamlessflow.scheduler.settings import SchedulerSettings
+from seamlessflow.trainer.settings import TrainerSettings
 from tests.builders.run_files import model_headers
-from trainer.settings import TrainerSettings
 
 KAFKA = KafkaSettings(bootstrap_servers="127.0.0.1:1", options={"sasl.password": "hidden"})
 WORKERS = [
@@ -59,8 +63,8 @@ def test_the_trainer_runs_on_the_machine_of_the_first_rank() -> None:
     gang = {"backend": "fsdp2", "ranks": 4}
     first = children(**here, trainer=gang).trainers()
     assert [(spec.name, spec.module) for spec in first] == [
-        ("trainer", "trainer"),
-        ("trainer-w", "trainer.ranks"),
+        ("trainer", "seamlessflow.trainer"),
+        ("trainer-w", "seamlessflow.trainer.ranks"),
     ]
     second = children(**here, trainer={**gang, "rank": 2}).trainers()
     assert [spec.name for spec in second] == ["trainer-w"]

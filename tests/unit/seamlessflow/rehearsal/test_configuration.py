@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from infra.settings import KafkaSettings
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.rehearsal.configuration import rehearsed
 
 CONFIG = RunConfig.model_validate(

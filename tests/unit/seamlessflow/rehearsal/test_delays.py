@@ -1,8 +1,8 @@
 """Delays of steps: what trainer and scheduler take between a batch's last group and its step."""
 
-from schemas import records as r
-from schemas.records import Record
 from seamlessflow.rehearsal.delays import step_delays, uncovered
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from schemas.records import StepGroup
 from seamlessflow.reports.lengths import bias, length_figures
 from seamlessflow.reports.lengths_chart import plot_lengths
 from seamlessflow.reports.reward_curve import SessionFacts, session_facts, step_facts
+from seamlessflow.schemas.records import StepGroup
 from tests.builders.records import control
 from tests.builders.trainer.trajectories import one_turn
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler.state.accounts.closed_form import StepWork
-from schemas.records import LineageStarted, Record
 from seamlessflow.reports.measured_step import TooFewSteps, measured_step
+from seamlessflow.scheduler.state.accounts.closed_form import StepWork
+from seamlessflow.schemas.records import LineageStarted, Record
 from tests.builders.records import control
 
 HALF: list[Record] = [

@@ -1,13 +1,13 @@
 from pathlib import Path
 
-from infra.weights.manifest import MANIFEST, Manifest, publish
-from infra.weights.tensors import tensors_hash
-from infra.weights.versions import version_directory
+from seamlessflow.infra.weights.manifest import MANIFEST, Manifest, publish
+from seamlessflow.infra.weights.tensors import tensors_hash
+from seamlessflow.infra.weights.versions import version_directory
 from seamlessflow.inspection.model_directory import incomplete
 from seamlessflow.reports.outcome import keep_final_weights
+from seamlessflow.trainer.backends.adapter.merged import merge
 from tests.builders.engines.adapters import adapter
 from tests.builders.trainer.models import write_tiny
-from trainer.backends.adapter.merged import merge
 
 
 def test_the_last_version_becomes_a_plain_model_directory(tmp_path: Path) -> None:

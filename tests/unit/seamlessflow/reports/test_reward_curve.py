@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from schemas import records as r
 from seamlessflow.reports.reward_curve import session_facts
 from seamlessflow.reports.summary import LauncherFacts, summary
+from seamlessflow.schemas import records as r
 from tests.builders.records import control
 from tests.builders.trainer.trajectories import Run, trajectory
 

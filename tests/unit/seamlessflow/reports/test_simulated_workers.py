@@ -2,9 +2,9 @@
 
 import pytest
 
-from schemas.records import Record
 from seamlessflow.config import RunConfig
 from seamlessflow.reports.simulated_workers import modelled_as, with_own_work, without_room_of_own
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 
 

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from scheduler.state.accounts.closed_form import Prediction, StepWork
-from scheduler.state.accounts.device_time import DeviceTime
 from seamlessflow.reports.measured_step import MeasuredStep
 from seamlessflow.reports.split_plan import SplitChoice, advice, planned
+from seamlessflow.scheduler.state.accounts.closed_form import Prediction, StepWork
+from seamlessflow.scheduler.state.accounts.device_time import DeviceTime
 
 RUN = MeasuredStep(
     work=StepWork(rollout=3, train=1),

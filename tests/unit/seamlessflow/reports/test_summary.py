@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from schemas import records as r
-from schemas.records import Record
 from seamlessflow.auditing.verify import Verification
 from seamlessflow.processes.usage import ProcessLoad
 from seamlessflow.reports.reward_curve import SessionFacts, mean_reward, session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, summary
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.trainer.metrics.phases import PHASES
 from tests.builders.records import control
 from tests.builders.trainer.trajectories import Run, trajectory
-from trainer.metrics.phases import PHASES
 
 FIELDS = [
     "reward_first10",

@@ -1,9 +1,9 @@
 """The figures of a run of several policies."""
 
-from schemas import records as r
-from schemas.records import Record
 from seamlessflow.reports.reward_curve import SessionFacts
 from seamlessflow.reports.summary import LauncherFacts, of_policy, policy_figures, summary
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from schemas.records import EvaluationCompleted, Record
 from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.outcome_view import outcome_view
 from seamlessflow.reports.reward_curve import evaluation_curves
 from seamlessflow.reports.summary import LauncherFacts, summary
+from seamlessflow.schemas.records import EvaluationCompleted, Record
 from tests.builders.records import control
 from tests.builders.records.control import evaluated
 

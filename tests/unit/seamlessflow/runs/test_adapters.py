@@ -8,16 +8,16 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from infra.errors import SettingsRejected
-from infra.weights.adapter import CONFIG, AdapterInvalid
-from infra.weights.manifest import WeightsInvalid
-from infra.weights.tensors import tensor_hashes, tensors_hash
-from infra.weights.versions import version_directory
 from seamlessflow.__main__ import app
 from seamlessflow.config import RunConfig
 from seamlessflow.demo.dialogues import dialogue
 from seamlessflow.demo.model import make_model
 from seamlessflow.demo.task import LOOKUP, make_tasks
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.weights.adapter import CONFIG, AdapterInvalid
+from seamlessflow.infra.weights.manifest import WeightsInvalid
+from seamlessflow.infra.weights.tensors import tensor_hashes, tensors_hash
+from seamlessflow.infra.weights.versions import version_directory
 from seamlessflow.inspection.model_directory import incomplete
 from seamlessflow.runs.chosen_weights import NoSuchVersion, choose_weights
 from seamlessflow.runs.merged_model import write_merged

@@ -1,15 +1,15 @@
 from dataclasses import replace
 from typing import Any
 
-from consumers.trajectories.sessions.assemble import trajectory
-from scheduler.tasks.source import TaskRow
-from schemas import records as r
-from schemas.records import Trajectory
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
 from seamlessflow.runs.evaluation import MOST_ATTEMPTS, Evaluation, EvaluationPlan
+from seamlessflow.scheduler.tasks.source import TaskRow
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.data.credit.returns import Weights
 from tests.builders.records import sessions
 from tests.builders.trajectories.session_builder import SessionBuilder
-from trainer.credit import ONE_REWARD
-from trainer.data.credit.returns import Weights
 
 ROWS = [TaskRow("a", b'{"id":"a"}', {"level": "1"}), TaskRow("b", b'{"id":"b"}', {})]
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from infra.rendering.renderer import Renderer
 from seamlessflow.config import RunConfig
 from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.dialogues import dialogue
 from seamlessflow.demo.model import make_model
 from seamlessflow.demo.task import LOOKUP, make_tasks
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.runs.supervised.conversations import ConversationsRejected, read_conversations
 from seamlessflow.runs.supervised.training import SupervisedForeign, fine_tune
 from tests.builders.line_forms import LINE_FORMS, SEPARATORS, Written

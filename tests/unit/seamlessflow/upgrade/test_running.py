@@ -1,6 +1,6 @@
 """Processes that run, as `fleet` names them, and what they mean for the pin."""
 
-from schemas.records import Record
+from seamlessflow.schemas.records import Record
 from seamlessflow.upgrade.running import SILENT_MS, RunningProcess, older, running, verdict
 from tests.builders.records import fleet
 

@@ -3,8 +3,8 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from seamlessflow.watching.display import LiveDisplay, PlainDisplay, headline, panel, sparkline
 from seamlessflow.watching.progress import RunProgress
 from tests.builders.records import control, fleet

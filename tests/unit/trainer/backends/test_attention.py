@@ -7,12 +7,12 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from seamlessflow.trainer.backends.backend import ModelUnusable, StepInput
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.packing import pack
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import forked_chains, with_advantages
 from tests.builders.trainer.models import write_family, write_tiny
-from trainer.backends.backend import ModelUnusable, StepInput
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.packing import pack
-from trainer.settings import TrainerSection
 
 
 def settings(**changes: Any) -> TrainerSection:

@@ -6,28 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from infra.device_model.settings import DeviceModelSection
-from infra.weights.adapter import CONFIG
-from infra.weights.tensors import tensor_hashes
-from tests.builders.trainer.chains import some_chains, with_advantages, with_returns
-from tests.builders.trainer.gangs.meetings import meeting
-from tests.builders.trainer.gangs.own_gang import leave_gang
-from tests.builders.trainer.models import write_tiny
-from trainer.backends.adapter.merged import merge
-from trainer.backends.backend import (
+from seamlessflow.infra.device_model.settings import DeviceModelSection
+from seamlessflow.infra.weights.adapter import CONFIG
+from seamlessflow.infra.weights.tensors import tensor_hashes
+from seamlessflow.trainer.backends.adapter.merged import merge
+from seamlessflow.trainer.backends.backend import (
     Computing,
     LocalBackend,
     ModelUnusable,
     StepInput,
     unmeasured,
 )
-from trainer.backends.clock.clock_backend import ClockBackend
-from trainer.backends.megatron.megatron_backend import MegatronBackend
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.packing import pack
-from trainer.metrics.names import known
-from trainer.policy import PolicySection
-from trainer.settings import TrainerSection, TrainerSettings
+from seamlessflow.trainer.backends.clock.clock_backend import ClockBackend
+from seamlessflow.trainer.backends.megatron.megatron_backend import MegatronBackend
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.packing import pack
+from seamlessflow.trainer.metrics.names import known
+from seamlessflow.trainer.policy import PolicySection
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
+from tests.builders.trainer.chains import some_chains, with_advantages, with_returns
+from tests.builders.trainer.gangs.meetings import meeting
+from tests.builders.trainer.gangs.own_gang import leave_gang
+from tests.builders.trainer.models import write_tiny
 
 Make = Callable[..., LocalBackend]
 """Returns the back end of a model's directory, which may tell when it computes."""

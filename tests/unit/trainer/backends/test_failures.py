@@ -11,17 +11,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from infra.errors import ExitStatus
-from infra.weights.tensors import tensor_hashes
+from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.weights.tensors import tensor_hashes
+from seamlessflow.trainer.backends.backend import StepInput, UpdateFailed
+from seamlessflow.trainer.backends.failures import GradientNorms, PassFailures
+from seamlessflow.trainer.backends.losses.tokens import Losses
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.packing import MicroBatch, pack
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import some_chains, with_advantages, with_returns
 from tests.builders.trainer.models import write_tiny
-from trainer.backends.backend import StepInput, UpdateFailed
-from trainer.backends.failures import GradientNorms, PassFailures
-from trainer.backends.losses.tokens import Losses
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.credit.columns import Column
-from trainer.data.packing import MicroBatch, pack
-from trainer.settings import TrainerSection
 
 INFINITE = float("inf")
 

@@ -11,16 +11,16 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.backends.optimizer_state import WEIGHTS
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.chains import NOWHERE
+from seamlessflow.trainer.data.packing import MicroBatch, pack
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import sampled, some_chains, with_advantages
 from tests.builders.trainer.gangs.alone import BACKENDS, Make
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import open_tiny, write_tiny
-from trainer.backends.backend import StepInput
-from trainer.backends.optimizer_state import WEIGHTS
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.chains import NOWHERE
-from trainer.data.packing import MicroBatch, pack
-from trainer.settings import TrainerSection
 
 
 @pytest.fixture(params=BACKENDS)

@@ -14,15 +14,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import Qwen3Model
 
+from seamlessflow.trainer.backends.backend import ModelUnusable, StepInput
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.credit.phase import by_chain
+from seamlessflow.trainer.data.packing import Layout, pack
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import some_chains, with_advantages, with_returns
 from tests.builders.trainer.models import open_tiny, write_tiny
-from trainer.backends.backend import ModelUnusable, StepInput
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.chains import Chain
-from trainer.data.credit.columns import Column
-from trainer.data.credit.phase import by_chain
-from trainer.data.packing import Layout, pack
-from trainer.settings import TrainerSection
 
 ADVANTAGES = [1.0, -1.0, 0.5, -2.0, 0.3, 1.5]
 UNCLIPPED = {"clip_norm": 1e9}

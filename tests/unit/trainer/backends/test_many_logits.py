@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.backends.forward import Forward
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.packing import Layout, pack
+from seamlessflow.trainer.parallelism import LOGITS_AT_ONCE
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import some_chains
 from tests.builders.trainer.gangs.alone import BACKENDS, Make
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import open_tiny, write_wide
-from trainer.backends.backend import StepInput
-from trainer.backends.forward import Forward
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.packing import Layout, pack
-from trainer.parallelism import LOGITS_AT_ONCE
-from trainer.settings import TrainerSection
 
 ENTROPY = 0.1
 CHAINS = some_chains(count=24)

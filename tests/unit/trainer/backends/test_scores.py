@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer.backends.scores import linear_scores, scores
+from seamlessflow.trainer.backends.scores import linear_scores, scores
 
 N, V = 7, 11
 

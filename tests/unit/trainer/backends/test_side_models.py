@@ -10,15 +10,15 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from seamlessflow.trainer.backends.backend import ModelUnusable, StepInput
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.chains import Chain, credited
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.credit.phase import by_chain
+from seamlessflow.trainer.data.packing import Layout, pack
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import forked_chains, some_chains
 from tests.builders.trainer.models import SIZES, open_tiny, write_tiny
-from trainer.backends.backend import ModelUnusable, StepInput
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.chains import Chain, credited
-from trainer.data.credit.columns import Column
-from trainer.data.credit.phase import by_chain
-from trainer.data.packing import Layout, pack
-from trainer.settings import TrainerSection
 
 
 @pytest.fixture(scope="module")

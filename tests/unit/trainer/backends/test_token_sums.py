@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer.backends.losses.tokens import Losses
-from trainer.backends.token_sums import RATIO_WIDTH, TokenSums
+from seamlessflow.trainer.backends.losses.tokens import Losses
+from seamlessflow.trainer.backends.token_sums import RATIO_WIDTH, TokenSums
 
 
 def sums(log_ratios: Sequence[float]) -> TokenSums:

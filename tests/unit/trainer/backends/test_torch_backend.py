@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from seamlessflow.trainer.backends.backend import ModelUnusable, StepInput
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.chains import Chain, chains
+from seamlessflow.trainer.data.packing import Layout, pack
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import sampled, some_chains, with_advantages
 from tests.builders.trainer.models import VOCABULARY, open_tiny, write_tiny, write_windowed
 from tests.builders.trainer.trajectories import Run, trajectory
-from trainer.backends.backend import ModelUnusable, StepInput
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.chains import Chain, chains
-from trainer.data.packing import Layout, pack
-from trainer.settings import TrainerSection
 
 SETTINGS = TrainerSection(device="cpu", threads=1)
 

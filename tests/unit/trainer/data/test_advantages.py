@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainer.data.advantages import (
+from seamlessflow.trainer.data.advantages import (
     ESTIMATORS,
     ReturnRules,
     estimator,
@@ -16,7 +16,7 @@ from trainer.data.advantages import (
     turn_returns,
     varied,
 )
-from trainer.data.episodes import Episode
+from seamlessflow.trainer.data.episodes import Episode
 
 RETURNS = np.array([1.0, 0.0, 0.0, 0.5])
 EXACT = ReturnRules(epsilon=0.0)

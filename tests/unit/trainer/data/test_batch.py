@@ -5,15 +5,15 @@ from typing import get_args
 
 import pytest
 
-from schemas.records import Reward
+from seamlessflow.schemas.records import Reward
+from seamlessflow.trainer.data.batch import Batch, Prepared, prepare, select
+from seamlessflow.trainer.data.credit.returns import weighted
+from seamlessflow.trainer.data.figures.of_batch import facts
+from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.data.staleness import GroupAdmission, OnStale, StepClock, awaited
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.inputs import batch_rules
 from tests.builders.trainer.groups import NOW, RULES, group, session
-from trainer.data.batch import Batch, Prepared, prepare, select
-from trainer.data.credit.returns import weighted
-from trainer.data.figures.of_batch import facts
-from trainer.data.grouping import Group
-from trainer.data.staleness import GroupAdmission, OnStale, StepClock, awaited
-from trainer.settings import TrainerSettings
-from trainer.steps.inputs import batch_rules
 
 
 def advantages(prepared: Prepared) -> list[float]:

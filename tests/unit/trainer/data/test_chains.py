@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.records import Trajectory, VersionSpan
+from seamlessflow.schemas.records import Trajectory, VersionSpan
+from seamlessflow.trainer.data.chains import Chain, TrajectoryMalformed, chains, without
 from tests.builders.trainer.trajectories import Run, trajectory
-from trainer.data.chains import Chain, TrajectoryMalformed, chains, without
 
 
 def two_turns() -> Trajectory:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from seamlessflow.trainer.data.chains import NOWHERE, chains
+from seamlessflow.trainer.data.episodes import Episode, episode
 from tests.builders.trainer.trajectories import Run, trajectory
-from trainer.data.chains import NOWHERE, chains
-from trainer.data.episodes import Episode, episode
 
 PROMPT = Run([1, 2], "prompt")
 FIRST = Run([3, 4, 5], turn="a", parent=0, parent_end=2)

@@ -5,11 +5,11 @@ Holds invariant I6.
 
 from dataclasses import replace
 
-from schemas.forks import history, of_session
+from seamlessflow.schemas.forks import history, of_session
+from seamlessflow.trainer.data.chains import chains
 from tests.builders.records.content import ids, message
 from tests.builders.trajectories.conversation import forked, recorded_prefix
 from tests.builders.trajectories.session_builder import finished
-from trainer.data.chains import chains
 
 
 def test_only_new_tokens_are_trained_behind_the_whole_copied_prefix() -> None:

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from schemas.records import GroupDropped, GroupReady, Record, SampleFailed, Trajectory
+from seamlessflow.schemas.records import GroupDropped, GroupReady, Record, SampleFailed, Trajectory
+from seamlessflow.trainer.data.grouping import Grouping
+from seamlessflow.trainer.data.sessions import read
 from tests.builders.trainer.trajectories import one_turn
-from trainer.data.grouping import Grouping
-from trainer.data.sessions import read
 
 
 def session(

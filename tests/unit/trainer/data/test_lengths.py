@@ -1,10 +1,10 @@
 """Lengths of sessions: quantiles, and those of the sessions that enter the loss."""
 
+from seamlessflow.trainer.data.batch import Batch, prepare
+from seamlessflow.trainer.data.figures.of_batch import facts
+from seamlessflow.trainer.data.lengths import quantiles
+from seamlessflow.trainer.data.staleness import StepClock
 from tests.builders.trainer.groups import RULES, group
-from trainer.data.batch import Batch, prepare
-from trainer.data.figures.of_batch import facts
-from trainer.data.lengths import quantiles
-from trainer.data.staleness import StepClock
 
 CLOCK = StepClock({}, 0)
 

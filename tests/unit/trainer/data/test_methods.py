@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from infra.errors import KafkaUnavailable
+from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.trainer.data.advantages import Advantages
+from seamlessflow.trainer.data.batch import BatchRules, prepare, select
+from seamlessflow.trainer.data.episodes import Episode
+from seamlessflow.trainer.data.filters import FILTERS, verdict
+from seamlessflow.trainer.data.methods import METHOD_FAILED, MethodFailed, checked_verdict
 from tests.builders.trainer.groups import NOW, RULES, group
-from trainer.data.advantages import Advantages
-from trainer.data.batch import BatchRules, prepare, select
-from trainer.data.episodes import Episode
-from trainer.data.filters import FILTERS, verdict
-from trainer.data.methods import METHOD_FAILED, MethodFailed, checked_verdict
 
 
 def rules(estimator: Callable[[Sequence[Episode]], Advantages]) -> BatchRules:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seamlessflow.trainer.data.chains import Chain, chains
+from seamlessflow.trainer.data.packing import Layout, MicroBatch, empty, pack, shard
+from seamlessflow.trainer.data.units.membership import units
 from tests.builders.trainer.chains import with_advantages
 from tests.builders.trainer.trajectories import Run, trajectory
-from trainer.data.chains import Chain, chains
-from trainer.data.packing import Layout, MicroBatch, empty, pack, shard
-from trainer.data.units.membership import units
 
 LAYOUTS = get_args(Layout)
 

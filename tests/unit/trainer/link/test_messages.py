@@ -6,8 +6,16 @@ import math
 import numpy as np
 import pytest
 
-from trainer.backends.backend import Machine
-from trainer.link.messages import GangCall, GangCallName, Hello, Message, Reply, encoded, received
+from seamlessflow.trainer.backends.backend import Machine
+from seamlessflow.trainer.link.messages import (
+    GangCall,
+    GangCallName,
+    Hello,
+    Message,
+    Reply,
+    encoded,
+    received,
+)
 
 HELLO = Hello(token="t", worker="w", machine=Machine("cpu", 1, "2"), dtype="float32")
 

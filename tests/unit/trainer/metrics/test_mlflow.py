@@ -11,11 +11,11 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from pydantic import ValidationError
 
-from infra.errors import SettingsRejected
-from trainer.metrics.mlflow import Mlflow, legal_name
-from trainer.metrics.sample_texts import SampleText
-from trainer.metrics.tracked_run import TrackedRun
-from trainer.settings import TrainerSection
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.trainer.metrics.mlflow import Mlflow, legal_name
+from seamlessflow.trainer.metrics.sample_texts import SampleText
+from seamlessflow.trainer.metrics.tracked_run import TrackedRun
+from seamlessflow.trainer.settings import TrainerSection
 
 LIMIT_S = 20.0
 

@@ -4,8 +4,8 @@ from itertools import count
 
 import pytest
 
-from trainer.metrics.names import METRICS
-from trainer.metrics.phases import PHASES, Phases, mean_phases, token_rates
+from seamlessflow.trainer.metrics.names import METRICS
+from seamlessflow.trainer.metrics.phases import PHASES, Phases, mean_phases, token_rates
 
 
 def test_the_seconds_of_a_phase_add_up() -> None:

@@ -1,6 +1,6 @@
 """The reasons that trainer and report give for a lack of learning."""
 
-from trainer.metrics.reasons import (
+from seamlessflow.trainer.metrics.reasons import (
     FEWEST_STEPS,
     MODELLED,
     reasons_for_little_learning,

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from seamlessflow.trainer.data.batch import Batch, Prepared
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.metrics.sample_texts import SampleText, sample_texts
 from tests.builders.trainer.groups import group
-from trainer.data.batch import Batch, Prepared
-from trainer.data.chains import Chain
-from trainer.metrics.sample_texts import SampleText, sample_texts
 
 
 def spelt(ids: Sequence[int]) -> str:

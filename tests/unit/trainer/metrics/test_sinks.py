@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from infra.errors import SettingsRejected
-from infra.settings import SharedRunSection
-from infra.telemetry.metrics import Metrics
-from trainer.metrics.sample_texts import SampleText
-from trainer.metrics.sinks import CsvFile, Gauges, WeightsAndBiases
-from trainer.metrics.tracked_run import TrackedRun, flattened
-from trainer.settings import TrainerSection, TrainerSettings
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.settings import SharedRunSection
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.trainer.metrics.sample_texts import SampleText
+from seamlessflow.trainer.metrics.sinks import CsvFile, Gauges, WeightsAndBiases
+from seamlessflow.trainer.metrics.tracked_run import TrackedRun, flattened
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 
 
 class WandbLibrary(ModuleType):

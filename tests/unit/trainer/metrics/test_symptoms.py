@@ -6,7 +6,7 @@ from typing import Any, get_origin
 import pytest
 
 from seamlessflow.config import RunConfig
-from trainer.metrics.symptoms import SYMPTOMS, WINDOW, Symptom, symptoms
+from seamlessflow.trainer.metrics.symptoms import SYMPTOMS, WINDOW, Symptom, symptoms
 
 WELL = {
     "groups": 8.0,

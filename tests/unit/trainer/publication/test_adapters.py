@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from infra.rendering.settings import RendererSettings
-from infra.weights.adapter import CONFIG, TENSORS
-from infra.weights.manifest import MANIFEST, verify
-from infra.weights.tensors import tensors_hash
+from seamlessflow.infra.rendering.settings import RendererSettings
+from seamlessflow.infra.weights.adapter import CONFIG, TENSORS
+from seamlessflow.infra.weights.manifest import MANIFEST, verify
+from seamlessflow.infra.weights.tensors import tensors_hash
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.policy import PolicySection
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
+from seamlessflow.trainer.steps.publication import Publication
 from tests.builders.trainer.models import write_tiny
 from tests.builders.trainer.stub_backend import StubBackend
-from trainer.backends.torch_backend import TorchBackend
-from trainer.policy import PolicySection
-from trainer.settings import TrainerSection, TrainerSettings
-from trainer.steps.publication import Publication
 
 
 def settings(tmp_path: Path, backend: str = "torch") -> TrainerSettings:

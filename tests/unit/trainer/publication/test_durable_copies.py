@@ -12,15 +12,15 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from pydantic import ValidationError
 
-from infra.rendering.settings import RendererSettings
-from infra.weights.manifest import verify
-from infra.weights.remote.storage import StorageUnavailable
-from infra.weights.settings import WeightsSection
+from seamlessflow.infra.rendering.settings import RendererSettings
+from seamlessflow.infra.weights.manifest import verify
+from seamlessflow.infra.weights.remote.storage import StorageUnavailable
+from seamlessflow.infra.weights.settings import WeightsSection
+from seamlessflow.trainer.policy import PolicySection
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.publication import Publication
 from tests.builders.trainer.stub_backend import StubBackend
 from tests.waiting import until
-from trainer.policy import PolicySection
-from trainer.settings import TrainerSettings
-from trainer.steps.publication import Publication
 
 
 class Gated(LocalFileSystem):  # type: ignore[misc]

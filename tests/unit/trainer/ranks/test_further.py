@@ -6,13 +6,13 @@ from queue import Queue
 
 import pytest
 
-from infra.device_model.settings import DeviceModelSection
+from seamlessflow.infra.device_model.settings import DeviceModelSection
+from seamlessflow.trainer.backends.clock.clock_backend import ClockBackend
+from seamlessflow.trainer.policy import PolicySection
+from seamlessflow.trainer.ranks.further import RankLost, WorkerDevices
+from seamlessflow.trainer.settings import TrainerSettings
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.trainer_processes import kill_further_rank
-from trainer.backends.clock.clock_backend import ClockBackend
-from trainer.policy import PolicySection
-from trainer.ranks.further import RankLost, WorkerDevices
-from trainer.settings import TrainerSettings
 
 LIMIT_S = 60.0
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from infra.kafka.client import Received
-from schemas.records import Trajectory
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.trainer.recording.survey import Survey
 from tests.builders.trainer.trajectories import masked_whole, one_turn
-from trainer.recording.survey import Survey
 
 SESSION = one_turn("g.0.0")
 FOREIGN = replace(

@@ -7,25 +7,28 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from consumers.trajectories.decisions.exactness import effective_sampling, inexact_reason
-from infra.rendering.settings import FROM_MODEL, RendererError, RendererSettings
-from infra.weights.inside import PathOutside
-from infra.weights.manifest import verify
-from infra.weights.settings import WeightsSection
-from infra.weights.versions import versions
-from schemas.records import Sampling
+from seamlessflow.consumers.trajectories.decisions.exactness import (
+    effective_sampling,
+    inexact_reason,
+)
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.rendering.settings import FROM_MODEL, RendererError, RendererSettings
+from seamlessflow.infra.weights.inside import PathOutside
+from seamlessflow.infra.weights.manifest import verify
+from seamlessflow.infra.weights.settings import WeightsSection
+from seamlessflow.infra.weights.versions import versions
+from seamlessflow.schemas.records import Sampling
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.policy import PolicySection
+from seamlessflow.trainer.recovery import checkpoint
+from seamlessflow.trainer.recovery.checkpoint import STATE, Checkpoint, CheckpointForeign
+from seamlessflow.trainer.recovery.control_state import ControlState, Published
+from seamlessflow.trainer.recovery.resume import Origin, resume_from
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.first_weights import WeightsDirectoryInUse, first_weights
+from seamlessflow.trainer.steps.publication import Publication
 from tests.builders.records import control
 from tests.builders.trainer.stub_backend import StubBackend
-from trainer.backends.backend import ModelUnusable
-from trainer.policy import PolicySection
-from trainer.recovery import checkpoint
-from trainer.recovery.checkpoint import STATE, Checkpoint, CheckpointForeign
-from trainer.recovery.control_state import ControlState, Published
-from trainer.recovery.resume import Origin, resume_from
-from trainer.settings import TrainerSettings
-from trainer.steps.first_weights import WeightsDirectoryInUse, first_weights
-from trainer.steps.publication import Publication
 
 LOG = "cluster/prefix."
 

@@ -5,11 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from schemas import records as r
-from schemas.records import Record, StepGroup
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, StepGroup
+from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.recovery.resume import (
+    Origin,
+    StepNotRecorded,
+    changes,
+    resume_from,
+    surviving,
+)
 from tests.builders.records import control
-from trainer.recovery.control_state import ControlState
-from trainer.recovery.resume import Origin, StepNotRecorded, changes, resume_from, surviving
 
 
 def committed(

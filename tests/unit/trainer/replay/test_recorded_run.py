@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from schemas import records as r
-from schemas.records import Record
-from tests.builders.records import control
-from trainer.replay.recorded_run import (
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.trainer.replay.recorded_run import (
     RecordedRun,
     RunNotRepeatable,
     check_methods,
     recorded_run,
 )
+from tests.builders.records import control
 
 GROUP = r.StepGroup(group_id="g", sessions=("g.0.0",))
 

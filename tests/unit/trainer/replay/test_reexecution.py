@@ -5,17 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from infra.kafka.client import Received
-from schemas import records as r
-from schemas.records import Record, Trajectory
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, Trajectory
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.replay.recorded_batches import micro_batches
+from seamlessflow.trainer.replay.recorded_run import recorded_run
+from seamlessflow.trainer.replay.reexecution import Reexecution
+from seamlessflow.trainer.settings import TrainerSettings
 from tests.builders.records import control
 from tests.builders.trainer.stub_backend import StubBackend
 from tests.builders.trainer.trajectories import one_turn
-from trainer.backends.backend import StepInput
-from trainer.replay.recorded_batches import micro_batches
-from trainer.replay.recorded_run import recorded_run
-from trainer.replay.reexecution import Reexecution
-from trainer.settings import TrainerSettings
 
 
 class CountingBackend(StubBackend):

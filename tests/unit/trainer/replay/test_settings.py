@@ -5,12 +5,12 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from infra.errors import SettingsRejected
-from infra.settings import KafkaSettings
-from schemas.records import LineageStarted
-from trainer.recovery.lineage import SECTIONS
-from trainer.replay.settings import changed_settings, recorded_settings
-from trainer.settings import TrainerSettings
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import LineageStarted
+from seamlessflow.trainer.recovery.lineage import SECTIONS
+from seamlessflow.trainer.replay.settings import changed_settings, recorded_settings
+from seamlessflow.trainer.settings import TrainerSettings
 
 
 def lineage() -> LineageStarted:

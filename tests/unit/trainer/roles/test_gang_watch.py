@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.trainer.roles.gang_errors import GangBroken, GangMismatch
+from seamlessflow.trainer.roles.gang_watch import GangWatch
 from tests.builders.records import control
-from trainer.roles.gang_errors import GangBroken, GangMismatch
-from trainer.roles.gang_watch import GangWatch
 
 
 def assigned(worker: str, number: int, gang_epoch: int = 7, **changes: Any) -> r.RoleAssigned:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.trainer.roles.roles import ROLLOUT_SILENT_MS, TrainerRoles
 from tests.builders.records import control, fleet
-from trainer.roles.roles import ROLLOUT_SILENT_MS, TrainerRoles
 
 
 def assigned(role: str = "train", number: int = 1, **changes: Any) -> r.RoleAssigned:

@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.rendering.settings import RendererSettings
+from seamlessflow.infra.rendering.settings import RendererSettings
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.batch import Batch, Prepared
+from seamlessflow.trainer.data.chains import Chain, credited
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.data.packing import tokens_saved
+from seamlessflow.trainer.policy import PolicySection
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
+from seamlessflow.trainer.steps.annotation import annotated, needed
+from seamlessflow.trainer.steps.inputs import of_step, step_input, step_updates
 from tests.builders.trainer.chains import forked_chains
 from tests.builders.trainer.groups import group
 from tests.builders.trainer.models import logprobs, open_tiny, write_tiny
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.batch import Batch, Prepared
-from trainer.data.chains import Chain, credited
-from trainer.data.credit.columns import Column
-from trainer.data.grouping import Group
-from trainer.data.packing import tokens_saved
-from trainer.policy import PolicySection
-from trainer.settings import TrainerSection, TrainerSettings
-from trainer.steps.annotation import annotated, needed
-from trainer.steps.inputs import of_step, step_input, step_updates
 
 ALL: dict[str, Any] = {
     "advantage": "gae",

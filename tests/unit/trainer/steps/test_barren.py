@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from seamlessflow.trainer.data.batch import SkippedStep
+from seamlessflow.trainer.steps.barren import BarrenSteps, NothingToTrain, StepTokens, why
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import RULES
-from trainer.data.batch import SkippedStep
-from trainer.steps.barren import BarrenSteps, NothingToTrain, StepTokens, why
 
 MASKED = StepTokens(0, Counter(inexact=7))
 

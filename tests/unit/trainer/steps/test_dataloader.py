@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from schemas import records as r
-from schemas.records import StepGroup
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import StepGroup
+from seamlessflow.trainer.credit import TURN_REWARDS
+from seamlessflow.trainer.data.advantages import Advantages
+from seamlessflow.trainer.data.batch import Batch, SkippedStep
+from seamlessflow.trainer.data.episodes import Episode
+from seamlessflow.trainer.data.methods import RecordedMethodFailed
+from seamlessflow.trainer.steps.barren import StepTokens
+from seamlessflow.trainer.steps.dataloader import EXPIRY_LATEST_MS, EXPIRY_QUIET_MS
 from tests.builders.records import control
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import GRPO, RULES
 from tests.builders.trainer.trajectories import one_turn
-from trainer.credit import TURN_REWARDS
-from trainer.data.advantages import Advantages
-from trainer.data.batch import Batch, SkippedStep
-from trainer.data.episodes import Episode
-from trainer.data.methods import RecordedMethodFailed
-from trainer.steps.barren import StepTokens
-from trainer.steps.dataloader import EXPIRY_LATEST_MS, EXPIRY_QUIET_MS
 
 
 def names(batch: Batch | SkippedStep | None) -> list[str]:

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.batch import Batch, prepare
+from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.data.staleness import StepClock
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
+from seamlessflow.trainer.steps.annotation import annotated
+from seamlessflow.trainer.steps.inputs import batch_rules, step_input, step_updates
 from tests.builders.trainer.groups import group
 from tests.builders.trainer.models import write_tiny
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.batch import Batch, prepare
-from trainer.data.grouping import Group
-from trainer.data.staleness import StepClock
-from trainer.settings import TrainerSection, TrainerSettings
-from trainer.steps.annotation import annotated
-from trainer.steps.inputs import batch_rules, step_input, step_updates
 
 NOW = StepClock({}, now=3)
 UNEQUAL = [group("g-0", 1.0, 0.0, length=5), group("g-1", 0.0, 1.0, 1.0)]

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.steps.evaluations import BEGIN_MS, GRACE_MS, Evaluations
 from tests.builders.records import control
-from trainer.recovery.control_state import ControlState
-from trainer.steps.evaluations import BEGIN_MS, GRACE_MS, Evaluations
 
 
 def admitted(group: str, version: int, split: str = "test") -> r.GroupAdmitted:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.inputs import step_input
 from tests.builders.trainer.groups import two_groups
-from trainer.backends.backend import StepInput
-from trainer.data.batch import Batch
-from trainer.settings import TrainerSettings
-from trainer.steps.inputs import step_input
 
 
 def given(**loss: Any) -> StepInput:

@@ -9,24 +9,24 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from infra.deadline import Stopping
-from infra.errors import ExitStatus, KafkaUnavailable
-from infra.kafka.producer import Producer
-from infra.rendering.settings import RendererSettings
-from infra.settings import TelemetrySettings
-from infra.telemetry.tracing import telemetry
-from schemas.records import Record, StepCommitted
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import ExitStatus, KafkaUnavailable
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.rendering.settings import RendererSettings
+from seamlessflow.infra.settings import TelemetrySettings
+from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.schemas.records import Record, StepCommitted
+from seamlessflow.trainer.backends.backend import StepInput, UpdateFailed
+from seamlessflow.trainer.data.batch import Batch, prepare
+from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.metrics.names import known
+from seamlessflow.trainer.policy import PolicySection
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
+from seamlessflow.trainer.steps.one_step import StepFailed, StepFenced, StepOrder, StepRunner
+from seamlessflow.trainer.steps.publication import Publication
 from tests.builders.trainer.groups import NOW, RULES, group
 from tests.builders.trainer.stub_backend import StubBackend
-from trainer.backends.backend import StepInput, UpdateFailed
-from trainer.data.batch import Batch, prepare
-from trainer.data.credit.columns import Annotated, Column
-from trainer.data.packing import MicroBatch
-from trainer.metrics.names import known
-from trainer.policy import PolicySection
-from trainer.settings import TrainerSection, TrainerSettings
-from trainer.steps.one_step import StepFailed, StepFenced, StepOrder, StepRunner
-from trainer.steps.publication import Publication
 
 
 class Log:

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from schemas import records as r
-from schemas.records import TrajectoryNode
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import TrajectoryNode
+from seamlessflow.trainer.data.batch import Batch, SkippedStep
+from seamlessflow.trainer.data.figures.of_batch import facts
+from seamlessflow.trainer.recovery.resume import GroupsGone
 from tests.builders.records import control
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import RULES
-from trainer.data.batch import Batch, SkippedStep
-from trainer.data.figures.of_batch import facts
-from trainer.recovery.resume import GroupsGone
 
 RECORDED = replace(RULES, recorded=True, max_staleness=2)
 

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from infra.telemetry.metrics import Metrics
-from schemas.records import EvaluationCompleted, ProgressStalled
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.schemas.records import EvaluationCompleted, ProgressStalled
+from seamlessflow.trainer.data.batch import Batch, Prepared
+from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.metrics.library import SinkUnavailable
+from seamlessflow.trainer.metrics.names import known
+from seamlessflow.trainer.metrics.sinks import CsvFile, Gauges, open_sinks
+from seamlessflow.trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
+from seamlessflow.trainer.steps.learning_rate import learning_rate
+from seamlessflow.trainer.steps.one_step import StepDone, StepOrder
+from seamlessflow.trainer.steps.reports import ENGINE, LEARNING, Reports
 from tests.builders.trainer.groups import session, two_groups
-from trainer.data.batch import Batch, Prepared
-from trainer.data.grouping import Group
-from trainer.metrics.library import SinkUnavailable
-from trainer.metrics.names import known
-from trainer.metrics.sinks import CsvFile, Gauges, open_sinks
-from trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
-from trainer.steps.learning_rate import learning_rate
-from trainer.steps.one_step import StepDone, StepOrder
-from trainer.steps.reports import ENGINE, LEARNING, Reports
 
 
 def spelt(ids: Sequence[int]) -> str:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from schemas.records import GroupDropped, GroupReady
+from seamlessflow.schemas.records import GroupDropped, GroupReady
+from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.roles.gang_watch import GangWatch
+from seamlessflow.trainer.steps.dataloader import NOTHING_OF_IT
 from tests.builders.records import control
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.trajectories import Run, trajectory
-from trainer.data.batch import Batch
-from trainer.recovery.control_state import ControlState
-from trainer.roles.gang_watch import GangWatch
-from trainer.steps.dataloader import NOTHING_OF_IT
 
 BOTH = ("big", "tiny")
 PROMPT = Run((1, 2), origin="prompt", trained=False)

@@ -7,11 +7,17 @@ from typing import get_args
 
 import pytest
 
+from seamlessflow.trainer.data.chains import Chain, chains, credited, without
+from seamlessflow.trainer.data.packing import Layout, pack
+from seamlessflow.trainer.steps.trained import (
+    Header,
+    TrainedRun,
+    file_name,
+    read_trained,
+    write_trained,
+)
 from tests.builders.trainer.chains import with_advantages
 from tests.builders.trainer.trajectories import Run, trajectory
-from trainer.data.chains import Chain, chains, credited, without
-from trainer.data.packing import Layout, pack
-from trainer.steps.trained import Header, TrainedRun, file_name, read_trained, write_trained
 
 HEADER = Header(step=4, version=5, lineage="a", policy="tiny", tokens=5)
 

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.settings import SharedRunSection
+from seamlessflow.infra.settings import SharedRunSection
+from seamlessflow.trainer.backends.optimizer_state import WEIGHTS
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.data.chains import credited
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
+from seamlessflow.trainer.steps.annotation import annotated, needed
+from seamlessflow.trainer.steps.inputs import Update, of_step, step_input, step_updates
 from tests.builders.trainer.groups import two_groups
 from tests.builders.trainer.models import write_tiny
-from trainer.backends.optimizer_state import WEIGHTS
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.batch import Batch
-from trainer.data.chains import credited
-from trainer.data.credit.columns import Column
-from trainer.settings import TrainerSection, TrainerSettings
-from trainer.steps.annotation import annotated, needed
-from trainer.steps.inputs import Update, of_step, step_input, step_updates
 
 TWICE = {"mini_batches": 2, "epochs": 2}
 

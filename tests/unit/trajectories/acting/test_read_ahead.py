@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from typing import Any
 
-from consumers.trajectories.acting.read_ahead import ReadAhead
-from consumers.trajectories.acting.takeover import Takeover
-from consumers.trajectories.sessions.partition import Partition, PartitionProgress
-from infra.kafka.client import Received
-from schemas.topics import REQUESTS, SESSIONS
+from seamlessflow.consumers.trajectories.acting.read_ahead import ReadAhead
+from seamlessflow.consumers.trajectories.acting.takeover import Takeover
+from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas.topics import REQUESTS, SESSIONS
 from tests.builders.records.commands import close_session
 from tests.builders.records.sessions import claimed, closed, finalized, opened
 

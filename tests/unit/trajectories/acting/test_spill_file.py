@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from consumers.trajectories.acting.spill_file import SpillFile
-from infra.errors import ENDS_PROCESS, SpillUnreadable
+from seamlessflow.consumers.trajectories.acting.spill_file import SpillFile
+from seamlessflow.infra.errors import ENDS_PROCESS, SpillUnreadable
 
 
 def test_a_state_is_taken_as_it_was_written_once(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Bound on the memory of the open sessions of all partitions."""
 
-from consumers.trajectories.acting.spilling import Spilling
-from consumers.trajectories.sessions.partition import Partition
-from infra.telemetry.metrics import Metrics
+from seamlessflow.consumers.trajectories.acting.spilling import Spilling
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.infra.telemetry.metrics import Metrics
 from tests.builders.records.sessions import claimed, opened, started
 from tests.builders.trajectories.spilled_states import SpilledStates
 

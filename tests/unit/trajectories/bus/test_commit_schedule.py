@@ -1,8 +1,12 @@
 """The part of what was emitted that one transaction commits."""
 
-from consumers.trajectories.bus.commit_schedule import portion
-from consumers.trajectories.sessions.partition import Emission, Partition, PartitionProgress
-from schemas.records import Record
+from seamlessflow.consumers.trajectories.bus.commit_schedule import portion
+from seamlessflow.consumers.trajectories.sessions.partition import (
+    Emission,
+    Partition,
+    PartitionProgress,
+)
+from seamlessflow.schemas.records import Record
 from tests.builders.records.sessions import claimed, closed, finalized, opened
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from consumers.trajectories.bus.echoes import Echoes
-from schemas.codec import UndecodableRecord, encode
+from seamlessflow.consumers.trajectories.bus.echoes import Echoes
+from seamlessflow.schemas.codec import UndecodableRecord, encode
 from tests.builders.records.sessions import rewarded, started
 
 

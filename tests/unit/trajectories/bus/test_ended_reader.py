@@ -2,8 +2,8 @@
 
 import pytest
 
-from consumers.trajectories.bus.ended_reader import decode_ended
-from schemas.codec import UndecodableRecord, encode
+from seamlessflow.consumers.trajectories.bus.ended_reader import decode_ended
+from seamlessflow.schemas.codec import UndecodableRecord, encode
 from tests.builders.records import sessions
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from consumers.trajectories.bus.held_replies import Addressed, HeldReplies
-from schemas.records import Record, ReplyFinished
+from seamlessflow.consumers.trajectories.bus.held_replies import Addressed, HeldReplies
+from seamlessflow.schemas.records import Record, ReplyFinished
 from tests.builders.records.replies import answered, delta, finished, tensor
 
 

@@ -1,7 +1,7 @@
 """Rewards that a closed session waits for by their names."""
 
-from consumers.trajectories.decisions.decide import decide
-from schemas import records as r
+from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.schemas import records as r
 from tests.builders.records.commands import assign_reward, close_session
 from tests.builders.records.sessions import closed, rewarded
 from tests.builders.trajectories.decisions import context, kinds

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from consumers.trajectories.decisions.counting import count
-from consumers.trajectories.sessions.session import Session
-from schemas import records as r
+from seamlessflow.consumers.trajectories.decisions.counting import count
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.schemas import records as r
 from tests.builders.records.commands import count_tokens
 from tests.builders.records.sessions import closed, opened
 from tests.builders.trajectories.decisions import context

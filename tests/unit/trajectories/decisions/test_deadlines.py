@@ -1,7 +1,7 @@
 """Deadlines that pass, each with the event that it leads to."""
 
-from consumers.trajectories.decisions import deadlines
-from schemas import records as r
+from seamlessflow.consumers.trajectories.decisions import deadlines
+from seamlessflow.schemas import records as r
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import closed, dispatched, progressed, started
 from tests.builders.trajectories.decisions import context, fleet_with, kinds

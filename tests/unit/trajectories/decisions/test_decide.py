@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from consumers.trajectories.decisions.decide import decide
-from consumers.trajectories.sessions.addressing import Command
-from consumers.trajectories.sessions.fold import FOLD_VERSION
-from schemas import records as r
-from schemas.records import Sampling
-from schemas.topics import SESSIONS
+from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.consumers.trajectories.sessions.addressing import Command
+from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Sampling
+from seamlessflow.schemas.topics import SESSIONS
 from tests.builders.records.commands import (
     assign_reward,
     cancel_turn,

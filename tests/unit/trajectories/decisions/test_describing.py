@@ -5,10 +5,10 @@ from typing import Any
 
 import orjson
 
-from consumers.trajectories.decisions.describing import describe
-from consumers.trajectories.decisions.session_fates import SessionFates
-from consumers.trajectories.sessions.session import Session
-from schemas import records as r
+from seamlessflow.consumers.trajectories.decisions.describing import describe
+from seamlessflow.consumers.trajectories.decisions.session_fates import SessionFates
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.schemas import records as r
 from tests.builders.records import control
 from tests.builders.records.commands import describe_session
 from tests.builders.records.sessions import closed, opened, rewarded, started

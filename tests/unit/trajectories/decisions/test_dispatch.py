@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from consumers.trajectories.decisions import dispatch
-from schemas import records as r
+from seamlessflow.consumers.trajectories.decisions import dispatch
+from seamlessflow.schemas import records as r
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import (
     completed,

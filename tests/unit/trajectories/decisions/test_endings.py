@@ -2,10 +2,10 @@
 
 import pytest
 
-from consumers.trajectories.decisions import deadlines
-from consumers.trajectories.decisions.decide import decide
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.consumers.trajectories.decisions import deadlines
+from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records.commands import close_session
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import (

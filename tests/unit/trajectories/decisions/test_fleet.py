@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from consumers.trajectories.decisions.fleet import (
+from seamlessflow.consumers.trajectories.decisions.fleet import (
     HEARTBEAT_VALID_MS,
     Departure,
     Needs,
     RolloutFleet,
 )
-from schemas.records import WorkerHeartbeat
+from seamlessflow.schemas.records import WorkerHeartbeat
 from tests.builders.records import control
 from tests.builders.records.fleet import heartbeat
 from tests.builders.trajectories.decisions import acquired, fleet_with

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from consumers.trajectories.decisions.context import Decision
-from consumers.trajectories.decisions.decide import decide
-from consumers.trajectories.sessions.addressing import Command
-from consumers.trajectories.sessions.ended import EndedSessions, kept_of
-from consumers.trajectories.sessions.session import Session
-from schemas import records as r
+from seamlessflow.consumers.trajectories.decisions.context import Decision
+from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.consumers.trajectories.sessions.addressing import Command
+from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions, kept_of
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.schemas import records as r
 from tests.builders.records.commands import assign_reward, close_session, open_session
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import completed, dispatched, finalized, opened, started

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from consumers.trajectories.decisions.context import Decision
-from consumers.trajectories.decisions.decide import decide
-from consumers.trajectories.sessions.addressing import Command
-from consumers.trajectories.sessions.ended import EndedRead
-from consumers.trajectories.sessions.partition import Partition, PartitionProgress
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.consumers.trajectories.decisions.context import Decision
+from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.consumers.trajectories.sessions.addressing import Command
+from seamlessflow.consumers.trajectories.sessions.ended import EndedRead
+from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records.commands import assign_reward, close_session
 from tests.builders.records.sessions import claimed, opened
 from tests.builders.trajectories.decisions import context, kinds

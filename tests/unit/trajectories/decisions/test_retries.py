@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from consumers.trajectories.decisions.context import Contexts
-from consumers.trajectories.decisions.decide import decide
-from consumers.trajectories.decisions.retries import RETRY_WINDOW_MS
-from consumers.trajectories.sessions.partition import Partition
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.consumers.trajectories.decisions.context import Contexts
+from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.consumers.trajectories.decisions.retries import RETRY_WINDOW_MS
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records.commands import request_turn
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import cancelled, completed, dispatched, failed, started

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from consumers.trajectories.decisions import deadlines
-from consumers.trajectories.decisions.run_ends import GRACE_MS, RunEnds
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.consumers.trajectories.decisions import deadlines
+from seamlessflow.consumers.trajectories.decisions.run_ends import GRACE_MS, RunEnds
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 from tests.builders.records.sessions import closed, opened
 from tests.builders.trajectories.decisions import context, kinds

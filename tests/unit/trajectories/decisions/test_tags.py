@@ -5,10 +5,14 @@ from random import Random
 
 import pytest
 
-from consumers.trajectories.decisions.decide import decide
-from consumers.trajectories.decisions.fleet import HEARTBEAT_VALID_MS, Needs, RolloutFleet
-from infra.worker.tags import wishes_of
-from schemas import records as r
+from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.consumers.trajectories.decisions.fleet import (
+    HEARTBEAT_VALID_MS,
+    Needs,
+    RolloutFleet,
+)
+from seamlessflow.infra.worker.tags import wishes_of
+from seamlessflow.schemas import records as r
 from tests.builders.records import control
 from tests.builders.records.commands import request_turn
 from tests.builders.records.fleet import heartbeat

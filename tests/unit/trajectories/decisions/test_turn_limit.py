@@ -1,7 +1,7 @@
 """Turns that a session may have."""
 
-from consumers.trajectories.decisions.decide import decide
-from schemas import records as r
+from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.schemas import records as r
 from tests.builders.records.commands import request_turn
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import completed, failed, opened, started

@@ -6,14 +6,14 @@ import orjson
 import pytest
 import xxhash
 
-from consumers.trajectories.matching.chat import match
-from consumers.trajectories.matching.match import Match
-from consumers.trajectories.sessions.message_keys import Strictness, shape_key
-from consumers.trajectories.sessions.tree import ROOT
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import CHAT_TEMPLATE, RendererSettings
-from schemas.identity import tool_call_id
+from seamlessflow.consumers.trajectories.matching.chat import match
+from seamlessflow.consumers.trajectories.matching.match import Match
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness, shape_key
+from seamlessflow.consumers.trajectories.sessions.tree import ROOT
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import CHAT_TEMPLATE, RendererSettings
+from seamlessflow.schemas.identity import tool_call_id
 from tests.builders.model_directories import FAMILIES, model_directory
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import completed, dispatched, opened, started

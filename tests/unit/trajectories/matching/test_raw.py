@@ -6,13 +6,13 @@ import orjson
 import pytest
 import xxhash
 
-from consumers.trajectories.matching.match import Match
-from consumers.trajectories.matching.raw import match_raw
-from consumers.trajectories.sessions.message_keys import shape_key
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererSettings
-from schemas.tokens import unpack
+from seamlessflow.consumers.trajectories.matching.match import Match
+from seamlessflow.consumers.trajectories.matching.raw import match_raw
+from seamlessflow.consumers.trajectories.sessions.message_keys import shape_key
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import RendererSettings
+from seamlessflow.schemas.tokens import unpack
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import completed, dispatched, opened, started
 from tests.builders.trajectories.session_builder import SessionBuilder

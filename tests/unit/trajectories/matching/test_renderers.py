@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from consumers.trajectories.matching.renderers import Renderers
-from infra.rendering.settings import RendererError, RendererSettings, rendering_hash
-from schemas.records import PolicyWeights
+from seamlessflow.consumers.trajectories.matching.renderers import Renderers
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.rendering.settings import RendererError, RendererSettings, rendering_hash
+from seamlessflow.schemas.records import PolicyWeights
 from tests.builders.trajectories.decisions import WEIGHTS
 
 SETTINGS = RendererSettings("qwen3")

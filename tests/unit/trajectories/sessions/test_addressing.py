@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from consumers.trajectories.sessions.addressing import Command
-from consumers.trajectories.sessions.partition import Partition, PartitionProgress
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.consumers.trajectories.sessions.addressing import Command
+from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records.commands import (
     assign_reward,
     cancel_turn,

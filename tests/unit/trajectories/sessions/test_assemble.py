@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from consumers.trajectories.sessions.assemble import trajectory
-from consumers.trajectories.sessions.fold import FOLD_VERSION
-from consumers.trajectories.sessions.session import MANAGER_FAILED
-from schemas.codec import encode
-from schemas.records import Reward, VersionSpan
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
+from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
+from seamlessflow.consumers.trajectories.sessions.session import MANAGER_FAILED
+from seamlessflow.schemas.codec import encode
+from seamlessflow.schemas.records import Reward, VersionSpan
+from seamlessflow.trainer.data.chains import chains
 from tests.builders.records.content import ids, logprobs
 from tests.builders.records.sessions import (
     closed,
@@ -22,7 +23,6 @@ from tests.builders.records.sessions import (
     started,
 )
 from tests.builders.trajectories.session_builder import SessionBuilder, finished, session_after
-from trainer.data.chains import chains
 
 TURN: dict[str, Any] = {"scope": "turn", "turn_id": "a"}
 

@@ -1,6 +1,6 @@
 """Deadlines wait until all commands that came before them are read."""
 
-from consumers.trajectories.sessions.commands_read import CommandsRead
+from seamlessflow.consumers.trajectories.sessions.commands_read import CommandsRead
 
 
 def test_no_deadline_passes_before_a_measured_end_is_read() -> None:

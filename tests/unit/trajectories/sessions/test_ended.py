@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from consumers.trajectories.sessions.ended import EndedSessions
-from schemas.records import EndedSession
+from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions
+from seamlessflow.schemas.records import EndedSession
 
 _STEP = 0x9E3779B97F4A7C15
 

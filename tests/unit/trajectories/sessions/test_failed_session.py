@@ -2,10 +2,10 @@
 
 import pytest
 
-from consumers.trajectories.sessions import fold
-from consumers.trajectories.sessions.message_keys import Strictness
-from consumers.trajectories.sessions.session import MANAGER_FAILED, TurnState
-from schemas.records import SessionClosed
+from seamlessflow.consumers.trajectories.sessions import fold
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.consumers.trajectories.sessions.session import MANAGER_FAILED, TurnState
+from seamlessflow.schemas.records import SessionClosed
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import (
     closed,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from consumers.trajectories.sessions.session import TurnState
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.consumers.trajectories.sessions.session import TurnState
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import (
     closed,

@@ -6,8 +6,13 @@ import orjson
 import pytest
 import xxhash
 
-from consumers.trajectories.sessions.fold import FOLD_VERSION
-from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key, shape_key
+from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
+from seamlessflow.consumers.trajectories.sessions.message_keys import (
+    Strictness,
+    chained,
+    message_key,
+    shape_key,
+)
 from tests.builders.records.content import message
 
 SHAPE = shape_key("p", "t", None, None)

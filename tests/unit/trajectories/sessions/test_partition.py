@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from consumers.trajectories.decisions.decide import decide
-from consumers.trajectories.sessions.fold import FOLD_VERSION
-from consumers.trajectories.sessions.partition import Partition, PartitionProgress
-from infra.errors import NewerRelease
-from schemas.records import Record
+from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
+from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
+from seamlessflow.infra.errors import NewerRelease
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 from tests.builders.records.commands import request_turn
 from tests.builders.records.sessions import claimed, closed, finalized, opened, rewarded, started

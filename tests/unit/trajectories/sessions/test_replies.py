@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from consumers.trajectories.sessions import fold
-from consumers.trajectories.sessions.replies import replies
-from schemas import records as r
+from seamlessflow.consumers.trajectories.sessions import fold
+from seamlessflow.consumers.trajectories.sessions.replies import replies
+from seamlessflow.schemas import records as r
 from tests.builders.records import sessions
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import completed, dispatched, progressed, started

@@ -1,6 +1,6 @@
 """The token tree of a session."""
 
-from consumers.trajectories.sessions.tree import ROOT, Node, Tree
+from seamlessflow.consumers.trajectories.sessions.tree import ROOT, Node, Tree
 from tests.builders.records.content import ids
 
 

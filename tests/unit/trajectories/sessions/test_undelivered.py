@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schemas.records import Record
+from seamlessflow.schemas.records import Record
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import (
     cancelled,

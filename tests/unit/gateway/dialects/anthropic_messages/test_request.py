@@ -3,9 +3,9 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.dialects.anthropic_messages.request import parse, prompt
-from producers.gateway.errors import ApiError
-from schemas.records import Sampling
+from seamlessflow.producers.gateway.dialects.anthropic_messages.request import parse, prompt
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import Sampling
 from tests.builders.gateway.anthropic_messages import USE, USER, parsed, refusal
 
 TOOL = {"name": "lookup", "description": "finds", "input_schema": {"type": "object"}}

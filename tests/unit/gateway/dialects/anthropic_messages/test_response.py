@@ -7,13 +7,16 @@ import pytest
 from anthropic.types import ErrorResponse, Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
-from producers.gateway.dialects.anthropic_messages.events import MessageEvents
-from producers.gateway.dialects.anthropic_messages.request import parse
-from producers.gateway.dialects.anthropic_messages.response import completion, error_body
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import ChoiceDelta
-from producers.gateway.errors import ApiError
-from schemas.records import ReplyFinished
+from seamlessflow.producers.gateway.dialects.anthropic_messages.events import MessageEvents
+from seamlessflow.producers.gateway.dialects.anthropic_messages.request import parse
+from seamlessflow.producers.gateway.dialects.anthropic_messages.response import (
+    completion,
+    error_body,
+)
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import ReplyFinished
 from tests.builders.records import replies
 
 CALL = {"id": "call_t_0", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}

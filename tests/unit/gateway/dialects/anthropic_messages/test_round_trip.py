@@ -13,14 +13,14 @@ from anthropic.types import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.trajectories.sessions.fold import FOLD_VERSION
-from consumers.trajectories.sessions.message_keys import message_key
-from producers.gateway.dialects.anthropic_messages.events import MessageEvents
-from producers.gateway.dialects.anthropic_messages.request import parse
-from producers.gateway.dialects.anthropic_messages.response import completion
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import ChoiceDelta
-from schemas.records import ReplyFinished
+from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
+from seamlessflow.consumers.trajectories.sessions.message_keys import message_key
+from seamlessflow.producers.gateway.dialects.anthropic_messages.events import MessageEvents
+from seamlessflow.producers.gateway.dialects.anthropic_messages.request import parse
+from seamlessflow.producers.gateway.dialects.anthropic_messages.response import completion
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
+from seamlessflow.schemas.records import ReplyFinished
 from tests.builders.records import replies
 
 USER: Any = {"role": "user", "content": "x"}

@@ -5,9 +5,9 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.dialects.google_content.members import signature
-from producers.gateway.dialects.google_content.request import parse
-from producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.dialects.google_content.members import signature
+from seamlessflow.producers.gateway.dialects.google_content.request import parse
+from seamlessflow.producers.gateway.errors import ApiError
 
 USER: Any = {"role": "user", "parts": [{"text": "hi"}]}
 CALL: Any = {"functionCall": {"id": "c1", "name": "f", "args": {"a": 1}}}

@@ -5,10 +5,10 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.google_content.request import parse, prompt
-from producers.gateway.errors import ApiError
-from schemas.records import Sampling
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.google_content.request import parse, prompt
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import Sampling
 
 USER: Any = {"role": "user", "parts": [{"text": "hi"}]}
 

@@ -8,15 +8,15 @@ import orjson
 import pytest
 from google.genai.types import GenerateContentResponse
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import ChoiceDelta
-from producers.gateway.dialects.google_content.events import ContentEvents
-from producers.gateway.dialects.google_content.members import signature
-from producers.gateway.dialects.google_content.request import Form, parse
-from producers.gateway.dialects.google_content.response import completion, error_body
-from producers.gateway.errors import ApiError
-from schemas.records import ReplyFinished
-from schemas.tokens import pack
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
+from seamlessflow.producers.gateway.dialects.google_content.events import ContentEvents
+from seamlessflow.producers.gateway.dialects.google_content.members import signature
+from seamlessflow.producers.gateway.dialects.google_content.request import Form, parse
+from seamlessflow.producers.gateway.dialects.google_content.response import completion, error_body
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import ReplyFinished
+from seamlessflow.schemas.tokens import pack
 from tests.builders.records import replies
 
 CALL = {"id": "call_t_0", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}

@@ -13,11 +13,11 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.trajectories.sessions.fold import FOLD_VERSION
-from consumers.trajectories.sessions.message_keys import message_key
-from producers.gateway.dialects.dialect import ChoiceDelta
-from producers.gateway.routes import GOOGLE, dialect_of_call
-from schemas.records import ReplyFinished
+from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
+from seamlessflow.consumers.trajectories.sessions.message_keys import message_key
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
+from seamlessflow.producers.gateway.routes import GOOGLE, dialect_of_call
+from seamlessflow.schemas.records import ReplyFinished
 from tests.builders.records import replies
 
 TOOL = types.Tool(

@@ -4,9 +4,9 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.dialects.openai_chat.request import parse
-from producers.gateway.errors import ApiError
-from schemas.records import Sampling
+from seamlessflow.producers.gateway.dialects.openai_chat.request import parse
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.records import Sampling
 from tests.builders.gateway.openai_chat import CALL, TOOL, USER, parsed, refusal
 
 

@@ -4,14 +4,14 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import ChoiceDelta
-from producers.gateway.dialects.openai_chat.request import parse
-from producers.gateway.dialects.openai_chat.response import ChatEvents, completion
-from producers.gateway.dialects.openai_shape import error_body
-from producers.gateway.errors import ApiError, refused
-from producers.rollout.turns.refusal import too_long
-from schemas.records import ReplyFinished, TokenTensor
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
+from seamlessflow.producers.gateway.dialects.openai_chat.request import parse
+from seamlessflow.producers.gateway.dialects.openai_chat.response import ChatEvents, completion
+from seamlessflow.producers.gateway.dialects.openai_shape import error_body
+from seamlessflow.producers.gateway.errors import ApiError, refused
+from seamlessflow.producers.rollout.turns.refusal import too_long
+from seamlessflow.schemas.records import ReplyFinished, TokenTensor
 from tests.builders.records import replies
 
 MESSAGE = b'{"content":"hi","role":"assistant"}'

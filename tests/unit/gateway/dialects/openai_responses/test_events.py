@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from producers.gateway.dialects.dialect import ChoiceDelta
-from producers.gateway.dialects.openai_responses.events import ResponseEvents
-from producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
+from seamlessflow.producers.gateway.dialects.openai_responses.events import ResponseEvents
+from seamlessflow.producers.gateway.errors import ApiError
 from tests.builders.gateway.openai_responses_answers import (
     ENCRYPTED,
     LOGPROBS,

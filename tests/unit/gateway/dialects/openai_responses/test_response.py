@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from openai.types.responses import Response
 
-from producers.gateway.dialects.openai_responses.events import ResponseEvents
-from producers.gateway.dialects.openai_responses.request import parse
-from schemas.records import TokenTensor
+from seamlessflow.producers.gateway.dialects.openai_responses.events import ResponseEvents
+from seamlessflow.producers.gateway.dialects.openai_responses.request import parse
+from seamlessflow.schemas.records import TokenTensor
 from tests.builders.gateway.openai_responses_answers import (
     ENCRYPTED,
     LOGPROBS,

@@ -8,14 +8,14 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import ChoiceDelta
-from producers.gateway.dialects.openai_chat.messages import canonical_messages
-from producers.gateway.dialects.openai_responses.events import ResponseEvents
-from producers.gateway.dialects.openai_responses.request import parse
-from producers.gateway.dialects.openai_responses.response import completion
-from schemas.identity import tool_call_id
-from schemas.records import ReplyFinished
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
+from seamlessflow.producers.gateway.dialects.openai_chat.messages import canonical_messages
+from seamlessflow.producers.gateway.dialects.openai_responses.events import ResponseEvents
+from seamlessflow.producers.gateway.dialects.openai_responses.request import parse
+from seamlessflow.producers.gateway.dialects.openai_responses.response import completion
+from seamlessflow.schemas.identity import tool_call_id
+from seamlessflow.schemas.records import ReplyFinished
 from tests.builders.records import replies
 
 TURN = "0123456789abcdef7"

@@ -3,8 +3,8 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.dialects.openai_chat.request import parse as parse_chat
-from schemas.records import Sampling
+from seamlessflow.producers.gateway.dialects.openai_chat.request import parse as parse_chat
+from seamlessflow.schemas.records import Sampling
 from tests.builders.gateway.openai_responses import USER, functions, parsed, refusal
 
 TOOL = {"type": "function", "name": "lookup", "parameters": {"type": "object"}, "strict": True}

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from infra.kafka.transactions.history import (
+from seamlessflow.infra.kafka.transactions.history import (
     IdState,
     Judgement,
     StateRecord,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from infra.rendering.model_template.difference import Message, behind_answer
+from seamlessflow.infra.rendering.model_template.difference import Message, behind_answer
 
 HISTORIES: list[list[Message]] = [
     [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.rendering.model_template.discovery import found_for
-from infra.rendering.model_template.files import CONFIG_FILE, TEMPLATE_FILE
-from infra.rendering.settings import RendererError, RendererSettings
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.rendering.model_template.discovery import found_for
+from seamlessflow.infra.rendering.model_template.files import CONFIG_FILE, TEMPLATE_FILE
+from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
 
 
 @pytest.fixture

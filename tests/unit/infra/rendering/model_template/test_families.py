@@ -4,11 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from infra.rendering.completion import MessageDelta
-from infra.rendering.model_template.discovery import found_for
-from infra.rendering.renderer import Renderer
-from infra.rendering.settings import CHAT_TEMPLATE, RendererError, RendererSettings, rendering_hash
-from schemas.tokens import TOKEN_BYTES
+from seamlessflow.infra.rendering.completion import MessageDelta
+from seamlessflow.infra.rendering.model_template.discovery import found_for
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import (
+    CHAT_TEMPLATE,
+    RendererError,
+    RendererSettings,
+    rendering_hash,
+)
+from seamlessflow.schemas.tokens import TOKEN_BYTES
 from tests.builders.messages import ASKED, TOLD, TOOLS, called
 from tests.builders.model_directories import FAMILIES, Family, model_directory
 from tests.paths import ROOT

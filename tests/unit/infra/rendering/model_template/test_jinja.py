@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.rendering.model_template.files import CONFIG_FILE, TEMPLATE_FILE, template_source
-from infra.rendering.model_template.jinja import JinjaTemplate, TemplateRefusal
+from seamlessflow.infra.rendering.model_template.files import (
+    CONFIG_FILE,
+    TEMPLATE_FILE,
+    template_source,
+)
+from seamlessflow.infra.rendering.model_template.jinja import JinjaTemplate, TemplateRefusal
 from tests.builders.messages import ASKED, called
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.weights.from_trainer.shares import PIECE_BYTES, pieces
+from seamlessflow.infra.weights.from_trainer.shares import PIECE_BYTES, pieces
 
 SIZES = st.dictionaries(st.text("abc", min_size=1), st.integers(0, 40), max_size=5)
 

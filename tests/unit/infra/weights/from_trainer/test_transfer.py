@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.disk.full import DiskFull
-from infra.network.ports import HOST
-from infra.weights.from_trainer.receiving import WeightsNotSent, WeightsReceiver
-from infra.weights.from_trainer.sending import WeightsService
-from infra.weights.manifest import WeightsInvalid, verify
-from infra.weights.versions import versions
+from seamlessflow.infra.disk.full import DiskFull
+from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.weights.from_trainer.receiving import WeightsNotSent, WeightsReceiver
+from seamlessflow.infra.weights.from_trainer.sending import WeightsService
+from seamlessflow.infra.weights.manifest import WeightsInvalid, verify
+from seamlessflow.infra.weights.versions import versions
 from tests.builders.disks.file_limit import largest_file
 from tests.builders.disks.weights import Versions, content, digest
 from tests.waiting import until

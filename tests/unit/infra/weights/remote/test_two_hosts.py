@@ -10,13 +10,13 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from infra.disk.full import DiskFull
-from infra.errors import SettingsRejected
-from infra.weights.manifest import WeightsInvalid, verify
-from infra.weights.remote.fetching import WeightsFetcher
-from infra.weights.remote.sending import WeightsSender
-from infra.weights.remote.storage import StorageUnavailable, WeightsStorage, place_of
-from infra.weights.versions import WeightsGone, lease, versions
+from seamlessflow.infra.disk.full import DiskFull
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.weights.manifest import WeightsInvalid, verify
+from seamlessflow.infra.weights.remote.fetching import WeightsFetcher
+from seamlessflow.infra.weights.remote.sending import WeightsSender
+from seamlessflow.infra.weights.remote.storage import StorageUnavailable, WeightsStorage, place_of
+from seamlessflow.infra.weights.versions import WeightsGone, lease, versions
 from tests.builders.disks.file_limit import largest_file
 from tests.builders.disks.weights import Versions, content, digest
 

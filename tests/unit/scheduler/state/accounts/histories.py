@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from random import Random
 
-from schemas.records import Record
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 
 PROCESSES = ("rollout", "train")

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from scheduler.state.accounts.closed_form import (
+from seamlessflow.scheduler.state.accounts.closed_form import (
     StepWork,
     best_gang,
     devices_that_train,

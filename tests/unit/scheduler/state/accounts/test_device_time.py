@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from scheduler.state.accounts.device_time import (
+from seamlessflow.scheduler.state.accounts.device_time import (
     CATEGORIES,
     DECODING,
     LOADING,
@@ -18,8 +18,8 @@ from scheduler.state.accounts.device_time import (
     DeviceTime,
     together,
 )
-from scheduler.state.timeline import timeline
-from schemas.records import Record
+from seamlessflow.scheduler.state.timeline import timeline
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 from tests.seed import seed
 from tests.unit.scheduler.state.accounts.histories import History

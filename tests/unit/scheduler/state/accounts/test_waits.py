@@ -2,11 +2,11 @@
 
 import pytest
 
-from scheduler.state.accounts.bars import bars, spent_by_part, waiting_for
-from scheduler.state.accounts.device_time import DECODING, TRAINING, WAITING, Interval
-from scheduler.state.accounts.waits import BATCH, GANG, GROUPS, REPORT, ROLE, TURNS
-from scheduler.state.timeline import timeline
-from schemas.records import Record
+from seamlessflow.scheduler.state.accounts.bars import bars, spent_by_part, waiting_for
+from seamlessflow.scheduler.state.accounts.device_time import DECODING, TRAINING, WAITING, Interval
+from seamlessflow.scheduler.state.accounts.waits import BATCH, GANG, GROUPS, REPORT, ROLE, TURNS
+from seamlessflow.scheduler.state.timeline import timeline
+from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 
 ROLLING_OUT: list[Record] = [control.assigned("w", at_ms=0), control.acquired("w", at_ms=0)]

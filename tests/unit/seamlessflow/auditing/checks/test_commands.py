@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from schemas.records import Record
-from schemas.topics import REQUESTS, SESSIONS
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import REQUESTS, SESSIONS
 from tests.builders.auditing.audited_log import KEPT_LONG_MS, AuditedLog
 from tests.builders.records import commands, replies, sessions
 

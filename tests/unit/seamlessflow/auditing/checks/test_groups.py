@@ -2,9 +2,9 @@
 
 import pytest
 
-from schemas.identity import session_id
-from schemas.records import Record, StepGroup
-from schemas.topics import CONTROL, SESSIONS
+from seamlessflow.schemas.identity import session_id
+from seamlessflow.schemas.records import Record, StepGroup
+from seamlessflow.schemas.topics import CONTROL, SESSIONS
 from tests.builders.auditing.audited_log import AuditedLog, trajectory
 from tests.builders.records import control, sessions
 

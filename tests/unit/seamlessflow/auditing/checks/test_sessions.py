@@ -2,8 +2,8 @@
 
 import pytest
 
-from schemas.records import Record
-from schemas.topics import SESSIONS, TRAJECTORIES
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 from tests.builders.auditing.audited_log import AuditedLog, trajectory, whole
 from tests.builders.records import control, sessions
 

@@ -10,17 +10,17 @@ from typing import Any
 import orjson
 import pytest
 
-from consumers.trajectories.sessions.assemble import trajectory
-from schemas import records as r
-from schemas.records import Record
-from schemas.topics import SESSIONS, TRAJECTORIES
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
+from seamlessflow.trainer.data.chains import chains
+from seamlessflow.trainer.data.packing import pack
+from seamlessflow.trainer.steps.trained import Header, file_name, write_trained
 from tests.builders.auditing.audited_log import AuditedLog
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
 from tests.builders.trajectories.session_builder import SessionBuilder
-from trainer.data.chains import chains
-from trainer.data.packing import pack
-from trainer.steps.trained import Header, file_name, write_trained
 
 TOKENS = (3, 4, 5)
 

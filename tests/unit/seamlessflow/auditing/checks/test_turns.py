@@ -2,8 +2,8 @@
 
 import pytest
 
-from schemas import records as r
-from schemas.records import Record
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from tests.builders.auditing.audited_log import AuditedLog
 from tests.builders.records import control, replies, sessions
 from tests.builders.records.content import ids

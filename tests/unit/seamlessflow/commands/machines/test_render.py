@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.errors import SeamlessFlowError
 from seamlessflow.__main__ import app
+from seamlessflow.infra.errors import SeamlessFlowError
 from tests.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "kubernetes-64-gpus" / "run.yaml"

@@ -8,10 +8,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from infra.settings import KafkaSettings
 from seamlessflow.__main__ import app
 from seamlessflow.commands.machines.worker import joining
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.cluster import WITHOUT_FOLLOWING, NoRunningRun, kafka_of_running
 
@@ -29,7 +29,7 @@ def test_a_worker_that_joins_has_the_settings_of_the_run_and_tags_of_its_own() -
 
     rollout = json.loads(spec.environment["SEAMLESSFLOW_ROLLOUT"])
     kafka = json.loads(spec.environment["SEAMLESSFLOW_KAFKA"])
-    assert spec.module == "producers.rollout"
+    assert spec.module == "seamlessflow.producers.rollout"
     assert (rollout["worker"], rollout["tags"]) == ("w9", ["rollout", "hw:A"])
     assert (rollout["engine"], rollout["torch"]["device"]) == ("clock", "cuda:1")
     assert json.loads(spec.environment["SEAMLESSFLOW_RUN"])["lag"] == 2

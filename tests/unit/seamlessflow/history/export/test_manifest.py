@@ -6,10 +6,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from consumers.history.selection import Range, SessionSelection
-from infra.disk.full import DiskFull
-from infra.errors import SettingsRejected
+from seamlessflow.consumers.history.selection import Range, SessionSelection
 from seamlessflow.history.export.manifest import ExportManifest, ExportTaken, ExportTerms
+from seamlessflow.infra.disk.full import DiskFull
+from seamlessflow.infra.errors import SettingsRejected
 from tests.builders.disks.file_limit import largest_file
 
 BOUNDS: dict[int, Range] = {0: (0, 7), 1: (2, 2)}

@@ -4,8 +4,8 @@ from typing import Any
 
 import orjson
 
-from schemas import records as r
 from seamlessflow.history.export.reward_weights import newest_weights
+from seamlessflow.schemas import records as r
 
 
 def started(policy: str, trainer: dict[str, Any], lineage: str = "a") -> r.LineageStarted:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from infra.errors import SettingsRejected
-from schemas.identity import forked_turn_id
 from seamlessflow.history.forking.places import ForkRule, appended_message
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.schemas.identity import forked_turn_id
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import completed, started
 from tests.builders.trajectories.conversation import recorded

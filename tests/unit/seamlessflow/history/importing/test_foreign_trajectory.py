@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from schemas.codec import decode, encode
-from schemas.records import Trajectory
 from seamlessflow.history.importing.foreign_row import ForeignRowRejected, foreign_row
 from seamlessflow.history.importing.foreign_trajectory import (
     ForeignRules,
     RowOrigin,
     foreign_trajectory,
 )
-from trainer.data.chains import chains
+from seamlessflow.schemas.codec import decode, encode
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.trainer.data.chains import chains
 
 PRIME_RL: dict[str, Any] = {
     "prompt_ids": [1, 2],

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import SettingsRejected
-from schemas import records as r
 from seamlessflow.history.training.again import initial_model, trained_policy
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.schemas import records as r
+from seamlessflow.trainer.replay.recorded_run import RunNotRepeatable
 from tests.builders.records import control
-from trainer.replay.recorded_run import RunNotRepeatable
 
 TINY = r.LineageStarted(
     at_ms=0, policy="tiny", lineage="a", parent_lineage="", step=0, settings=b"{}"

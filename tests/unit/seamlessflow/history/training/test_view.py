@@ -3,9 +3,9 @@
 import pytest
 
 from seamlessflow.history.training.view import outcome_lines
-from trainer.recovery.commit import Commit
-from trainer.replay.recorded_run import RecordedStep
-from trainer.replay.reexecution import RepeatedStep
+from seamlessflow.trainer.recovery.commit import Commit
+from seamlessflow.trainer.replay.recorded_run import RecordedStep
+from seamlessflow.trainer.replay.reexecution import RepeatedStep
 
 
 def repeated(loss: float, tensors_hash: str = "other", step: int = 3) -> RepeatedStep:

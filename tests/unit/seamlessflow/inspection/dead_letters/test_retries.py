@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.codec import UndecodableRecord
-from schemas.records import Record
-from schemas.topics import REQUESTS, TASKS, TOPICS
 from seamlessflow.inspection.dead_letters.retries import REFUSED, RETRIED, decoded_letter, refusal
+from seamlessflow.schemas.codec import UndecodableRecord
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import REQUESTS, TASKS, TOPICS
 from tests.builders.letters import letter
 from tests.builders.records import commands, sessions
 from tests.builders.records.tasks import task

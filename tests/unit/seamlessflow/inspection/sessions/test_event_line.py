@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from infra.kafka.client import Received
-from schemas.records import Record
-from schemas.topics import SESSIONS
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.inspection.sessions.event_line import event_line
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import SESSIONS
 from tests.builders.records import sessions
 from tests.builders.records.content import ids
 

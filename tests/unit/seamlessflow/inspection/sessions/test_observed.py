@@ -2,14 +2,14 @@
 
 import pytest
 
-from infra.kafka.client import Received
-from schemas.records import Record
-from schemas.topics import SESSIONS
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.inspection.sessions.observed import (
     ObservedSession,
     OutsideSession,
     observed_at,
 )
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import SESSIONS
 from tests.builders.records import sessions
 
 FIRST, SECOND = "n~1", "n~2"

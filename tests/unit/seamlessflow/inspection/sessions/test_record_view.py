@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from infra.kafka.client import Received
-from schemas import records as r
-from schemas.topics import TOPICS
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.inspection.sessions.record_view import records_view, shown_fields
 from seamlessflow.inspection.sessions.records import concerns
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import TOPICS
 
 
 def ids(*tokens: int) -> bytes:

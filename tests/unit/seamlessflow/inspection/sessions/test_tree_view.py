@@ -3,8 +3,8 @@ from io import StringIO
 
 from rich.console import Console
 
-from schemas import records as r
 from seamlessflow.inspection.sessions.tree_view import session_view
+from seamlessflow.schemas import records as r
 from tests.builders.records import sessions
 from tests.builders.records.content import ids
 from tests.builders.trajectories.conversation import forked

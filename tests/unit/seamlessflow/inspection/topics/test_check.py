@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from infra.kafka.topics.found import FoundTopic
-from infra.settings import KafkaSettings
-from schemas.topics import TOPICS, Topic
+from seamlessflow.infra.kafka.topics.found import FoundTopic
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection.topics.check import TopicFault, faults
+from seamlessflow.schemas.topics import TOPICS, Topic
 
 KAFKA = KafkaSettings(bootstrap_servers="a:1", topic_prefix="x.")
 BROKERS = 3

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.kafka.topics.groups import FoundGroup, GroupMember
+from seamlessflow.infra.kafka.topics.groups import FoundGroup, GroupMember
 from seamlessflow.inspection.topics.state import PartitionLag, behind, group_state, joined, ranges
 
 PLACES = [("tasks", number) for number in range(4)]

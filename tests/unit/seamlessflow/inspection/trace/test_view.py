@@ -5,10 +5,10 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from infra.kafka.client import Headers
-from schemas.topics import CONTROL
+from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.inspection.trace.view import waterfall_view
 from seamlessflow.inspection.trace.waterfall import waterfall
+from seamlessflow.schemas.topics import CONTROL
 from tests.builders.traces import session_history as history
 
 

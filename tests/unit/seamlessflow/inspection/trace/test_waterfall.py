@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from infra.kafka.client import Headers, Received
-from schemas import records as r
-from schemas.topics import CONTROL, PROMPTS, REPLIES, REQUESTS, SESSIONS, TASKS
+from seamlessflow.infra.kafka.client import Headers, Received
 from seamlessflow.inspection.trace.as_json import waterfall_json
 from seamlessflow.inspection.trace.row import Row
 from seamlessflow.inspection.trace.waterfall import Waterfall, waterfall
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.topics import CONTROL, PROMPTS, REPLIES, REQUESTS, SESSIONS, TASKS
 from tests.builders.records import commands, control, sessions
 from tests.builders.records.content import ids
 from tests.builders.traces import session_history as history

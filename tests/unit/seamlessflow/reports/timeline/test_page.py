@@ -8,12 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.state.accounts.device_time import WAITING
-from scheduler.state.timeline import timeline
-from schemas.records import BatchReady, Record, RoleAssigned, StepCompleted, StepStarted
 from seamlessflow.reports.timeline.facts import facts
 from seamlessflow.reports.timeline.looks import COLOURS, LABELS
 from seamlessflow.reports.timeline.page import page, page_data
+from seamlessflow.scheduler.state.accounts.device_time import WAITING
+from seamlessflow.scheduler.state.timeline import timeline
+from seamlessflow.schemas.records import (
+    BatchReady,
+    Record,
+    RoleAssigned,
+    StepCompleted,
+    StepStarted,
+)
 from tests.builders.records import control
 
 RUN: list[Record] = [

@@ -12,17 +12,17 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
-from infra.weights.adapter import CONFIG, TENSORS
-from infra.weights.tensors import tensors_hash
+from seamlessflow.infra.weights.adapter import CONFIG, TENSORS
+from seamlessflow.infra.weights.tensors import tensors_hash
+from seamlessflow.trainer.backends.adapter.merged import merge
+from seamlessflow.trainer.backends.backend import ModelUnusable, StepInput
+from seamlessflow.trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.packing import pack
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import forked_chains, sampled, some_chains, with_advantages
 from tests.builders.trainer.models import exact_model, logprobs, open_tiny, write_tiny
-from trainer.backends.adapter.merged import merge
-from trainer.backends.backend import ModelUnusable, StepInput
-from trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.credit.columns import Column
-from trainer.data.packing import pack
-from trainer.settings import TrainerSection
 
 LAYERS = 14
 """Linear layers of the tiny model, but for its output."""

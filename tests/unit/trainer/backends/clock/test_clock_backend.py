@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from infra.device_model.settings import DeviceModelSection, worker_rates
-from infra.network.line import LineLost
+from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
+from seamlessflow.infra.network.line import LineLost
+from seamlessflow.trainer.backends.backend import Computing, StepInput, unmeasured
+from seamlessflow.trainer.backends.clock.clock_backend import ClockBackend, ClockInterrupted
+from seamlessflow.trainer.data.packing import pack
+from seamlessflow.trainer.policy import PolicySection
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 from tests.builders.trainer.chains import some_chains
 from tests.builders.trainer.gangs.meetings import line, meeting
 from tests.paths import ROOT
-from trainer.backends.backend import Computing, StepInput, unmeasured
-from trainer.backends.clock.clock_backend import ClockBackend, ClockInterrupted
-from trainer.data.packing import pack
-from trainer.policy import PolicySection
-from trainer.settings import TrainerSection, TrainerSettings
 
 LIMIT_S = 20.0
 SLOW = {"train_s": 2.0, "train_context_s": 0.0}
@@ -135,10 +135,10 @@ def test_a_clock_needs_no_torch(tmp_path: Path) -> None:
     program = f"""
 import sys
 from pathlib import Path
-import trainer.ranks.__main__, trainer.ranks.bootstrap
-from trainer.backends.meeting.meeting import Meeting
-from trainer.ranks.worker_devices import worker_devices
-from trainer.settings import TrainerSettings
+import seamlessflow.trainer.ranks.__main__, trainer.ranks.bootstrap
+from seamlessflow.trainer.backends.meeting.meeting import Meeting
+from seamlessflow.trainer.ranks.worker_devices import worker_devices
+from seamlessflow.trainer.settings import TrainerSettings
 settings = TrainerSettings(trainer={{"backend": "clock"}}, policy={{"model": {str(tmp_path)!r}}})
 way = Meeting(settings.trainer.host, {{}})
 worker_devices(settings, lambda: way, print, lambda: False, print)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save, save_file
 
-from trainer.backends.backend import ModelUnusable
-from trainer.backends.clock.stand_in import MOST_BYTES, WEIGHTS, stand_in
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.backends.clock.stand_in import MOST_BYTES, WEIGHTS, stand_in
 
 
 def test_of_a_small_model_one_value_changes_by_a_little(tmp_path: Path) -> None:

@@ -15,6 +15,20 @@ import pytest
 import torch
 from torch import Tensor
 
+from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS
+from seamlessflow.trainer.backends.losses.loss import token_losses
+from seamlessflow.trainer.backends.losses.masks import MASKS, masked
+from seamlessflow.trainer.backends.losses.ratios import binary_divergence
+from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
+from seamlessflow.trainer.data.units.aggregations import AGGREGATIONS
+from seamlessflow.trainer.loss import (
+    AggregationName,
+    CorrectionName,
+    Divergence,
+    LossSection,
+    SurrogateName,
+)
+from seamlessflow.trainer.masks import MasksSection
 from tests.builders.trainer.losses import (
     BOUNDS,
     MASKED,
@@ -32,20 +46,6 @@ from tests.properties.training.loss_formulas import (
     objective,
     slopes,
 )
-from trainer.backends.losses.corrections import CORRECTIONS
-from trainer.backends.losses.loss import token_losses
-from trainer.backends.losses.masks import MASKS, masked
-from trainer.backends.losses.ratios import binary_divergence
-from trainer.backends.losses.surrogates import SURROGATES
-from trainer.data.units.aggregations import AGGREGATIONS
-from trainer.loss import (
-    AggregationName,
-    CorrectionName,
-    Divergence,
-    LossSection,
-    SurrogateName,
-)
-from trainer.masks import MasksSection
 
 TOKENS, VOCABULARY = 32, 5
 TURNS = [place % 8 for place in range(TOKENS)]

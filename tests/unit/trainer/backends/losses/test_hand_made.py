@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from seamlessflow.trainer.backends.losses.loss import token_losses
+from seamlessflow.trainer.loss import LossName, LossSection
 from tests.builders.trainer.losses import loss_tokens
 from tests.seed import seed
-from trainer.backends.losses.loss import token_losses
-from trainer.loss import LossName, LossSection
 
 
 def losses(

@@ -14,23 +14,23 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.backends.forward import model_inputs
+from seamlessflow.trainer.backends.losses.loss import old_policy, token_losses
+from seamlessflow.trainer.backends.losses.tokens import LossTokens
+from seamlessflow.trainer.backends.step_message import shares
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.chains import Chain, Tokens, credited
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.packing import Layout, MicroBatch, pack
+from seamlessflow.trainer.data.units.aggregations import chain_weights
+from seamlessflow.trainer.data.units.membership import units
+from seamlessflow.trainer.loss import LossSection
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import forked_chains
 from tests.builders.trainer.losses import combinations, named, with_regularisers
 from tests.builders.trainer.models import exact_model, open_tiny
 from tests.properties.training.exact_step import ExactStep, Gradient, distance
-from trainer.backends.backend import StepInput
-from trainer.backends.forward import model_inputs
-from trainer.backends.losses.loss import old_policy, token_losses
-from trainer.backends.losses.tokens import LossTokens
-from trainer.backends.step_message import shares
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.chains import Chain, Tokens, credited
-from trainer.data.credit.columns import Column
-from trainer.data.packing import Layout, MicroBatch, pack
-from trainer.data.units.aggregations import chain_weights
-from trainer.data.units.membership import units
-from trainer.loss import LossSection
-from trainer.settings import TrainerSection
 
 SMALL = 40
 """Most tokens of a micro-batch; a loss of sessions has some larger ones."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from trainer.backends.meeting.facts import OWN, differences, gang_facts
-from trainer.policy import PolicySection
-from trainer.settings import TrainerSection, TrainerSettings
+from seamlessflow.trainer.backends.meeting.facts import OWN, differences, gang_facts
+from seamlessflow.trainer.policy import PolicySection
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 
 
 def model(directory: Path, config: str = "{}") -> Path:

@@ -5,9 +5,9 @@ import threading
 import pytest
 import torch
 
+from seamlessflow.trainer.backends.gang import GangRank, RankEnded
+from seamlessflow.trainer.backends.meeting.meeting import begun
 from tests.builders.trainer.gangs.meetings import line, meeting
-from trainer.backends.gang import GangRank, RankEnded
-from trainer.backends.meeting.meeting import begun
 
 
 @pytest.mark.soak  # it takes the minute of the limit

@@ -8,10 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from infra.network.line import Line, LineLost
-from infra.network.ports import HOST
+from seamlessflow.infra.network.line import Line, LineLost
+from seamlessflow.infra.network.ports import HOST
+from seamlessflow.trainer.backends.meeting.meeting import (
+    Meeting,
+    RankRefused,
+    WorkersAbsent,
+    begun,
+    came,
+)
 from tests.builders.trainer.gangs.meetings import FACTS, coming, line, meeting
-from trainer.backends.meeting.meeting import Meeting, RankRefused, WorkersAbsent, begun, came
 
 LIMIT_S = 20.0
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer.backends.backend import ModelUnusable
-from trainer.backends.megatron.leaves import (
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.backends.megatron.leaves import (
     Dimensions,
     joined,
     leaves,

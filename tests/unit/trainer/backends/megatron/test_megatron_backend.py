@@ -8,19 +8,19 @@ from typing import Any, get_args
 import pytest
 import torch
 
+from seamlessflow.trainer.backends.backend import ModelUnusable, StepInput
+from seamlessflow.trainer.backends.megatron.megatron_backend import MegatronBackend
+from seamlessflow.trainer.backends.optimizer_state import WEIGHTS
+from seamlessflow.trainer.backends.sharded.parts import Parts
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.packing import Layout, pack
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.models import model
 from tests.builders.trainer.chains import sampled, some_chains, with_advantages, with_returns
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_family, write_tiny, write_windowed
-from trainer.backends.backend import ModelUnusable, StepInput
-from trainer.backends.megatron.megatron_backend import MegatronBackend
-from trainer.backends.optimizer_state import WEIGHTS
-from trainer.backends.sharded.parts import Parts
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.credit.columns import Column
-from trainer.data.packing import Layout, pack
-from trainer.settings import TrainerSection
 
 ADVANTAGES = [1.0, -1.0, 0.5, -2.0, 0.3, 1.5]
 FAMILIES = ("llama", "qwen2", "qwen3")

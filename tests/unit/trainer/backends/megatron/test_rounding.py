@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from torch import Tensor
 
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.backends.megatron.limits import FAMILIES
+from seamlessflow.trainer.backends.megatron.megatron_backend import MegatronBackend
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.packing import pack
+from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import some_chains, with_advantages
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_family
-from trainer.backends.backend import StepInput
-from trainer.backends.megatron.limits import FAMILIES
-from trainer.backends.megatron.megatron_backend import MegatronBackend
-from trainer.backends.torch_backend import TorchBackend
-from trainer.data.packing import pack
-from trainer.settings import TrainerSection
 
 Gradients = Mapping[str, Tensor]
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from infra.weights.tensors import tensor_hashes
+from seamlessflow.infra.weights.tensors import tensor_hashes
+from seamlessflow.trainer.backends.model import load_model, write_model
+from seamlessflow.trainer.backends.sharded.model_files import model_files
+from seamlessflow.trainer.backends.sharded.parts import Parts, part_of
+from seamlessflow.trainer.parallelism import Dtype
 from tests.builders.models import config, model, random_model, saved
-from trainer.backends.model import load_model, write_model
-from trainer.backends.sharded.model_files import model_files
-from trainer.backends.sharded.parts import Parts, part_of
-from trainer.parallelism import Dtype
 
 
 def rows(whole: PreTrainedModel, rank: int) -> Parts:

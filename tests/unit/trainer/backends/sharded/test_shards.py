@@ -6,10 +6,10 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from seamlessflow.trainer.backends.backend import ModelUnusable
+from seamlessflow.trainer.backends.model import load_critic, load_model
+from seamlessflow.trainer.backends.sharded.shards import fill, is_empty
 from tests.builders.models import model, saved
-from trainer.backends.backend import ModelUnusable
-from trainer.backends.model import load_critic, load_model
-from trainer.backends.sharded.shards import fill, is_empty
 
 
 def filled(empty: PreTrainedModel, directory: Path) -> PreTrainedModel:

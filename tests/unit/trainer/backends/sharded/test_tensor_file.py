@@ -8,9 +8,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from seamlessflow.trainer.backends.sharded.parts import Parts, TensorPart, part_of, read_part
+from seamlessflow.trainer.backends.sharded.tensor_file import MOST_ELEMENTS, write_tensors
 from tests.builders.disks.file_limit import largest_file
-from trainer.backends.sharded.parts import Parts, TensorPart, part_of, read_part
-from trainer.backends.sharded.tensor_file import MOST_ELEMENTS, write_tensors
 
 WHOLE_NUMBERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 TYPES = (*WHOLE_NUMBERS, "float16", "bfloat16", "float32", "float64")

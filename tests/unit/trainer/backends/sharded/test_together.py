@@ -12,14 +12,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from infra.network.line import Line
+from seamlessflow.infra.network.line import Line
+from seamlessflow.trainer.backends.sharded.parts import Files, part_of
+from seamlessflow.trainer.backends.sharded.together import GangSaves, RankWriteFailed
+from seamlessflow.trainer.recovery import checkpoint
+from seamlessflow.trainer.recovery.checkpoint import Checkpoint
+from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.recovery.resume import Origin
 from tests.builders.trainer.gangs.meetings import line, meeting
-from trainer.backends.sharded.parts import Files, part_of
-from trainer.backends.sharded.together import GangSaves, RankWriteFailed
-from trainer.recovery import checkpoint
-from trainer.recovery.checkpoint import Checkpoint
-from trainer.recovery.control_state import ControlState
-from trainer.recovery.resume import Origin
 
 LIMIT_S = 20.0
 RANKS = 3

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from trainer.data.chains import NOWHERE
-from trainer.data.credit.branches import accumulated, following
+from seamlessflow.trainer.data.chains import NOWHERE
+from seamlessflow.trainer.data.credit.branches import accumulated, following
 
 
 def tree(seed: int) -> tuple[list[int], list[float]]:

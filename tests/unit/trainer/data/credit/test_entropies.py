@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from seamlessflow.trainer.data.batch import Batch, prepare
+from seamlessflow.trainer.data.chains import Chain, credited
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.credit.entropies import entropy_scaled
 from tests.builders.trainer.groups import NOW, RULES, group
-from trainer.data.batch import Batch, prepare
-from trainer.data.chains import Chain, credited
-from trainer.data.credit.columns import Column
-from trainer.data.credit.entropies import entropy_scaled
 
 
 def batch(entropies: list[list[float]], advantages: list[list[float]]) -> Batch:

@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
+from seamlessflow.trainer.credit import CreditSettings
+from seamlessflow.trainer.data.advantages import ReturnRules, estimator
+from seamlessflow.trainer.data.batch import Batch, Prepared, prepare
+from seamlessflow.trainer.data.credit.overlong import OverlongRules, punishment
+from seamlessflow.trainer.data.figures.of_batch import facts
+from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.data.sessions import ValidSession
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.step_methods import step_methods
+from seamlessflow.trainer.steps.inputs import batch_rules
 from tests.builders.trainer.groups import NOW, RULES, session
-from trainer.credit import CreditSettings
-from trainer.data.advantages import ReturnRules, estimator
-from trainer.data.batch import Batch, Prepared, prepare
-from trainer.data.credit.overlong import OverlongRules, punishment
-from trainer.data.figures.of_batch import facts
-from trainer.data.grouping import Group
-from trainer.data.sessions import ValidSession
-from trainer.settings import TrainerSettings
-from trainer.step_methods import step_methods
-from trainer.steps.inputs import batch_rules
 
 SOFT = OverlongRules(length=10, cache=4)
 PLAIN = replace(RULES, estimator=estimator("grpo_unscaled", ReturnRules()))

@@ -6,14 +6,14 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.data.credit.batches import Credit
+from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.credit.phase import by_chain, checked_credit
+from seamlessflow.trainer.data.episodes import Episode
+from seamlessflow.trainer.data.methods import ResultMalformed
+from seamlessflow.trainer.data.packing import Layout, pack
 from tests.builders.trainer.chains import some_chains
-from trainer.data.chains import Chain
-from trainer.data.credit.batches import Credit
-from trainer.data.credit.columns import Column
-from trainer.data.credit.phase import by_chain, checked_credit
-from trainer.data.episodes import Episode
-from trainer.data.methods import ResultMalformed
-from trainer.data.packing import Layout, pack
 
 
 def told(chain: Chain) -> list[float]:

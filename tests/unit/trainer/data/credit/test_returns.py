@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from schemas.records import GroupReady, Reward, Trajectory
+from seamlessflow.schemas.records import GroupReady, Reward, Trajectory
+from seamlessflow.trainer.credit import CreditSettings
+from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.data.credit.returns import session_return
+from seamlessflow.trainer.data.grouping import Grouping, MemberLost
+from seamlessflow.trainer.data.sessions import FailedSession, ValidSession, read
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.step_methods import differences, step_methods
+from seamlessflow.trainer.steps.inputs import batch_rules
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import RULES
 from tests.builders.trainer.trajectories import one_turn
-from trainer.credit import CreditSettings
-from trainer.data.batch import Batch
-from trainer.data.credit.returns import session_return
-from trainer.data.grouping import Grouping, MemberLost
-from trainer.data.sessions import FailedSession, ValidSession, read
-from trainer.settings import TrainerSettings
-from trainer.step_methods import differences, step_methods
-from trainer.steps.inputs import batch_rules
 
 BOTH = {"test": 1.0, "format": 0.5}
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from schemas.records import ProgressStalled
+from seamlessflow.schemas.records import ProgressStalled
+from seamlessflow.trainer.data.figures.ended import SessionsOfStep
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.trajectories import one_turn
-from trainer.data.figures.ended import SessionsOfStep
 
 
 def test_ended_sessions_are_counted_whatever_became_of_them_and_begin_anew() -> None:

@@ -4,7 +4,7 @@ from statistics import stdev
 
 import pytest
 
-from trainer.data.figures.evaluation import EvaluatedGroup, EvaluationFigures, figures
+from seamlessflow.trainer.data.figures.evaluation import EvaluatedGroup, EvaluationFigures, figures
 
 
 def of(*groups: tuple[int, float]) -> EvaluationFigures:

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from seamlessflow.trainer.data.batch import Batch, Prepared
+from seamlessflow.trainer.data.figures.of_batch import facts
+from seamlessflow.trainer.metrics.names import known
 from tests.builders.trainer.groups import NOW, group
-from trainer.data.batch import Batch, Prepared
-from trainer.data.figures.of_batch import facts
-from trainer.metrics.names import known
 
 
 def of_set(name: str, split: str, *rewards: float) -> Prepared:

@@ -1,6 +1,6 @@
 """Sessions that pass, and the chance that one of k does."""
 
-from trainer.data.figures.passing import pass_at_k, passed
+from seamlessflow.trainer.data.figures.passing import pass_at_k, passed
 
 
 def test_pass_at_k_is_the_share_of_choices_of_k_sessions_of_which_one_passes() -> None:

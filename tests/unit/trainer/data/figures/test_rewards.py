@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.records import Reward
+from seamlessflow.schemas.records import Reward
+from seamlessflow.trainer.data.batch import Batch, Prepared
+from seamlessflow.trainer.data.figures.of_batch import facts
+from seamlessflow.trainer.data.figures.rewards import MOST_SHOWN, reward_figures
+from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.data.sessions import ValidSession, read
+from seamlessflow.trainer.metrics.names import known
 from tests.builders.trainer.groups import NOW, session
 from tests.builders.trainer.trajectories import one_turn
-from trainer.data.batch import Batch, Prepared
-from trainer.data.figures.of_batch import facts
-from trainer.data.figures.rewards import MOST_SHOWN, reward_figures
-from trainer.data.grouping import Group
-from trainer.data.sessions import ValidSession, read
-from trainer.metrics.names import known
 
 WEIGHTS = {"test": 1.0, "style": -0.5}
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from seamlessflow.trainer.data.batch import Prepared
+from seamlessflow.trainer.data.figures.variety import variety
 from tests.builders.trainer.groups import group, two_groups
-from trainer.data.batch import Prepared
-from trainer.data.figures.variety import variety
 
 
 def test_sessions_with_the_same_tokens_are_equal() -> None:

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.data.reuse.choices import ReuseRules, UsedGroup, UsedSession, in_order
+from seamlessflow.trainer.recovery.resume import GroupsGone, Origin
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import RULES
-from trainer.data.batch import Batch
-from trainer.data.reuse.choices import ReuseRules, UsedGroup, UsedSession, in_order
-from trainer.recovery.resume import GroupsGone, Origin
 
 ONE_AGAIN = replace(RULES, max_staleness=9, reuse=ReuseRules(groups=1))
 

@@ -1,8 +1,8 @@
 """Membership: which chains must stay together for a loss that looks at turns or sessions."""
 
+from seamlessflow.trainer.data.chains import Chain, chains
+from seamlessflow.trainer.data.units.membership import membership, units
 from tests.builders.trainer.trajectories import Run, trajectory
-from trainer.data.chains import Chain, chains
-from trainer.data.units.membership import membership, units
 
 
 def forked(session: str) -> list[Chain]:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seamlessflow.trainer.data.packing import MicroBatch, pack, tokens_saved
+from seamlessflow.trainer.data.units.trees import prefix_order, tree_bins, tree_row
 from tests.builders.trainer.chains import forked_chains
-from trainer.data.packing import MicroBatch, pack, tokens_saved
-from trainer.data.units.trees import prefix_order, tree_bins, tree_row
 
 Chains = list[list[int]]
 SOME = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=8), min_size=1, max_size=12)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from consumers.history.forking import RecordedOn, forked_prefix
-from consumers.trajectories.decisions.decide import decide
-from schemas.records import CommandRefused, ForkedPrefix, SessionOpened
-from schemas.topics import SESSIONS
+from seamlessflow.consumers.history.forking import RecordedOn, forked_prefix
+from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.schemas.records import CommandRefused, ForkedPrefix, SessionOpened
+from seamlessflow.schemas.topics import SESSIONS
 from tests.builders.records.commands import open_session
 from tests.builders.trajectories.conversation import recorded
 from tests.builders.trajectories.decisions import WEIGHTS, context, fleet_with

@@ -2,8 +2,8 @@
 
 import pytest
 
-from consumers.history.forking import RecordedOn, forked_prefix
-from schemas import records as r
+from seamlessflow.consumers.history.forking import RecordedOn, forked_prefix
+from seamlessflow.schemas import records as r
 from tests.builders.records.commands import close_session, request_turn
 from tests.builders.records.content import ids, message
 from tests.builders.trajectories.conversation import (

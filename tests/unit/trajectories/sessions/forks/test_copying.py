@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from consumers.history.forking import RecordedOn, forked_prefix
-from consumers.trajectories.sessions.calls import opening_hash
-from consumers.trajectories.sessions.fold import FOLD_VERSION
-from consumers.trajectories.sessions.message_keys import Strictness
-from schemas.records import ForkedPrefix, Sampling, SessionOpened, TurnStarted
-from schemas.tokens import unpack
+from seamlessflow.consumers.history.forking import RecordedOn, forked_prefix
+from seamlessflow.consumers.trajectories.sessions.calls import opening_hash
+from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.schemas.records import ForkedPrefix, Sampling, SessionOpened, TurnStarted
+from seamlessflow.schemas.tokens import unpack
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import opened, rewarded, started, undelivered
 from tests.builders.trajectories.conversation import (

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumers.trajectories.sessions.fold import FOLD_VERSION
-from consumers.trajectories.sessions.partition import Partition
-from consumers.trajectories.sessions.spilled.session_state import session_of, state_of
-from schemas.records import Record
+from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
+from seamlessflow.consumers.trajectories.sessions.spilled.session_state import session_of, state_of
+from seamlessflow.schemas.records import Record
 from tests.builders.records.sessions import claimed, opened, rewarded, started
 from tests.builders.trajectories.conversation import recorded_prefix
 from tests.builders.trajectories.partition_log import log_of
