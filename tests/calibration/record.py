@@ -5,7 +5,6 @@ one after the other: they can be compared only if the machine has nothing else t
 `runs.json.gz` beside this module.
 """
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +34,6 @@ def main() -> None:
         subprocess.run(
             [sys.executable, "-m", "seamlessflow", "train", "--config", str(file)],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
             check=True,
         )
     keep({name: read_run(directory / name, Skipped()) for name in STRATEGIES})

@@ -20,7 +20,6 @@ from seamlessflow.processes.cluster import has_address
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, Topic
 from tests.live_log import LiveLog
-from tests.paths import ROOT
 from tests.waiting import until
 
 TASKS = 50
@@ -90,7 +89,7 @@ def started(config: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [sys.executable, "-m", "seamlessflow", *arguments, "--config", str(config)],
         cwd=config.parent,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+        env={**os.environ, "COLUMNS": "200"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -46,7 +46,6 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, TOPICS, TRAJECTORIES, Topic
 from tests.builders.brokers.secured import as_user, secured_broker
 from tests.e2e.runs.short_run import short_run
-from tests.paths import ROOT
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -107,7 +106,7 @@ def specs(secured: Secured, directory: Path) -> list[ChildSpec]:
     values["run"] |= {"groups_per_step": 1, "group_size": 2}
     values["rollout"] = {"engine": "scripted"}
     config, port = parse(values), free_port()
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(directory), str(ROOT)])}
+    environment = os.environ | {"PYTHONPATH": str(directory)}
 
     def of(kind: str) -> ProcessSpecs:
         return ProcessSpecs(config, LaunchContext(secured.users[kind], port, environment))

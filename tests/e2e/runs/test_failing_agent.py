@@ -10,7 +10,6 @@ import pytest
 
 from seamlessflow.infra.errors import ExitStatus
 from tests.e2e.runs.short_run import short_run
-from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +27,7 @@ def test_an_agent_that_always_raises_is_shown_with_its_traceback_and_ends_the_ru
     done = subprocess.run(
         [sys.executable, "-m", "seamlessflow", "train", "--config", str(config)],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+        env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

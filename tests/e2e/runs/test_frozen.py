@@ -24,7 +24,6 @@ from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.schemas.records import ProgressStalled
 from seamlessflow.schemas.topics import CONTROL, TOPICS
 from seamlessflow.watching.stall_reports import StallReports, frozen
-from tests.paths import ROOT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.soak]
 LIMIT_S = 300
@@ -101,8 +100,7 @@ def run(tmp_path: Path) -> Iterator[WatchedRun]:
     with Launcher(tmp_path / "logs", Stop(), supervisor) as launcher, broker:
         create_topics(broker.settings, TOPICS.values())
         launcher.watch(broker)
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        specs = ProcessSpecs(config, LaunchContext(broker.settings, free_port(), environment))
+        specs = ProcessSpecs(config, LaunchContext(broker.settings, free_port(), os.environ))
         reader = Reader(broker.settings, "watch")
         reader.assign({(CONTROL.name, 0): BEGINNING})
         with StallReports(broker.settings) as reports:

@@ -22,7 +22,6 @@ from seamlessflow.infra.weights.versions import versions
 from seamlessflow.schemas.records import RunFinished, StepCommitted, StepCompleted, WeightsLoaded
 from seamlessflow.schemas.topics import CONTROL
 from tests.e2e.runs.short_run import records_of, run_log, short_run
-from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -123,7 +122,6 @@ def node(
     """
     own = config.parent / f"host-{name}"
     own.mkdir(exist_ok=True)
-    path = os.pathsep.join(map(str, (ROOT, config.parent)))
     with (own / "log").open("ab") as log:
         process = subprocess.Popen(
             [
@@ -138,7 +136,7 @@ def node(
                 name,
             ],
             cwd=own,
-            env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
+            env={**os.environ, "PYTHONPATH": str(config.parent), "COLUMNS": "200"},
             stdout=log,
             stderr=log,
             start_new_session=True,

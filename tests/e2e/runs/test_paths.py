@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.e2e.runs.short_run import short_run
-from tests.paths import HARD_NAMES, ROOT
+from tests.paths import HARD_NAMES
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +70,7 @@ def seamlessflow(*arguments: str, **variables: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "seamlessflow", *arguments],
         cwd=Path(arguments[-1]).parent,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "400", "LC_ALL": "C", **variables},
+        env={**os.environ, "COLUMNS": "400", "LC_ALL": "C", **variables},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

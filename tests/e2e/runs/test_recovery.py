@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.runs.short_run import processes_of, short_run
-from tests.paths import ROOT
 from tests.waiting import until
 
 pytestmark = pytest.mark.soak
@@ -58,7 +57,7 @@ def test_a_run_reaches_its_steps_although_each_of_its_processes_is_killed_once(
     out = tmp_path / "out"
     config = short_run(tmp_path, AGENT, steps=STEPS)
     command = [sys.executable, "-m", "seamlessflow", "train", "--config", str(config)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    environment = {**os.environ, "COLUMNS": "200"}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
     ) as running:

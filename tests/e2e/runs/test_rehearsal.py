@@ -13,7 +13,6 @@ import yaml
 
 from seamlessflow.infra.errors import ExitStatus
 from tests.e2e.runs.short_run import short_run
-from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +61,7 @@ def test_a_run_for_sixteen_gpus_is_rehearsed_without_one(tmp_path: Path) -> None
     done = subprocess.run(
         [sys.executable, "-m", "seamlessflow", "rehearse", "--config", str(config)],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+        env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -86,7 +85,6 @@ def test_a_run_for_sixteen_gpus_is_rehearsed_without_one(tmp_path: Path) -> None
     simulated = subprocess.run(
         [sys.executable, "-m", "seamlessflow", "simulate", "--from", str(out), "--steps", "4"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

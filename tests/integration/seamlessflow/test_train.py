@@ -1,7 +1,6 @@
 """`seamlessflow train` on a Kafka of the user's that is away: how it waits, and how it ends."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import pytest
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.infra.network.ports import free_port
 from tests.builders.run_files import run_values
-from tests.paths import ROOT
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -32,7 +30,6 @@ def training(folder: Path, **kafka: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-m", "seamlessflow", "train", "--config", "run.yaml"],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=log,
             stderr=log,
         )

@@ -13,7 +13,6 @@ from rich.text import Text
 from rich.tree import Tree
 
 from seamlessflow.console import clean_console
-from tests.paths import ROOT
 from tests.source_files import modules, name
 
 LIMIT_S = 120
@@ -62,7 +61,7 @@ def test_a_terminal_gets_the_colours_of_the_console_alone() -> None:
 def test_what_is_echoed_and_printed_moves_no_cursor() -> None:
     done = subprocess.run(
         [sys.executable, "-c", ECHO],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
         capture_output=True,
         timeout=LIMIT_S,
         check=False,

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.processes.stopping import Interrupted
-from tests.paths import ROOT
 
 LIMIT_S = 120
 
@@ -21,11 +20,9 @@ def test_a_command_that_reads_its_configuration_ends_with_a_line(
     pipe = tmp_path / "run.yaml"
     os.mkfifo(pipe)
     command = [sys.executable, "-m", "seamlessflow", "simulate", "--config", str(pipe)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (
         subprocess.Popen(
             command,
-            env=environment,
             stderr=subprocess.PIPE,
             text=True,
             # The tests themselves may run under nohup.
@@ -42,9 +39,8 @@ def test_a_command_that_is_to_outlive_its_terminal_does(tmp_path: Path) -> None:
     pipe = tmp_path / "run.yaml"
     os.mkfifo(pipe)
     command = ["nohup", sys.executable, "-m", "seamlessflow", "simulate", "--config", str(pipe)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (
-        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process,
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process,
         pipe.open("w") as run,  # opens once the command reads
     ):
         process.send_signal(signal.SIGHUP)

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from seamlessflow.schemas.releases import this_release
-from tests.paths import ROOT
 
 LIMIT_S = 120
 
@@ -20,7 +19,6 @@ def test_a_letter_that_an_output_lacks_ends_no_command(encoding: str, shown: str
         [sys.executable, "-m", "seamlessflow", "doctor", "--model", "ü日"],
         env={
             **os.environ,
-            "PYTHONPATH": str(ROOT),
             "PYTHONIOENCODING": encoding,
             "LC_ALL": "C.UTF-8",
         },
@@ -48,7 +46,6 @@ print("done", file=sys.stderr)
 def test_a_long_job_goes_on_when_the_reader_of_its_output_has_gone() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", JOB],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -68,7 +65,6 @@ def test_a_long_job_goes_on_when_its_output_is_full() -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run(
             [sys.executable, "-c", JOB],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.DEVNULL,
             stdout=full,
             stderr=subprocess.PIPE,
@@ -85,7 +81,6 @@ def test_a_command_runs_without_outputs(closed: str) -> None:
     command = f'exec {closed}; exec "{sys.executable}" -m seamlessflow settings run'
     done = subprocess.run(
         ["bash", "-c", command],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         timeout=LIMIT_S,
         check=False,

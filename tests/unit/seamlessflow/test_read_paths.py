@@ -17,7 +17,6 @@ from seamlessflow.config_file import ConfigRejected, load
 from seamlessflow.infra.faults import Fault
 from seamlessflow.read_paths import READ, unreachable
 from tests.builders.run_files import run_values
-from tests.paths import ROOT
 
 WRITTEN = (
     *("out", "weights_dir", "trained_dir", "checkpoints_dir", "cache_dir"),
@@ -124,7 +123,7 @@ def test_a_name_that_the_encoding_of_the_locale_lacks_is_refused_with_the_reason
     locale = {"LC_ALL": "C", "PYTHONUTF8": "0"}
     ran = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, **locale, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **locale},
         capture_output=True,
         text=True,
         check=True,

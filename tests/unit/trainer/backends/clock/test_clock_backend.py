@@ -1,6 +1,5 @@
 """The clock back end: times of the device model, for one worker and for a gang."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -20,7 +19,6 @@ from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 from tests.builders.trainer.chains import some_chains
 from tests.builders.trainer.gangs.meetings import line, meeting
-from tests.paths import ROOT
 
 LIMIT_S = 20.0
 SLOW = {"train_s": 2.0, "train_context_s": 0.0}
@@ -148,7 +146,6 @@ print(*sorted({{"torch", "transformers", "renderers"}} & set(sys.modules)))
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
         timeout=60,
     )
     assert (done.stdout, done.stderr) == ("\n", "")
