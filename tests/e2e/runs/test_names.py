@@ -1,4 +1,4 @@
-"""A run in a directory whose modules have the names of ours: neither hides the other."""
+"""Runs beside modules and packages that have the names of ours: neither hides the other."""
 
 import subprocess
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.runs.short_run import short_run
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -41,12 +42,11 @@ def fill(directory: Path) -> None:
     (package / "answers.py").write_text("def reward(text):\n    return len(text) % 3\n")
 
 
-def test_modules_of_these_names_hide_none_of_ours_and_ours_none_of_them(tmp_path: Path) -> None:
-    fill(tmp_path)
-    config = short_run(tmp_path, AGENT, steps=2)
+def train(python: Path | str, config: Path) -> None:
+    """Train to the end with the Python of an environment."""
     done = subprocess.run(
-        [sys.executable, "-m", "seamlessflow", "train", "--config", str(config)],
-        cwd=tmp_path,
+        [python, "-m", "seamlessflow", "train", "--config", config],
+        cwd=config.parent,
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -54,3 +54,31 @@ def test_modules_of_these_names_hide_none_of_ours_and_ours_none_of_them(tmp_path
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "trained  2 steps" in done.stdout
+
+
+def installed(folder: Path) -> Path:
+    """Make an environment with a wheel of this project; return its Python."""
+    uv = Path(sys.executable).with_name("uv")
+    python = folder / "venv" / "bin" / "python"
+    install = [uv, "pip", "install", "--quiet", "--python", python]
+    lock = ["--require-hashes", "--requirements", ROOT / "requirements" / "train.txt"]
+    build = [uv, "build", "--quiet", "--wheel", "--no-build-isolation", "--python", sys.executable]
+    subprocess.run([*build, "--out-dir", folder / "wheel", ROOT], check=True)
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder / "venv"], check=True)
+    subprocess.run([*install, *lock], check=True)
+    subprocess.run([*install, "--no-deps", *(folder / "wheel").glob("*.whl")], check=True)
+    return python
+
+
+def test_modules_of_these_names_hide_none_of_ours_and_ours_none_of_them(tmp_path: Path) -> None:
+    fill(tmp_path)
+    train(sys.executable, short_run(tmp_path, AGENT, steps=2))
+
+
+def test_packages_of_these_names_stand_beside_an_installed_wheel(tmp_path: Path) -> None:
+    python = installed(tmp_path / "installed")
+    (packages,) = (tmp_path / "installed" / "venv" / "lib").glob("python*/site-packages")
+    fill(packages)
+    run = tmp_path / "run"
+    run.mkdir()
+    train(python, short_run(run, AGENT, steps=2))
