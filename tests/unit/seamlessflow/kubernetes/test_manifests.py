@@ -86,7 +86,9 @@ def test_every_command_exists() -> None:
     for container in containers():
         program, *arguments = container["command"]
         if program == "python":
-            assert importlib.util.find_spec(f"{arguments[1]}.__main__") is not None
+            *options, module = arguments
+            assert options == ["-P", "-m"]
+            assert importlib.util.find_spec(f"{module}.__main__") is not None
         else:
             command = typer.main.get_group(app).commands[arguments[0]]
             options = {option for one in command.params for option in one.opts}
