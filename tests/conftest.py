@@ -27,6 +27,11 @@ hypothesis.settings.load_profile("untimed")
 IMAGE = "apache/kafka:4.3.1"
 
 
+def pytest_configure() -> None:
+    """Give the workers of pytest-xdist, which are processes of their own, the same seed."""
+    os.environ["SEAMLESSFLOW_TEST_SEED"] = str(seed)
+
+
 def pytest_report_header() -> list[str]:
     """Return the kind of Kafka and the seed, with which a failure is repeated."""
     return [f"kafka: {_kind()}", f"seed: {seed} (SEAMLESSFLOW_TEST_SEED={seed} repeats it)"]
