@@ -16,13 +16,13 @@ from pathlib import Path
 from benchmarks.manager import recorded
 from benchmarks.recorded.demo_policy import renderer
 from benchmarks.recorded.sessions import Shape, interleaved
-from seamlessflow.history.export.exporting import ExportJob, export
-from seamlessflow.history.export.jsonl_file import JSONL
-from seamlessflow.history.export.parquet_file import PARQUET
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.export.exporting import ExportJob, export
+from seamlessflow.recorded.export.jsonl_file import JSONL
+from seamlessflow.recorded.export.parquet_file import PARQUET
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import SESSIONS
 

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from benchmarks.manager import recorded
 from benchmarks.recorded.demo_policy import renderer
 from benchmarks.recorded.sessions import Shape, interleaved
-from seamlessflow.consumers.history.bounds import partition_bounds
-from seamlessflow.consumers.history.selection import SessionSelection
-from seamlessflow.consumers.replay.merge import MergeJob
-from seamlessflow.consumers.replay.shards import merge_on
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.recorded.merge.merge import MergeJob
+from seamlessflow.recorded.merge.shards import merge_on
+from seamlessflow.recorded.select.bounds import partition_bounds
+from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import SESSIONS
 

@@ -5,7 +5,16 @@ from pathlib import Path
 
 from tests.paths import ROOT
 
-PRODUCT = ("schemas", "infra", "producers", "consumers", "scheduler", "trainer", "seamlessflow")
+PRODUCT = (
+    "schemas",
+    "infra",
+    "producers",
+    "consumers",
+    "scheduler",
+    "trainer",
+    "recorded",
+    "seamlessflow",
+)
 
 
 def modules(*folders: str) -> list[Path]:

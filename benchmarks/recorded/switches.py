@@ -7,8 +7,8 @@ A phase of a switch begins where the one before ends. Phases that a process repo
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from seamlessflow.auditing.recorded_tokens import recorded_session
 from seamlessflow.infra.clock import NEVER_MS
+from seamlessflow.recorded.audit.recorded_tokens import recorded_session
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.tokens import TOKEN_BYTES

@@ -10,6 +10,7 @@ COPY pyproject.toml README.md LICENSE ./source/
 COPY consumers ./source/consumers
 COPY infra ./source/infra
 COPY producers ./source/producers
+COPY recorded ./source/recorded
 COPY schemas ./source/schemas
 COPY scheduler ./source/scheduler
 COPY seamlessflow ./source/seamlessflow

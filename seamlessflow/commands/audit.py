@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from seamlessflow.auditing.report import AuditReport
     from seamlessflow.infra.settings import KafkaSettings
     from seamlessflow.processes.stopping import Stop
+    from seamlessflow.recorded.audit.report import AuditReport
 
 
 def audit(
@@ -44,10 +44,10 @@ def audit(
     Reads requests, sessions, replies, trajectories and control, and changes nothing. Each violation
     names topic, partition and offset; the exit status is then 1.
     """
-    from seamlessflow.auditing.printing import Printing
     from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import has_address, kafka_to_audit
     from seamlessflow.processes.stopping import stoppable
+    from seamlessflow.recorded.audit.printing import Printing
 
     if metrics_port is not None and not follow:
         raise typer.BadParameter("--metrics-port: only with --follow")
@@ -73,9 +73,9 @@ def _reports(
     stop: "Stop",
 ) -> "Iterator[AuditReport]":
     """Yield the reports of one audit; a run that has ended has only one."""
-    from seamlessflow.auditing.audit import AuditSettings, audit, follow
     from seamlessflow.infra.settings import load
     from seamlessflow.processes.cluster import has_address
+    from seamlessflow.recorded.audit.audit import AuditSettings, audit, follow
 
     group = load(AuditSettings).manager.group
 

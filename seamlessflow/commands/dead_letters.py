@@ -10,7 +10,7 @@ import typer
 from seamlessflow.schemas.topics import TOPICS
 
 if TYPE_CHECKING:
-    from seamlessflow.inspection.dead_letters.retrying import RetryOutcome
+    from seamlessflow.recorded.dead_letters.retrying import RetryOutcome
 
 app = typer.Typer(help="Dead letters: records that could not be read or processed.")
 
@@ -27,10 +27,10 @@ def list_(
     out: Out = None,
 ) -> None:
     """List them by source topic and error: how many, when, from where, how many were retried."""
-    from seamlessflow.inspection.dead_letters.letters import read_letters
-    from seamlessflow.inspection.dead_letters.listing import counted, list_table
     from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
+    from seamlessflow.recorded.dead_letters.letters import read_letters
+    from seamlessflow.recorded.dead_letters.listing import counted, list_table
 
     topics = _topics(topic)
     with kafka_to_inspect(out) as kafka, _progress("reading dead letters") as seen:
@@ -49,14 +49,14 @@ def show(
     out: Out = None,
 ) -> None:
     """Show one: its headers, and the record if it can be decoded now, else its bytes."""
-    from seamlessflow.inspection.dead_letters.letters import (
+    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.processes.cluster import kafka_to_inspect
+    from seamlessflow.recorded.dead_letters.letters import (
         DeadLetter,
         RetryMark,
         read_letters,
     )
-    from seamlessflow.inspection.dead_letters.listing import letter_view
-    from seamlessflow.inspection.wide_console import wide_console
-    from seamlessflow.processes.cluster import kafka_to_inspect
+    from seamlessflow.recorded.dead_letters.listing import letter_view
 
     letters, marks = list[DeadLetter](), list[RetryMark]()
     with kafka_to_inspect(out) as kafka, _progress("reading dead letters") as seen:
@@ -88,8 +88,8 @@ def retry(
     Only tasks, and commands that have not expired: the records of all other topics mean something
     in their order or for one moment only, and the refusal says what to do instead.
     """
-    from seamlessflow.inspection.dead_letters import retrying
     from seamlessflow.processes.cluster import kafka_to_inspect
+    from seamlessflow.recorded.dead_letters import retrying
 
     if (topic is None) != everything:
         raise typer.BadParameter("give TOPIC [PARTITION OFFSET], or --all")

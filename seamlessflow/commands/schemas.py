@@ -56,7 +56,7 @@ def export(
     Each file is self-contained: types that it refers to are defined in it. A record on the log
     begins with C3 01 and the fingerprint (8 bytes), then comes the Avro body.
     """
-    from seamlessflow.interchange.schema_files import write_schemas
+    from seamlessflow.recorded.interchange.schema_files import write_schemas
 
     written = write_schemas(directory, every_version)
     typer.echo(f"wrote {len(written)} schemas to {directory}")
@@ -79,7 +79,7 @@ def copy(
 
     from seamlessflow.console import clean_console
     from seamlessflow.infra.settings import ProcessSettings, load
-    from seamlessflow.interchange.topic_copy import copy_topic
+    from seamlessflow.recorded.interchange.topic_copy import copy_topic
 
     if framing != "confluent":
         raise typer.BadParameter(f"--framing {framing}: the framing is confluent")

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seamlessflow.auditing.verify import Verification, verify
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
 from seamlessflow.infra.deadline import Stopping
@@ -20,6 +19,7 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.weights.manifest import MANIFEST, base_of
 from seamlessflow.infra.weights.versions import versions
 from seamlessflow.processes.usage import peak_rss_mb
+from seamlessflow.recorded.audit.verify import Verification, verify
 from seamlessflow.reports import reward_chart
 from seamlessflow.reports.lengths import bias
 from seamlessflow.reports.lengths_chart import plot_lengths

@@ -58,8 +58,8 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from seamlessflow.auditing.verify import Verification
 from seamlessflow.processes.usage import ProcessLoad
+from seamlessflow.recorded.audit.verify import Verification
 from seamlessflow.reports.lengths import length_figures
 from seamlessflow.reports.reward_curve import (
     SessionFacts,

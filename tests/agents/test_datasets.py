@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seamlessflow.history.export.forms import FORMS
-from seamlessflow.history.export.tables import Kind, Table
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.export.forms import FORMS
+from seamlessflow.recorded.export.tables import Kind, Table
 from seamlessflow.schemas.records import Trajectory
 from tests.agents.installed import Installed
 from tests.builders.trajectories.exports import (

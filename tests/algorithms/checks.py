@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from seamlessflow.auditing.audit import audit
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.audit.audit import audit
 from seamlessflow.schemas.records import WeightsPublished
 from seamlessflow.schemas.topics import CONTROL
 from tests.algorithms.table import WholeRun

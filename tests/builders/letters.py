@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from seamlessflow.infra.kafka.client import Headers, Received, dead_letter_headers
 from seamlessflow.infra.kafka.unreadable import Raw
-from seamlessflow.inspection.dead_letters.letters import DeadLetter, RetryMark, letter_or_mark
+from seamlessflow.recorded.dead_letters.letters import DeadLetter, RetryMark, letter_or_mark
 from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import dead_letters_of

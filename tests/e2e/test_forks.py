@@ -9,9 +9,9 @@ import numpy as np
 import openai
 import pytest
 
-from seamlessflow.auditing.audit import audit
-from seamlessflow.history.forking.forking import ForkJob, fork_sessions
-from seamlessflow.history.forking.places import ForkRule, appended_message
+from seamlessflow.recorded.audit.audit import audit
+from seamlessflow.recorded.fork.forking import ForkJob, fork_sessions
+from seamlessflow.recorded.fork.places import ForkRule, appended_message
 from seamlessflow.scheduler.tasks.forks import fork_file
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.forks import history, of_session

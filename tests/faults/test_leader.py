@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from seamlessflow.auditing.audit import audit
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.recorded.audit.audit import audit
 from tests.faults.replicated_system import ReplicatedSystem, replicated_system
 from tests.faults.tally import Tally
 from tests.waiting import until

@@ -19,6 +19,7 @@ ROOMS = (
     "consumers/trajectories",
     "scheduler",
     "trainer",
+    "recorded",
     "seamlessflow",
     "benchmarks",
 )

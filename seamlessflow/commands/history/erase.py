@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from seamlessflow.erasure.erased_sessions import ErasedSessions
-    from seamlessflow.erasure.erasing import LogErased, LogErasure
     from seamlessflow.infra.settings import KafkaSettings
+    from seamlessflow.recorded.erase.erased_sessions import ErasedSessions
+    from seamlessflow.recorded.erase.erasing import LogErased, LogErasure
 
 Named = Annotated[list[str], typer.Argument(help="Ids of sessions; a name stands for all its own.")]
 To = Annotated[str, typer.Option(help="Prefix of the topics that get the copy, such as clean.")]
@@ -63,13 +63,13 @@ def erase(
     All other records keep their partition, offset, key, headers and time. A call that was cut off
     is repeated as it was and goes on. The old topics stay until --delete-old.
     """
-    from seamlessflow.erasure.erased_files import erase_from_files
-    from seamlessflow.erasure.erased_sessions import ErasedSessions
-    from seamlessflow.erasure.other_prefixes import advice, other_prefixes
-    from seamlessflow.erasure.report import report
     from seamlessflow.infra.errors import SettingsRejected
     from seamlessflow.infra.kafka.topics.found import partition_counts
     from seamlessflow.processes.cluster import kafka_to_inspect, remove_deleted
+    from seamlessflow.recorded.erase.erased_files import erase_from_files
+    from seamlessflow.recorded.erase.erased_sessions import ErasedSessions
+    from seamlessflow.recorded.erase.other_prefixes import advice, other_prefixes
+    from seamlessflow.recorded.erase.report import report
 
     asked = ErasedSessions.of(sessions)
     folders = [*(exports or ()), *_trained(trained, out)]
@@ -97,11 +97,11 @@ def erase(
 def _erase_log(
     kafka: "KafkaSettings", to: str, asked: "ErasedSessions", dry_run: bool, drop: bool
 ) -> "tuple[LogErasure, LogErased]":
-    from seamlessflow.erasure.erasing import LogErasure, count_in_log, erase_from_log
-    from seamlessflow.erasure.sieve import Sieve
     from seamlessflow.infra.blobs.references import blob_store, following
     from seamlessflow.infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicStateSettings
+    from seamlessflow.recorded.erase.erasing import LogErasure, count_in_log, erase_from_log
+    from seamlessflow.recorded.erase.sieve import Sieve
     from seamlessflow.schemas.codec import decode
 
     groups = tuple(load(TopicStateSettings).groups.values())
@@ -114,7 +114,7 @@ def _erase_log(
 
 def _delete(erasure: "LogErasure", done: "LogErased", yes: bool) -> None:
     """Delete the old topics, once the user has typed their prefix."""
-    from seamlessflow.erasure.erasing import delete_old
+    from seamlessflow.recorded.erase.erasing import delete_old
 
     prefix = erasure.kafka.topic_prefix
     if not yes:

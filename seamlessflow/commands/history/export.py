@@ -58,10 +58,10 @@ def export(
     A file for each partition of `sessions` and table. Stopped or killed, the same command goes on
     where it ended, and reads up to where the log ended when it first ran.
     """
-    from seamlessflow.history.export.command import run_export
-    from seamlessflow.history.export.exporting import ExportJob
-    from seamlessflow.history.export.jsonl_file import JSONL
-    from seamlessflow.history.options import selection
+    from seamlessflow.commands.jobs.export import run_export
+    from seamlessflow.recorded.export.exporting import ExportJob
+    from seamlessflow.recorded.export.jsonl_file import JSONL
+    from seamlessflow.recorded.select.options import selection
 
     chosen = selection(
         sessions or (), groups or (), tasks or (), offsets or (), since, until, versions
@@ -71,7 +71,7 @@ def export(
         from seamlessflow.checks.packages import require
 
         require("parquet", "pyarrow")
-        from seamlessflow.history.export.parquet_file import PARQUET
+        from seamlessflow.recorded.export.parquet_file import PARQUET
 
         file_format = PARQUET
     run_export(out, ExportJob(to, file_format, form.value, chosen))

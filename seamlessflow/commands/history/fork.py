@@ -89,10 +89,10 @@ def fork(
     Each line is a place of a session: its exact tokens and messages, and the recorded task. They
     are never trained again; all that is sampled behind them is.
     """
-    from seamlessflow.history.forking.command import ForkOptions, run_fork
-    from seamlessflow.history.forking.forking import ForkJob
-    from seamlessflow.history.forking.places import ForkRule, appended_message
-    from seamlessflow.history.options import selection
+    from seamlessflow.commands.jobs.fork import ForkOptions, run_fork
+    from seamlessflow.recorded.fork.forking import ForkJob
+    from seamlessflow.recorded.fork.places import ForkRule, appended_message
+    from seamlessflow.recorded.select.options import selection
 
     rule = ForkRule(
         turn,

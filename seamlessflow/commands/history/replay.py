@@ -118,10 +118,10 @@ def merge(
     Whole sessions are merged, each from its first event, up to where the log ends now. Topics,
     consumer groups and offsets of the recorded run stay as they are.
     """
-    from seamlessflow.consumers.replay.rules import MergeRules
-    from seamlessflow.history.judgements import judgements
-    from seamlessflow.history.merge_command import MergeOptions, run_merge
-    from seamlessflow.history.options import selection, weights
+    from seamlessflow.commands.jobs.merge import MergeOptions, run_merge
+    from seamlessflow.recorded.merge.judgements import judgements
+    from seamlessflow.recorded.merge.rules import MergeRules
+    from seamlessflow.recorded.select.options import selection, weights
 
     rules = MergeRules(
         fold_version=fold_version,
@@ -162,8 +162,8 @@ def match(
 
     Writes nothing: each turn is tried against its session as it was recorded.
     """
-    from seamlessflow.history.match_command import MatchOptions, run_match
-    from seamlessflow.history.options import selection
+    from seamlessflow.commands.jobs.match import MatchOptions, run_match
+    from seamlessflow.recorded.select.options import selection
 
     chosen = selection(
         sessions or (), groups or (), tasks or (), offsets or (), since, until, versions
@@ -204,7 +204,7 @@ def train(
     From the recorded trajectories, without agents, gateway, scheduler or engines. On the machine
     kind that trained, tensors come out equal; elsewhere the difference is shown.
     """
-    from seamlessflow.history.training.command import TrainOptions, run_training_again
+    from seamlessflow.commands.jobs.retrain import TrainOptions, run_training_again
 
     run_training_again(
         TrainOptions(

@@ -98,9 +98,9 @@ def _draw(out: Path | None, paths: list[Path], skipped: "Skipped") -> None:
 
 def _follow(out: Path | None, paths: list[Path], skipped: "Skipped") -> None:
     from seamlessflow.infra.kafka.start.cluster import find_cluster
-    from seamlessflow.inspection.sessions.tail import Tail
     from seamlessflow.processes.cluster import WITHOUT_FOLLOWING, has_address, kafka_of_running
     from seamlessflow.processes.stopping import Interrupted, stoppable
+    from seamlessflow.recorded.show.tail import Tail
     from seamlessflow.schemas.topics import CONTROL
 
     kafka = kafka_of_running(out, WITHOUT_FOLLOWING)

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from seamlessflow.auditing.auditor import Auditor
-from seamlessflow.auditing.report import AuditReport
-from seamlessflow.auditing.rounds import ManagersProgress
 from seamlessflow.infra.kafka.client import Received
+from seamlessflow.recorded.audit.auditor import Auditor
+from seamlessflow.recorded.audit.report import AuditReport
+from seamlessflow.recorded.audit.rounds import ManagersProgress
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import SESSIONS, TOPICS

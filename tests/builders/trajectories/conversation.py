@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from seamlessflow.consumers.history.forking import RecordedOn, forked_prefix
 from seamlessflow.consumers.trajectories.decisions.context import Context
 from seamlessflow.consumers.trajectories.decisions.decide import decide
 from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.recorded.fork.copying import RecordedOn, forked_prefix
 from seamlessflow.schemas.identity import forked_turn_id, tool_call_id
 from seamlessflow.schemas.records import ForkedPrefix, Record
 from tests.builders.records.commands import open_session, request_turn

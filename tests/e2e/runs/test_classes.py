@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from seamlessflow.auditing.audit import audit
-from seamlessflow.auditing.recorded_tokens import recorded_session
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.audit.audit import audit
+from seamlessflow.recorded.audit.recorded_tokens import recorded_session
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES

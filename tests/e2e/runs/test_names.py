@@ -60,9 +60,21 @@ def installed(folder: Path) -> Path:
     """Make an environment with a wheel of this project; return its Python."""
     uv = Path(sys.executable).with_name("uv")
     python = folder / "venv" / "bin" / "python"
-    install = [uv, "pip", "install", "--quiet", "--python", python]
-    lock = ["--require-hashes", "--requirements", ROOT / "requirements" / "train.txt"]
-    build = [uv, "build", "--quiet", "--wheel", "--no-build-isolation", "--python", sys.executable]
+    install: list[str | Path] = [uv, "pip", "install", "--quiet", "--python", python]
+    lock: list[str | Path] = [
+        "--require-hashes",
+        "--requirements",
+        ROOT / "requirements" / "train.txt",
+    ]
+    build: list[str | Path] = [
+        uv,
+        "build",
+        "--quiet",
+        "--wheel",
+        "--no-build-isolation",
+        "--python",
+        sys.executable,
+    ]
     subprocess.run([*build, "--out-dir", folder / "wheel", ROOT], check=True)
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder / "venv"], check=True)
     subprocess.run([*install, *lock], check=True)

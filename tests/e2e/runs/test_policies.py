@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from seamlessflow.auditing.audit import audit
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.audit.audit import audit
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import CONTROL, SESSIONS

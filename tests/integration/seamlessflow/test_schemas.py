@@ -16,8 +16,8 @@ from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.interchange.schema_registry import RegistryFailed
-from seamlessflow.interchange.topic_copy import Copied, CopyRefused, copy_topic
+from seamlessflow.recorded.interchange.schema_registry import RegistryFailed
+from seamlessflow.recorded.interchange.topic_copy import Copied, CopyRefused, copy_topic
 from seamlessflow.schemas.records import Record, RewardAssigned
 from seamlessflow.schemas.releases import this_release
 from seamlessflow.schemas.topics import FLEET, SESSIONS, Topic, fleet_key

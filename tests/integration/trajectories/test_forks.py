@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 import xxhash
 
-from seamlessflow.consumers.history.forking import RecordedOn, forked_prefix
-from seamlessflow.consumers.history.refold import Refold
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.kafka.partitioner import partition_of
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.fork.copying import RecordedOn, forked_prefix
+from seamlessflow.recorded.select.refold import Refold
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.forks import history, of_session
 from seamlessflow.schemas.topics import SESSIONS

@@ -1,8 +1,8 @@
 import pytest
 from rich.console import Console
 
-from seamlessflow.inspection.sessions.list_view import list_view
 from seamlessflow.inspection.wide_console import WIDTH_OF_NO_TERMINAL, wide_console
+from seamlessflow.recorded.show.list_view import list_view
 
 
 def test_a_pipe_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:

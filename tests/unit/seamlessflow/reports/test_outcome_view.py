@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.console import Console
 
-from seamlessflow.auditing.verify import Deviation, Verification
+from seamlessflow.recorded.audit.verify import Deviation, Verification
 from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.outcome_view import outcome_view
 from seamlessflow.reports.summary import LauncherFacts, summary

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.auditing.verify import Verification
 from seamlessflow.processes.usage import ProcessLoad
+from seamlessflow.recorded.audit.verify import Verification
 from seamlessflow.reports.reward_curve import SessionFacts, mean_reward, session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, summary
 from seamlessflow.schemas import records as r

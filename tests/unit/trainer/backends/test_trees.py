@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from seamlessflow.recorded.retrain.step_tensors import step_tensors
 from seamlessflow.trainer.backends.backend import ModelUnusable, StepInput
 from seamlessflow.trainer.backends.forward import check_layout, model_inputs
 from seamlessflow.trainer.backends.step_message import from_arrays, shares, to_arrays
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.data.chains import Chain, credited
 from seamlessflow.trainer.data.packing import Layout, MicroBatch, pack
-from seamlessflow.trainer.replay.step_tensors import step_tensors
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import forked_chains
 from tests.builders.trainer.models import exact_model, open_tiny, write_tiny, write_windowed

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.consumers.history.forking import RecordedOn, forked_prefix
 from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.recorded.fork.copying import RecordedOn, forked_prefix
 from seamlessflow.schemas.records import CommandRefused, ForkedPrefix, SessionOpened
 from seamlessflow.schemas.topics import SESSIONS
 from tests.builders.records.commands import open_session

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamlessflow.consumers.history.forking import RecordedOn, forked_prefix
+from seamlessflow.recorded.fork.copying import RecordedOn, forked_prefix
 from seamlessflow.schemas import records as r
 from tests.builders.records.commands import close_session, request_turn
 from tests.builders.records.content import ids, message

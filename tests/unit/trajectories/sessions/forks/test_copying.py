@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from seamlessflow.consumers.history.forking import RecordedOn, forked_prefix
 from seamlessflow.consumers.trajectories.sessions.calls import opening_hash
 from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.recorded.fork.copying import RecordedOn, forked_prefix
 from seamlessflow.schemas.records import ForkedPrefix, Sampling, SessionOpened, TurnStarted
 from seamlessflow.schemas.tokens import unpack
 from tests.builders.records.content import ids, message

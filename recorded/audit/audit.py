@@ -1,0 +1,115 @@
+"""An audit of a log: once, or round by round while the system runs.
+
+Reads as any other observer: it commits nothing and writes no dead letters. Called by `seamlessflow
+audit` and by tests that kill processes.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from seamlessflow.consumers.trajectories.settings import ManagerSection
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.infra.kafka import log
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.settings import KafkaSettings, ProcessSettings
+from seamlessflow.recorded.audit.auditor import Auditor
+from seamlessflow.recorded.audit.recording import RecordingRounds, recorded_source
+from seamlessflow.recorded.audit.report import AuditReport
+from seamlessflow.recorded.audit.rounds import Rounds
+
+EVERY_S = 2.0
+_MARKS_S = 0.5
+"""Time in which all partitions of a transaction get the mark of its end."""
+_MOST_TOKENS = 20_000_000
+"""Most tokens of finalized sessions that a following audit holds: some 300 MB."""
+_log = log.logger(__name__)
+
+
+class AuditSettings(ProcessSettings):
+    """The cluster, and the Kafka consumer group of its managers."""
+
+    manager: ManagerSection = ManagerSection()
+
+
+def audit(
+    settings: KafkaSettings,
+    trained: Path | None = None,
+    *,
+    group: str = ManagerSection().group,
+    ended: bool = False,
+    stopping: Stopping = never,
+) -> AuditReport:
+    """Audit the log as it is now, with the files in `trained` if it is given.
+
+    `group`: Kafka consumer group of the managers. `ended`: no process of the run lives, so what is
+    open in a finished one is a violation. Raises what `Rounds` raises, `NothingToAudit`.
+    """
+    skipped = Skipped()
+    with _rounds(settings, group, skipped, stopping) as rounds:
+        auditor = _auditor(rounds, trained)
+        _round(rounds, auditor)
+        # A trajectory may be missing only because its partition had no mark yet: look again.
+        time.sleep(_MARKS_S)
+        _round(rounds, auditor)
+        if ended:
+            auditor.end()
+        return _report(rounds, auditor, skipped)
+
+
+def follow(
+    settings: KafkaSettings,
+    trained: Path | None = None,
+    *,
+    group: str = ManagerSection().group,
+    every_s: float = EVERY_S,
+    stopping: Stopping = never,
+) -> Iterator[AuditReport]:
+    """Yield a report after each round, at most one in `every_s`, until `stopping`.
+
+    An outage of Kafka is waited out. Raises `RecordsRemoved`, and `KafkaUnavailable` at the start.
+    """
+    skipped = Skipped()
+    with _rounds(settings, group, skipped, stopping) as rounds:
+        auditor = _auditor(rounds, trained, _MOST_TOKENS)
+        while not stopping():
+            began_s = time.monotonic()
+            try:
+                _round(rounds, auditor)
+            except KafkaUnavailable as error:
+                _log.warning("round not finished, trying again: %s", error)
+            else:
+                yield _report(rounds, auditor, skipped)
+            while not stopping() and (left_s := began_s + every_s - time.monotonic()) > 0:
+                time.sleep(min(left_s, _MARKS_S))
+
+
+def _rounds(
+    settings: KafkaSettings, group: str, skipped: Skipped, stopping: Stopping
+) -> Rounds | RecordingRounds:
+    """Return the reader for the run with agents, or the training on a recording, of the prefix."""
+    source = recorded_source(settings, stopping)
+    if source is None:
+        return Rounds(settings, group, skipped, stopping)
+    return RecordingRounds(settings, source, skipped, stopping)
+
+
+def _auditor(
+    rounds: Rounds | RecordingRounds, trained: Path | None, most_tokens: int | None = None
+) -> Auditor:
+    recorded = isinstance(rounds, RecordingRounds)
+    return Auditor(rounds.partitions, trained, most_tokens, recorded)
+
+
+def _round(rounds: Rounds | RecordingRounds, auditor: Auditor) -> None:
+    progress = rounds.progress()
+    for partition in rounds.measure():
+        auditor.cut(partition)
+    for received in rounds.read():
+        auditor.apply(received)
+    auditor.settle(progress)
+
+
+def _report(rounds: Rounds | RecordingRounds, auditor: Auditor, skipped: Skipped) -> AuditReport:
+    return auditor.report([*rounds.notices, *skipped.notices], complete=not skipped.missed)

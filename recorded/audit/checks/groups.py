@@ -1,0 +1,264 @@
+"""Check that every group is trained in one step of the surviving lineage, or dropped. Pure.
+
+Of several policies each trains or drops it once. A step marks a group that it trains again by plan
+with the number of steps before it that did.
+
+`control` alone decides, in its one order. A trainer that resumes executes the steps behind its
+checkpoint again in a new lineage; of the old one the steps before the new one's first survive. A
+group of a step that did not survive is open until its step was executed again.
+
+A group is admitted by pacing, or an agent opened its sessions by itself: those of pacing's tasks
+have the id that follows from group, sample and attempt. One without a group is a group of its own.
+The groups of a training on a recording are those of its trajectories.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.recorded.audit.checks.findings import Findings, LogPlace, place_of
+from seamlessflow.recorded.audit.checks.kept import Kept
+from seamlessflow.recorded.audit.checks.seen import Hashes, Seen, hash_of
+from seamlessflow.recorded.audit.verify import surviving_steps
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_id
+from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES, Topic
+
+EVAL = "eval"
+Named = str | tuple[str, str]
+"""A group as the first policy has it; as a further one does, with the name of that policy."""
+_OF_POLICY = (r.GroupAdmitted, r.GroupDropped, r.GroupConsumed, r.StepCommitted)
+
+
+@dataclass(slots=True)
+class _AuditedCommit:
+    """A committed step; `record` without its groups."""
+
+    record: r.StepCommitted
+    place: LogPlace
+    groups: Hashes
+    again: Mapping[Named, int] = field(default_factory=dict)
+    """Its groups that are trained again by plan, with their marks."""
+    replaced: bool = False
+    """True once it was judged as one that did not survive."""
+
+
+class GroupsCheck:
+    """Fold of `control`, and of the beginnings of sessions or, if `recorded`, of trajectories."""
+
+    def __init__(self, kept: Kept, recorded: bool = False) -> None:
+        self.findings = Findings("groups")
+        self._kept, self._recorded = kept, recorded
+        self._opened_on: Topic = TRAJECTORIES if recorded else SESSIONS
+        self._admitted, self._dropped = Seen(), Seen()
+        self._opened = Seen()
+        """Groups of sessions that agents opened by themselves, or that were recorded."""
+        self._first = ""
+        """First policy of the run: the one that the first record names."""
+        self._rounds: set[str] = set()
+        """Groups of evaluations that are not over."""
+        self._trained: Hashes = np.empty(0, np.uint64)
+        self._commits: list[_AuditedCommit] = []
+        self._unjudged: list[tuple[_AuditedCommit, tuple[Named, ...]]] = []
+        self._evaluated = 0
+        self._late_drops: dict[Named, LogPlace] = {}
+        """Groups that were dropped behind a step with them, which may not have survived."""
+
+    @property
+    def open(self) -> int:
+        """Number of admitted or recorded groups that are not trained, dropped or evaluated."""
+        over = np.union1d(self._trained, self._dropped.hashes())
+        begun = self._opened if self._recorded else self._admitted
+        return int(np.count_nonzero(np.isin(begun.hashes(), over, invert=True))) + len(self._rounds)
+
+    def apply(self, received: Received) -> None:
+        """Fold in a record; of events only those that count."""
+        record = received.record
+        if received.topic == CONTROL.name and isinstance(record, _OF_POLICY):
+            self._first = self._first or record.policy
+        match record:
+            case r.SessionOpened() if record.purpose != EVAL:
+                if record.session_id != session_id(record.group_id, record.sample, record.attempt):
+                    self._opened.add(record.group_id or record.session_id)
+            case r.Trajectory() if self._recorded and record.purpose != EVAL:
+                self._opened.add(record.group_id or record.session_id)
+            case r.GroupAdmitted(purpose=purpose, group_id=group_id):
+                if purpose == EVAL:
+                    self._rounds.add(group_id)
+                else:
+                    self._admitted.add(group_id)
+            case r.GroupReady() | r.GroupExpired() if record.group_id in self._rounds:
+                self._evaluate(record.group_id)
+            case r.GroupDropped():
+                self._drop(received, record)
+            case r.GroupConsumed():
+                self._consume(received, record)
+            case r.StepCommitted():
+                self._commit(received, record)
+
+    def settle(self) -> None:
+        """Judge which groups the surviving lineage trained.
+
+        All of `sessions`, or of a recording, was read to behind every commit.
+        """
+        if not self._unjudged:
+            self._judge_dropped()
+            return
+        kept = {_name(one) for one in surviving_steps([one.record for one in self._commits])}
+        surviving = [one for one in self._commits if _name(one.record) in kept]
+        unjudged, self._unjudged = self._unjudged, []
+        for commit, names in unjudged:
+            self._judge_begun(commit, names)
+            if _name(commit.record) in kept:
+                self._judge_repeated(commit, names, surviving)
+        self._trained = _together(one.groups for one in surviving)
+        self._judge_dropped()
+        last = {one.record.policy: one.record.step for one in surviving}
+        for commit in self._commits:
+            newest = last.get(commit.record.policy, -1)
+            if _name(commit.record) not in kept and commit.record.step <= newest:
+                self._judge_replaced(commit)
+        self.findings.checked = len(self._trained) + len(self._dropped) + self._evaluated
+
+    def _evaluate(self, group_id: str) -> None:
+        self._rounds.discard(group_id)
+        self._evaluated += 1
+        self.findings.checked += 1
+
+    def _drop(self, received: Received, record: r.GroupDropped) -> None:
+        group_id = record.group_id
+        if not record.reason:
+            self.findings.add(place_of(received), f"group {group_id} is dropped without a reason")
+        if group_id in self._rounds:
+            self._evaluate(group_id)
+        elif (name := self._named(record.policy, group_id)) not in self._dropped:
+            self._dropped.add(name)
+            self.findings.checked += 1
+            if any(hash_of(name) in one.groups for one in self._commits):
+                self._late_drops[name] = place_of(received)
+
+    def _judge_dropped(self) -> None:
+        """Judge drops behind a commit: the step of the group must not have survived."""
+        for name, place in list(self._late_drops.items()):
+            if hash_of(name) in self._trained:
+                detail = f"group {_shown(name)} is dropped, although a step trained it"
+                self.findings.add(place, detail)
+                del self._late_drops[name]
+
+    def _consume(self, received: Received, record: r.GroupConsumed) -> None:
+        step, group_id = record.step, record.group_id
+        policy = record.policy or self._first
+        mine = (
+            one for one in reversed(self._commits) if (one.record.policy or self._first) == policy
+        )
+        commit = next((one for one in mine if one.record.step == step), None)
+        name = self._named(record.policy, group_id)
+        if commit is None and not self._whole:
+            self.findings.not_checkable += 1
+        elif commit is None or hash_of(name) not in commit.groups:
+            detail = f"group {group_id} is consumed in {step_name(step)}"
+            self.findings.add(place_of(received), f"{detail}, whose newest commit is without it")
+
+    def _commit(self, received: Received, record: r.StepCommitted) -> None:
+        names = tuple(self._named(record.policy, group.group_id) for group in record.groups)
+        groups = np.array([hash_of(name) for name in names], np.uint64)
+        marks = {
+            name: group.reused
+            for name, group in zip(names, record.groups, strict=True)
+            if group.reused
+        }
+        commit = _AuditedCommit(replace(record, groups=()), place_of(received), groups, marks)
+        self._commits.append(commit)
+        self._unjudged.append((commit, names))
+        for name in names:
+            if name in self._dropped:
+                number = shown_step(record.step)
+                detail = f"group {_shown(name)} is in step {number}, although it was dropped"
+                self.findings.add(commit.place, detail)
+
+    def _judge_begun(self, commit: _AuditedCommit, names: Iterable[Named]) -> None:
+        """Judge where the groups of a new step are from: pacing, or an agent's own sessions."""
+        for name in map(_shown, names):
+            if name in self._admitted or name in self._opened:
+                continue
+            if self._whole and not self._kept.cut_anywhere(self._opened_on.name):
+                number = shown_step(commit.record.step)
+                detail = f"group {name} is in step {number}, but was never admitted"
+                no_other = (
+                    "was never recorded" if self._recorded else "no agent opened it by itself"
+                )
+                self.findings.add(commit.place, f"{detail}, and {no_other}")
+            else:
+                self.findings.not_checkable += 1
+
+    def _judge_repeated(
+        self, commit: _AuditedCommit, names: tuple[Named, ...], surviving: list[_AuditedCommit]
+    ) -> None:
+        """Judge a new step: each of its groups once, and in no other step that survives but by
+        plan.
+        """
+        policy, number = commit.record.policy, commit.record.step
+        others = {
+            one.record.step: one
+            for one in surviving
+            if one is not commit and one.record.policy == policy
+        }
+        theirs = _together(one.groups for one in others.values())
+        for name in names:
+            marked = commit.again.get(name, 0)
+            group = f"group {_shown(name)} is in {step_name(number)}"
+            hashed = hash_of(name)
+            with_it = (
+                {step: one for step, one in others.items() if hashed in one.groups}
+                if marked or hashed in theirs
+                else {}
+            )
+            # Of two steps the later one has to mark it.
+            unplanned = [
+                step
+                for step, one in with_it.items()
+                if not (marked if step < number else name in one.again)
+            ]
+            before = sum(step < number for step in with_it)
+            if unplanned:
+                self.findings.add(
+                    commit.place, f"{group} and in {[shown_step(step) for step in unplanned]}"
+                )
+            elif marked != before and self._whole:
+                detail = f"{group}, marked as trained by {marked} steps before, and {before} did"
+                self.findings.add(commit.place, detail)
+            elif names.count(name) > 1:
+                self.findings.add(commit.place, f"{group} more than once")
+
+    def _judge_replaced(self, commit: _AuditedCommit) -> None:
+        if commit.replaced:
+            return
+        commit.replaced = True
+        known = np.union1d(self._trained, self._dropped.hashes())
+        lost = int(np.count_nonzero(np.isin(commit.groups, known, invert=True)))
+        if lost:
+            step = f"{step_name(commit.record.step)} of lineage {commit.record.lineage}"
+            detail = f"{lost} groups of {step} are in no step of the lineage that replaced it"
+            self.findings.add(commit.place, detail)
+
+    def _named(self, policy: str, group_id: str) -> Named:
+        return group_id if policy in ("", self._first) else (policy, group_id)
+
+    @property
+    def _whole(self) -> bool:
+        return self._kept.whole((CONTROL.name, 0))
+
+
+def _name(commit: r.StepCommitted) -> tuple[str, int]:
+    return commit.lineage, commit.step
+
+
+def _shown(name: Named) -> str:
+    return name if isinstance(name, str) else name[1]
+
+
+def _together(groups: Iterable[Hashes]) -> Hashes:
+    return np.unique(np.concatenate([np.empty(0, np.uint64), *groups]))

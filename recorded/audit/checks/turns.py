@@ -1,0 +1,226 @@
+"""Check that every accepted turn has one accepted end, and every answer an end on the log. Pure.
+
+A fold of its own, independent of the manager's: a turn ends by the first of `TurnCompleted` (of the
+latest dispatch, from the worker that it names, behind all earlier tokens), `TurnFailed`,
+`TurnCancelled` and the end of its session. Later ends may cross the first and do not count; but a
+worker that ends one dispatch twice breaks its promise, also if the fold ignores the second time,
+for example behind the end of the session.
+"""
+
+from dataclasses import dataclass, field
+
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.recorded.audit.checks.findings import Findings, LogPlace, place_of
+from seamlessflow.recorded.audit.checks.kept import Kept
+from seamlessflow.recorded.audit.checks.owners import Owners
+from seamlessflow.recorded.audit.checks.seen import Seen
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.topics import SESSIONS
+
+LATE_MS = 300_000
+"""Most of its owner's working time by which an end may be late: deadlines pass only after all
+commands were read, and up to 30 s later after an outage."""
+OK = 200
+Sampler = tuple[int, str | None, str | None]
+"""Dispatch, worker and incarnation."""
+Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
+
+
+@dataclass(slots=True)
+class _AuditedTurn:
+    place: LogPlace
+    due_ms: int
+    """Working time of the partition's owner at which the turn's deadline passes."""
+    dispatch: int = 0
+    sampler: Sampler | None = None
+    length: int = 0
+    over: bool = False
+    late: bool = False
+
+
+@dataclass(slots=True)
+class _AuditedTurns:
+    """Turns of a session."""
+
+    turns: dict[str, _AuditedTurn] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+    """Turns whose beginning was removed."""
+    whole: bool = True
+    closed: bool = False
+
+
+class TurnsCheck:
+    """Fold of `sessions` and `replies`; `partitions`: number of those of `sessions`."""
+
+    def __init__(self, kept: Kept, owners: Owners, partitions: int) -> None:
+        self.findings = Findings("turns")
+        self._kept, self._owners, self._partitions = kept, owners, partitions
+        self._sessions: dict[str, _AuditedTurns] = {}
+        self._ended, self._completed = Seen(), Seen()
+        self._dispatches = Seen()
+        """Dispatches of which a worker has written the end, also behind that of their session."""
+        self._answers: list[tuple[LogPlace, str, str]] = []
+
+    @property
+    def open(self) -> int:
+        """Number of turns without an end."""
+        return sum(not turn.over for one in self._sessions.values() for turn in one.turns.values())
+
+    def apply(self, received: Received) -> None:
+        """Fold in a record; of events only those that count."""
+        record = received.record
+        if isinstance(record, r.ReplyFinished):
+            if record.status == OK:
+                self._answers.append((place_of(received), record.session_id, record.turn_id))
+            return
+        session_id: str | None = getattr(record, "session_id", None)
+        if received.topic != SESSIONS.name or session_id is None:
+            return
+        if isinstance(record, r.TurnInterrupted | r.TurnCompleted | r.TurnFailed):
+            self._note_end(received, record)
+        if isinstance(record, r.SessionOpened):
+            self._sessions.setdefault(session_id, _AuditedTurns())
+        elif (session := self._session(session_id, received.partition)) is not None:
+            self._event(session, received)
+
+    def settle(self) -> None:
+        """Judge answers and deadlines. All of `sessions` was read to behind every answer."""
+        answers, self._answers = self._answers, []
+        for place, session_id, turn_id in answers:
+            if (session_id, turn_id) not in self._completed:
+                self._judge_answer(place, session_id, turn_id)
+        for session_id, session in self._sessions.items():
+            for turn_id, turn in session.turns.items():
+                self._judge_wait(turn, f"turn {turn_id} of session {session_id}")
+
+    def end(self) -> None:
+        """Judge the turns that are open: the run is finished, so none of them ends any more."""
+        for session_id, session in self._sessions.items():
+            for turn_id, turn in session.turns.items():
+                if not turn.over:
+                    turn.over = True
+                    what = f"turn {turn_id} of session {session_id}"
+                    self.findings.add(turn.place, f"{what} has no end, and the run is finished")
+
+    def _session(self, session_id: str, partition: int) -> _AuditedTurns | None:
+        """Return the session, or None if it is over or was never opened."""
+        known = self._sessions.get(session_id)
+        if known is not None or session_id in self._ended:
+            return known
+        if self._kept.whole((SESSIONS.name, partition)):
+            return None
+        return self._sessions.setdefault(session_id, _AuditedTurns(whole=False))
+
+    def _event(self, session: _AuditedTurns, received: Received) -> None:
+        record = received.record
+        match record:
+            case r.TurnStarted():
+                self._start(session, received, record)
+            case r.TurnPlayedBack():  # its answer was copied, so no worker completes it
+                self._completed.add((record.session_id, record.turn_id))
+            case r.SessionClosed():
+                session.closed = True
+                for turn in session.turns.values():
+                    self._end(turn)
+            case r.SessionFinalized():
+                self._ended.add(record.session_id)
+                self._sessions.pop(record.session_id, None)
+            case r.TurnDispatched() | r.TurnFailed() | r.TurnCancelled():
+                self._turn_event(session, received, record)
+            case r.TurnProgressed() | r.TurnInterrupted() | r.TurnCompleted():
+                self._turn_event(session, received, record)
+
+    def _start(self, session: _AuditedTurns, received: Received, record: r.TurnStarted) -> None:
+        if record.turn_id in session.turns:
+            detail = f"turn {record.turn_id} of session {record.session_id} is started again"
+            self.findings.add(place_of(received), detail)
+        elif not session.closed:
+            worked_ms = self._owners.worked_ms(received.partition)
+            due_ms = worked_ms + record.deadline_ms - record.at_ms
+            session.turns[record.turn_id] = _AuditedTurn(place_of(received), due_ms)
+
+    def _turn_event(
+        self,
+        session: _AuditedTurns,
+        received: Received,
+        record: r.TurnDispatched | r.TurnFailed | r.TurnCancelled | Output,
+    ) -> None:
+        turn = session.turns.get(record.turn_id)
+        if turn is None:
+            if not session.whole and record.turn_id not in session.unknown:
+                session.unknown.add(record.turn_id)
+                self.findings.not_checkable += 1
+            if not session.whole and isinstance(record, r.TurnCompleted):
+                self._completed.add((record.session_id, record.turn_id))
+            return
+        match record:
+            case r.TurnDispatched():
+                _dispatch(turn, record)
+            case r.TurnCancelled():
+                self._end(turn)
+            case r.TurnFailed(epoch=int()):
+                self._end(turn)
+            case _:
+                self._worker_event(turn, record)
+
+    def _worker_event(self, turn: _AuditedTurn, record: Output | r.TurnFailed) -> None:
+        if turn.over or turn.sampler != _sampler(record):
+            return
+        if isinstance(record, r.TurnFailed):
+            self._end(turn)
+        elif record.token_offset == turn.length and len(record.token_ids) == len(record.logprobs):
+            turn.length += len(record.token_ids) // TOKEN_BYTES
+            if isinstance(record, r.TurnInterrupted):
+                turn.sampler = None
+            elif isinstance(record, r.TurnCompleted):
+                self._completed.add((record.session_id, record.turn_id))
+                self._end(turn)
+
+    def _note_end(
+        self, received: Received, record: r.TurnInterrupted | r.TurnCompleted | r.TurnFailed
+    ) -> None:
+        if isinstance(record, r.TurnFailed) and record.epoch is not None:
+            return  # the manager's
+        sampler = _sampler(record)
+        dispatch = record.session_id, record.turn_id, sampler
+        if dispatch in self._dispatches:
+            what = f"{type(record).__name__} ends dispatch {sampler[0]} of turn {record.turn_id}"
+            detail = f"{what} of session {record.session_id} by worker {sampler[1]} once more"
+            self.findings.add(place_of(received), detail)
+        self._dispatches.add(dispatch)
+
+    def _end(self, turn: _AuditedTurn) -> None:
+        self.findings.checked += not turn.over
+        turn.over = True
+
+    def _judge_answer(self, place: LogPlace, session_id: str, turn_id: str) -> None:
+        number = partition_of(session_name(session_id), self._partitions)
+        known = self._sessions.get(session_id)
+        if self._kept.whole((SESSIONS.name, number)) or (known is not None and known.whole):
+            what = f"the answer to turn {turn_id} of session {session_id}"
+            self.findings.add(place, f"{what} has no accepted TurnCompleted on {SESSIONS.name}")
+        else:
+            self.findings.not_checkable += 1
+
+    def _judge_wait(self, turn: _AuditedTurn, what: str) -> None:
+        waited_ms = self._owners.worked_ms(turn.place.partition) - turn.due_ms
+        if not turn.over and not turn.late and waited_ms > LATE_MS:
+            turn.late = True
+            detail = f"{what} has no end {waited_ms / 1000:.0f} s after its deadline"
+            self.findings.add(turn.place, detail)
+
+
+def _sampler(record: Output | r.TurnFailed) -> Sampler:
+    return record.dispatch or 0, record.worker, record.incarnation
+
+
+def _dispatch(turn: _AuditedTurn, record: r.TurnDispatched) -> None:
+    if turn.over or record.dispatch != turn.dispatch + 1:
+        return
+    turn.dispatch = record.dispatch
+    # One that does not begin behind the tokens uses up its number; its output does not count.
+    sampler = record.dispatch, record.worker, record.incarnation
+    turn.sampler = sampler if record.from_offset == turn.length else None

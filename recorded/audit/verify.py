@@ -1,0 +1,243 @@
+"""Verification that each trained token was sampled, and was trained only once but by plan.
+
+Compares every line of `trained/` with the raw events of `sessions`: equal id, equal policy version,
+log-prob equal to the bit. To stay independent it uses neither the trajectory manager's fold nor the
+trajectories, and of the trainer only the format of its files. Of steps that were executed again
+after a crash, only those count that led to the newest weights. A step marks the groups that it
+trains again by plan, with the number of steps that trained them before: each of their tokens may be
+in it once more. `_N`: the tokens of one file. Called at the end of a run.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.audit.sampled_tokens import SampledTokens, sampled_tokens
+from seamlessflow.recorded.audit.step_files import FileFault, TrainedFile, step_files
+from seamlessflow.recorded.audit.trained_tokens import BROKEN, Int64s, TrainedTokens, trained_tokens
+from seamlessflow.schemas.records import StepCommitted
+from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.topics import CONTROL, SESSIONS, Topic
+
+MOST_DEVIATIONS = 5
+"""Most deviations of each kind that are listed."""
+
+_OFFSET_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """A trained token that differs from the log, or that was trained again."""
+
+    step: int
+    session: str
+    turn: str
+    offset: int
+    what: str
+
+    def __str__(self) -> str:
+        where = (
+            f"{step_name(self.step)}, session {self.session}, turn {self.turn}, token {self.offset}"
+        )
+        return f"{where}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """Result of the check; `tokens_checked` counts every token of every line."""
+
+    tokens_checked: int
+    mismatches: int
+    """Tokens that are not on the log, or with another id, log-prob or version."""
+    trained_twice: int
+    """Tokens that stand more than once in the files of the steps that count."""
+    steps_missing: tuple[int, ...] = ()
+    """Committed steps that have no file."""
+    wrong_marks: tuple[str, ...] = ()
+    """Sentences about groups that a step marks with a wrong number of steps before it."""
+    wrong_files: tuple[str, ...] = ()
+    """Sentences about files that are not what their steps committed."""
+    deviations: tuple[Deviation, ...] = ()
+    """The first few deviations."""
+
+    @property
+    def clean(self) -> bool:
+        """True if the check found no fault."""
+        wrong_tokens = self.mismatches or self.trained_twice
+        return not (wrong_tokens or self.steps_missing or self.wrong_marks or self.wrong_files)
+
+
+def verify(
+    settings: KafkaSettings, trained_dir: Path, skipped: Skipped, stopping: Stopping = never
+) -> Verification:
+    """Check the files in `trained_dir` against the log as it is now.
+
+    Unreadable records are counted in `skipped`. Raises `KafkaUnavailable`, also once `stopping`.
+    """
+
+    def read(topic: Topic) -> Iterator[Received]:
+        return read_topic(settings, topic, skipped, stopping=stopping)
+
+    # `control` before `sessions`: in a live run, the tokens of its steps are then on the log.
+    control = (item.record for item in read(CONTROL))
+    steps = surviving_steps([one for one in control if isinstance(one, StepCommitted)])
+    events = ((item.partition, item.record) for item in read(SESSIONS))
+    faults: list[FileFault] = []
+    files = (file for _, file in step_files(trained_dir, steps, faults))
+    found = compare(steps, files, sampled_tokens(events))
+    wrong_files = tuple(map(str, faults))
+    return replace(found, wrong_marks=tuple(wrong_marks(steps)), wrong_files=wrong_files)
+
+
+def surviving_steps(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
+    """Return the steps behind the newest weights of each policy, oldest first.
+
+    `commits` is in log order.
+    """
+    of_policies: dict[str, list[StepCommitted]] = {}
+    for one in commits:
+        of_policies.setdefault(one.policy, []).append(one)
+    return [one for own in of_policies.values() for one in _surviving(own)]
+
+
+def _surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
+    by_lineage: dict[str, dict[int, StepCommitted]] = defaultdict(dict)
+    parents: dict[str, str] = {}
+    for one in commits:
+        by_lineage[one.lineage][one.step] = one
+        parents[one.lineage] = one.parent_lineage
+    kept: dict[int, StepCommitted] = {}
+    lineage = commits[-1].lineage if commits else ""
+    # From the newest lineage to its oldest ancestor: of each, the steps before those kept so far.
+    while lineage:
+        first = min(kept, default=None)
+        own = by_lineage[lineage]
+        kept |= {step: one for step, one in own.items() if first is None or step < first}
+        lineage = parents.pop(lineage, "")
+    return [kept[step] for step in sorted(kept)]
+
+
+def wrong_marks(steps: Iterable[StepCommitted]) -> Iterator[str]:
+    """Yield a sentence for each group whose mark is not the number of steps that trained it before.
+
+    `steps`: those that survive, of each policy in their order.
+    """
+    before: Counter[tuple[str, str]] = Counter()
+    for one in steps:
+        for group in one.groups:
+            known = before[one.policy, group.group_id]
+            if group.reused and group.reused != known:
+                yield (
+                    f"{step_name(one.step)} marks group {group.group_id} as trained by "
+                    f"{group.reused} steps before it, and {known} did"
+                )
+        before.update((one.policy, group.group_id) for group in one.groups)
+
+
+def planned(step: StepCommitted) -> frozenset[str]:
+    """Return the sessions that a step trains again by plan."""
+    return frozenset(name for group in step.groups if group.reused for name in group.sessions)
+
+
+def compare(
+    steps: Iterable[StepCommitted], files: Iterable[TrainedFile], sampled: SampledTokens
+) -> Verification:
+    """Compare the files of `steps` with `sampled`; files of other steps do not count."""
+    missing = {(one.step, one.version, one.lineage): planned(one) for one in steps}
+    comparison = _Comparison(sampled, dict(sampled.numbers))
+    for header, runs, _ in files:
+        name = (header.step, header.version, header.lineage)
+        if name in missing:
+            # A second file of the step does not count.
+            comparison.add_step(trained_tokens(header.step, runs), missing.pop(name))
+    return comparison.result(tuple(sorted(step for step, _, _ in missing)))
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """Findings in the files that were compared so far."""
+
+    sampled: SampledTokens
+    numbers: dict[tuple[str, str], int]
+    """Numbers of the turns on the log and, behind them, of those that only files contain."""
+    mismatches: int = 0
+    keys: list[Int64s] = field(default_factory=list)
+    """Turn number and offset of each token as one integer, an array for each file."""
+    files: list[TrainedTokens] = field(default_factory=list)
+    deviations: list[Deviation] = field(default_factory=list)
+    again: int = 0
+    """Turns of steps that trained them by plan again."""
+
+    def add_step(self, trained: TrainedTokens, again: Collection[str]) -> None:
+        """Compare the tokens of one more step, which trains these sessions again by plan."""
+        names = ((run.session, run.turn) for run in trained.runs)
+        turns = [self.numbers.setdefault(name, len(self.numbers)) for name in names]
+        turns_N = np.array(turns, np.int64)[trained.runs_N]
+        places_N = self.sampled.places(turns_N, trained.offsets_N)
+        wrong_N = (
+            (self.sampled.versions_T[places_N] != trained.versions_N)
+            | (self.sampled.versions_T[places_N] < 0)
+            | (self.sampled.ids_T[places_N] != trained.ids_N)
+            | (self.sampled.logprob_bits_T[places_N] != trained.logprob_bits_N)
+        )
+        self.mismatches += int(np.count_nonzero(wrong_N))
+        keys_N = self._keys(trained, turns, again)[trained.runs_N]
+        self.keys.append((keys_N << _OFFSET_BITS) + trained.offsets_N)
+        self.files.append(trained)
+        for token in np.flatnonzero(wrong_N)[: MOST_DEVIATIONS - len(self.deviations)].tolist():
+            what = self._difference(trained, token, int(places_N[token]))
+            self.deviations.append(_deviation(trained, token, what))
+
+    def _keys(self, trained: TrainedTokens, turns: Sequence[int], again: Collection[str]) -> Int64s:
+        """Return a number for the turn of each run; of a session again one of this step alone."""
+        own: dict[int, int] = {}
+        for run, turn in zip(trained.runs, turns, strict=True):
+            if run.session in again:
+                own.setdefault(turn, -1 - self.again - len(own))
+        self.again += len(own)
+        return np.array([own.get(turn, turn) for turn in turns], np.int64)
+
+    def result(self, steps_missing: tuple[int, ...]) -> Verification:
+        """Return the findings in all files."""
+        keys = np.concatenate([np.zeros(0, np.int64), *self.keys])
+        found, counts = np.unique(keys, return_counts=True)
+        twice = found[counts > 1]
+        return Verification(
+            tokens_checked=len(keys),
+            mismatches=self.mismatches,
+            trained_twice=len(twice),
+            steps_missing=steps_missing,
+            deviations=(*self.deviations, *map(self._repeated, twice[:MOST_DEVIATIONS].tolist())),
+        )
+
+    def _difference(self, trained: TrainedTokens, token: int, place: int) -> str:
+        version = int(trained.versions_N[token])
+        if version == BROKEN:
+            return "the lists of its line differ in length"
+        if place == self.sampled.nowhere:
+            return "no completed turn on the log has it"
+        logprob = trained.logprob_bits_N[token].view(np.float32)
+        there = self.sampled.describe(place)
+        return f"id {trained.ids_N[token]}, log-prob {logprob!s}, version {version}; log: {there}"
+
+    def _repeated(self, key: int) -> Deviation:
+        places = [
+            (trained, token)
+            for trained, keys in zip(self.files, self.keys, strict=True)
+            for token in np.flatnonzero(keys == key).tolist()
+        ]
+        steps = ", ".join(str(shown_step(trained.step)) for trained, _ in places)
+        return _deviation(*places[0], f"trained {len(places)} times, in steps {steps}")
+
+
+def _deviation(trained: TrainedTokens, token: int, what: str) -> Deviation:
+    run = trained.runs[int(trained.runs_N[token])]
+    return Deviation(trained.step, run.session, run.turn, int(trained.offsets_N[token]), what)

@@ -1,0 +1,144 @@
+"""Dead letters by source topic and error, and one of them in full, for the terminal. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.recorded.dead_letters.letters import DeadLetter, RetryMark
+from seamlessflow.recorded.dead_letters.retries import decoded_letter
+from seamlessflow.recorded.show.record_view import records_view
+from seamlessflow.schemas.codec import UndecodableRecord
+from seamlessflow.schemas.topics import TOPICS
+
+_MOST_PLACES = 5
+_MOST_ERROR = 100
+_MOST_BYTES = 1_024
+_ROW = 16
+_FOREIGN = "(written by another program)"
+
+
+@dataclass(slots=True)
+class ErrorCount:
+    """Letters of one topic with the same error."""
+
+    first_ms: int
+    last_ms: int = 0
+    letters: int = 0
+    retried: int = 0
+    sources: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Offsets on the source topic by partition."""
+
+
+def counted(found: Iterable[DeadLetter | RetryMark]) -> dict[tuple[str, str], ErrorCount]:
+    """Return the letters by topic and error, in the order in which they were found."""
+    counts: dict[tuple[str, str], ErrorCount] = {}
+    kinds: dict[tuple[str, int, int], tuple[str, str]] = {}
+    marked: set[tuple[str, int, int]] = set()
+    for one in found:
+        if isinstance(one, RetryMark):
+            if one.place in kinds and one.place not in marked:
+                marked.add(one.place)
+                counts[kinds[one.place]].retried += 1
+            continue
+        kind = one.topic, _FOREIGN if one.source is None else one.error
+        kinds[one.place] = kind
+        count = counts.setdefault(kind, ErrorCount(one.timestamp_ms))
+        count.first_ms = min(count.first_ms, one.timestamp_ms)
+        count.last_ms = max(count.last_ms, one.timestamp_ms)
+        count.letters += 1
+        if one.source is not None:
+            count.sources[one.partition].append(one.source)
+    return counts
+
+
+def list_table(counts: dict[tuple[str, str], ErrorCount]) -> Table:
+    """Return a row for each topic and error, the oldest first within a topic."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("topic", "letters", "retried", "first", "last", "source places", "error"):
+        right = name in ("letters", "retried")
+        table.add_column(name, justify="right" if right else "left", no_wrap=name == "topic")
+    in_order = sorted(counts.items(), key=lambda one: (one[0][0], one[1].first_ms))
+    for (topic, error), count in in_order:
+        table.add_row(
+            topic,
+            str(count.letters),
+            str(count.retried or ""),
+            moment(count.first_ms),
+            moment(count.last_ms),
+            places(count.sources),
+            Text(error if len(error) <= _MOST_ERROR else f"{error[:_MOST_ERROR]}..."),
+        )
+    return table
+
+
+def places(sources: dict[int, list[int]]) -> str:
+    """Return partitions and offsets, such as `3: 7-9 12`; the first five of each partition."""
+    return "; ".join(
+        f"{partition}: {_ranges(sorted(set(offsets)))}"
+        for partition, offsets in sorted(sources.items())
+    )
+
+
+def moment(at_ms: int) -> str:
+    """Return a time in UTC, to the second."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def letter_view(letter: DeadLetter, marks: Sequence[RetryMark]) -> Group:
+    """Return all there is to see of a letter: where it came from, and its record or its bytes."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    source = "?" if letter.source is None else letter.source
+    table.add_row("source", f"{letter.topic} {letter.partition} {source}")
+    table.add_row("dead letter", f"{letter.topic}.dlq {letter.partition} {letter.offset}")
+    table.add_row("written", f"{moment(letter.timestamp_ms)} UTC")
+    table.add_row("error", Text(letter.error))
+    table.add_row("key", Text("none" if letter.key is None else repr(letter.key)))
+    for name, value in letter.headers:
+        table.add_row("header", Text(f"{name}: {value!r}"))
+    for mark in marks:
+        table.add_row("retried", f"{moment(mark.timestamp_ms)} UTC, now at offset {mark.sent_to}")
+    return Group(table, Text(), _content(letter))
+
+
+def hex_dump(value: bytes, most: int = _MOST_BYTES) -> str:
+    """Return offsets, bytes and characters, 16 a line, of the first `most` bytes."""
+    lines = []
+    for start in range(0, min(len(value), most), _ROW):
+        row = value[start : start + _ROW]
+        shown = "".join(chr(one) if 32 <= one < 127 else "." for one in row)
+        lines.append(f"{start:08x}  {row.hex(' '):<{3 * _ROW}} {shown}")
+    if len(value) > most:
+        lines.append(f"... {len(value) - most} more bytes")
+    return "\n".join(lines)
+
+
+def _content(letter: DeadLetter) -> RenderableType:
+    try:
+        record = decoded_letter(letter)
+    except UndecodableRecord as error:
+        reason = Text(f"cannot be decoded: {error}; {len(letter.value)} bytes:", "yellow")
+        return Group(reason, Text(hex_dump(letter.value)))
+    key = None if letter.key is None else letter.key.decode()
+    source = -1 if letter.source is None else letter.source
+    place = TOPICS[letter.topic].name, letter.partition, source
+    item = Received(*place, letter.timestamp_ms, key, letter.headers, record)
+    return Group(Text("can be decoded now:", "green"), records_view([item], None))
+
+
+def _ranges(offsets: list[int]) -> str:
+    runs: list[list[int]] = []
+    for offset in offsets:
+        if runs and offset == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], offset]
+        else:
+            runs.append([offset, offset])
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    more = ["..."] if len(shown) > _MOST_PLACES else []
+    return " ".join([*shown[:_MOST_PLACES], *more])

@@ -1,0 +1,138 @@
+"""The retry of dead letters: back to the end of their source partition, each once.
+
+The record is acknowledged before its mark is written. Between the two a killed command leaves a
+letter that the next one sends again; the topics that are retried bear that, since a command is
+carried out once by its id, and a task's session is opened once.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.errors import DeliveryFailed
+from seamlessflow.infra.kafka.client import Headers
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.dead_letters.letters import (
+    DeadLetter,
+    RetryMark,
+    mark_headers,
+    read_letters,
+)
+from seamlessflow.recorded.dead_letters.retries import refusal
+from seamlessflow.schemas.topics import dead_letters_of
+
+_FLUSH_S = 30.0
+_REPORT_S = 5.0
+"""Time for the thread of reports to hand over the report of an acknowledged record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Letters that a command names."""
+
+    topics: tuple[str, ...]
+    partition: int | None = None
+    source: int | None = None
+
+    def holds(self, letter: DeadLetter) -> bool:
+        """Return True if the letter is among them; its partition was read for it."""
+        return self.source in (None, letter.source)
+
+
+class SentLetter(NamedTuple):
+    """A record that was sent again, or would be: its first offset and its new one."""
+
+    topic: str
+    partition: int
+    source: int
+    sent_to: int
+    """-1 in a dry run."""
+
+
+@dataclass(slots=True)
+class RetryOutcome:
+    """Letters by what became of them."""
+
+    sent: list[SentLetter] = field(default_factory=list)
+    earlier: int = 0
+    """Number of letters that were retried before."""
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Number of letters by topic and reason."""
+
+
+def retry(
+    settings: KafkaSettings,
+    chosen: Chosen,
+    *,
+    dry_run: bool = False,
+    force: bool = False,
+    seen: Callable[[int], None] = lambda count: None,
+) -> RetryOutcome:
+    """Send the chosen letters that may be retried; `seen` is called with a growing count.
+
+    Raises what `read_letters` raises, `KafkaUnavailable` and `DeliveryFailed`.
+    """
+    outcome = RetryOutcome()
+    marked = _marked(settings, chosen)
+    producer = None if dry_run else Producer(settings, "retry")
+    try:
+        letters = _letters(read_letters(settings, chosen.topics, chosen.partition), chosen)
+        for count, letter in enumerate(letters, 1):
+            seen(count)
+            if letter.place in marked:
+                outcome.earlier += 1
+            elif reason := refusal(letter, now_ms(), force):
+                outcome.refused[letter.topic, reason] += 1
+            else:
+                sent_to = -1 if producer is None else _send(producer, letter)
+                source = -1 if letter.source is None else letter.source
+                outcome.sent.append(SentLetter(letter.topic, letter.partition, source, sent_to))
+    finally:
+        if producer is not None:
+            producer.close()
+    return outcome
+
+
+def _marked(settings: KafkaSettings, chosen: Chosen) -> set[tuple[str, int, int]]:
+    found = read_letters(settings, chosen.topics, chosen.partition)
+    return {one.place for one in found if isinstance(one, RetryMark)}
+
+
+def _letters(found: Iterable[DeadLetter | RetryMark], chosen: Chosen) -> Iterable[DeadLetter]:
+    return (one for one in found if isinstance(one, DeadLetter) and chosen.holds(one))
+
+
+def _send(producer: Producer, letter: DeadLetter) -> int:
+    """Send the record and then its mark, each acknowledged; return the record's new offset."""
+    offset = _appended(producer, letter.topic, letter, letter.value, letter.key, letter.headers)
+    marks, topic = mark_headers(letter, offset), dead_letters_of(letter.topic)
+    _appended(producer, topic, letter, b"", None, marks)
+    return offset
+
+
+def _appended(
+    producer: Producer,
+    topic: str,
+    letter: DeadLetter,
+    value: bytes,
+    key: bytes | None,
+    headers: Headers,
+) -> int:
+    reports: SimpleQueue[tuple[DeliveryFailed | None, int]] = SimpleQueue()
+    producer.send_bytes(
+        topic,
+        value,
+        key,
+        letter.partition,
+        headers,
+        on_delivery=lambda failure, offset: reports.put((failure, offset)),
+    )
+    producer.flush(_FLUSH_S)
+    failure, offset = reports.get(timeout=_REPORT_S)
+    if failure is not None:
+        raise failure
+    return offset

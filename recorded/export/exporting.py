@@ -1,0 +1,241 @@
+"""An export of recorded sessions into files, a partition of `sessions` after the other."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seamlessflow.consumers.trajectories.sessions.assemble import assembled
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.blobs.references import largest_trajectory
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.disk.full import room_for
+from seamlessflow.infra.disk.whole_file import name_whole
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.export.forms import FORMS, Form
+from seamlessflow.recorded.export.manifest import ExportManifest, ExportTerms
+from seamlessflow.recorded.export.reward_weights import recorded_weights
+from seamlessflow.recorded.export.session_rows import ExportedSession
+from seamlessflow.recorded.export.tables import FileFormat, Row
+from seamlessflow.recorded.select.bounds import partition_bounds
+from seamlessflow.recorded.select.refold import Refold
+from seamlessflow.recorded.select.selection import Range, SessionSelection
+from seamlessflow.schemas.topics import SESSIONS
+from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.data.chains import TrajectoryMalformed
+from seamlessflow.trainer.data.credit.returns import Weights
+
+_SHOWN_EVERY = 1_000
+"""Events after which the progress is shown."""
+Show = Callable[[int, int], None]
+
+
+class ExportStopped(SeamlessFlowError):
+    """The export was asked to end before all partitions were written."""
+
+    lasting = False
+
+    def __init__(self) -> None:
+        super().__init__("asked to end; finished partitions stay")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportJob:
+    """A selection of sessions, and the form and directory of the files to write."""
+
+    directory: Path
+    format: FileFormat
+    form: str = "sessions"
+    selection: SessionSelection = field(default_factory=SessionSelection)
+
+
+@dataclass(slots=True)
+class ExportOutcome:
+    """Counts over all partitions; those of partitions that an earlier call finished too."""
+
+    counts: Counter[str]
+    partitions_kept: int
+    """Partitions that an earlier call finished."""
+    skipped: Skipped
+    found: set[str] = field(default_factory=set)
+    """Names of the selection that a session which was read has."""
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Return the number of written rows by table."""
+        found = self.counts.items()
+        return {name[5:]: count for name, count in found if name.startswith("rows_")}
+
+
+def export(
+    kafka: KafkaSettings, job: ExportJob, show: Show, stopping: Stopping = never
+) -> ExportOutcome:
+    """Write the files of the partitions that are not finished.
+
+    `show` is called with the number of further events read, and of all. The bounds are those that
+    the first call measured. Raises `ExportTaken`, `ExportStopped`, and what `read_partitions`
+    raises.
+    """
+    cluster, skipped = find_cluster(kafka, stopping=stopping).id, Skipped()
+    weights = recorded_weights(kafka, skipped, stopping)
+    place = cluster, kafka.topic_prefix, job.form, job.format.name
+    now = partition_bounds(kafka, job.selection, stopping)
+    terms = ExportTerms(*place, job.selection, _special(weights))
+    manifest = ExportManifest.begin(job.directory, terms, now)
+    outcome = ExportOutcome(Counter(), len(manifest.finished), skipped)
+    # Retention may have removed events since the first call.
+    left = {
+        number: (max(start, now[number][0]), end)
+        for number, (start, end) in manifest.bounds.items()
+        if number not in manifest.finished
+    }
+    total = sum(max(0, end - start) for start, end in left.values())
+    for number, bounds in left.items():
+        part = _PartitionExport(kafka, job, cluster, weights, number, outcome.skipped)
+        counts = part.run(bounds, lambda count: show(count, total), stopping)
+        outcome.found |= part.found
+        manifest.finish(number, dict(counts))
+    for finished in manifest.finished.values():
+        outcome.counts.update(finished)
+    if not outcome.rows:  # a directory without files is free for another selection
+        manifest.remove()
+    return outcome
+
+
+class _PartitionExport:
+    """Export of one partition: its events, its sessions, its files."""
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        job: ExportJob,
+        cluster: str,
+        weights: Mapping[str, Weights],
+        number: int,
+        skipped: Skipped,
+    ) -> None:
+        self._kafka, self._job, self._cluster, self._number = kafka, job, cluster, number
+        self._weights = weights
+        self._form = FORMS[job.form]
+        self._fold = Refold(LoggedPartition(number), job.selection)
+        self._skipped = skipped
+        self._counts: Counter[str] = Counter(events=0, sessions=0, tokens=0)
+
+    @property
+    def found(self) -> set[str]:
+        """Names of the selection that a session of the partition has."""
+        return self._fold.found
+
+    def run(self, bounds: Range, count: Callable[[int], None], stopping: Stopping) -> Counter[str]:
+        """Write the partition's files; return the counts of what is in them.
+
+        Raises `DiskFull`.
+        """
+        if bounds[0] < bounds[1]:
+            directory = self._job.directory
+            with (
+                room_for(directory, directory),
+                _PartitionFiles(self._job, self._form, self._number) as files,
+            ):
+                for row in self._rows(bounds, count, stopping):
+                    files.append(*row)
+            self._counts.update(files.rows)
+        count(self._counts["events"] % _SHOWN_EVERY)
+        self._counts["sessions_open"] = self._fold.open
+        self._counts["beginnings_gone"] = self._fold.beginnings_gone if bounds[0] else 0
+        return self._counts
+
+    def _rows(
+        self, bounds: Range, count: Callable[[int], None], stopping: Stopping
+    ) -> Iterator[tuple[str, Row]]:
+        place = SESSIONS.name, self._number
+        events = read_partitions(
+            self._kafka,
+            [place],
+            starts={place: bounds[0]},
+            ends={place: bounds[1]},
+            folds=True,
+            stopping=stopping,
+        )
+        for item in events:
+            self._counts["events"] += 1
+            if self._counts["events"] % _SHOWN_EVERY == 0:
+                count(_SHOWN_EVERY)
+                if stopping():
+                    raise ExportStopped
+            if isinstance(item.record, Unreadable):
+                self._skipped.apply(item.topic, item.record)
+                continue
+            session = self._fold.apply(item.record, item.offset)
+            if session is not None:
+                yield from self._exported(session)
+
+    def _exported(self, session: Session) -> Iterator[tuple[str, Row]]:
+        made, _ = assembled(session, self._number, largest_trajectory(self._kafka))
+        if not self._job.selection.chooses(made):
+            return
+        weights = self._weights.get(made.policy, ONE_REWARD)
+        one = ExportedSession(session, made, self._cluster, self._kafka.topic_prefix, weights)
+        try:
+            rows = list(self._form.rows(one))
+        except TrajectoryMalformed:
+            self._counts["malformed"] += 1
+            return
+        self._counts["sessions"] += 1
+        self._counts["tokens"] += len(one.made.loss_mask)
+        yield from rows
+
+
+class _PartitionFiles:
+    """Files of a partition, one for each table that has rows; named when all are whole."""
+
+    def __init__(self, job: ExportJob, form: Form, partition: int) -> None:
+        self._open = job.format.open
+        self._tables = {
+            table.name: (table, table.path(job.directory, partition, job.format.suffix))
+            for table in form.tables
+        }
+        self._files = ExitStack()
+        self._appends: dict[str, Callable[[Row], None]] = {}
+        self.rows: Counter[str] = Counter()
+
+    def append(self, name: str, row: Row) -> None:
+        """Append a row to the table of this name."""
+        if name not in self._appends:
+            table, path = self._tables[name]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = self._files.enter_context(closing(self._open(_draft(path), table)))
+            self._appends[name] = file.append
+        self._appends[name](row)
+        self.rows[f"rows_{name}"] += 1
+
+    def __enter__(self) -> "_PartitionFiles":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        whole = False
+        try:
+            self._files.close()  # writes the rest, for which there may be no room
+            whole = kind is None
+        finally:
+            for name in self._appends:
+                path = self._tables[name][1]
+                if whole:
+                    name_whole(_draft(path), path)
+                else:
+                    _draft(path).unlink()
+
+
+def _special(weights: Mapping[str, Weights]) -> dict[str, Weights]:
+    """Return the weights of the policies whose return is not the one reward."""
+    return {policy: of for policy, of in weights.items() if of != ONE_REWARD}
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}")

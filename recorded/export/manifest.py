@@ -1,0 +1,114 @@
+"""The file `manifest.json` of an export: its terms, its bounds, and the partitions it finished."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from seamlessflow.infra.disk.whole_file import whole_file
+from seamlessflow.infra.disk.writable import make_writable
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.recorded.select.selection import Range, SessionSelection
+
+_NAME = "manifest.json"
+
+
+class ExportTaken(SeamlessFlowError):
+    """A directory has another export, or files that no export wrote."""
+
+    lasting = True
+
+    def __init__(self, directory: Path, reason: str) -> None:
+        self.directory, self.reason = directory, reason
+        super().__init__(f"{directory} {reason}: name another directory")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportTerms:
+    """Everything that decides what an export's files contain, but for its bounds."""
+
+    cluster: str
+    prefix: str
+    form: str
+    format: str
+    selection: SessionSelection
+    rewards: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Weights of the rewards, by policy."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return the terms as JSON values."""
+        chosen = {name: _plain(value) for name, value in asdict(self.selection).items()}
+        weights = {name: dict(sorted(of.items())) for name, of in sorted(self.rewards.items())}
+        own = {name: getattr(self, name) for name in ("cluster", "prefix", "form", "format")}
+        return {**own, "selection": chosen, "rewards": weights}
+
+
+@dataclass(slots=True)
+class ExportManifest:
+    """State of an export; written anew after each partition."""
+
+    directory: Path
+    terms: dict[str, Any]
+    bounds: dict[int, Range]
+    """First offset and the one behind the last, by partition, as they were when it began."""
+    finished: dict[int, dict[str, int]] = field(default_factory=dict)
+    """Counts of the partitions whose files are whole."""
+
+    @classmethod
+    def begin(
+        cls, directory: Path, terms: ExportTerms, bounds: Mapping[int, Range]
+    ) -> "ExportManifest":
+        """Return the state of the export of these terms that is in the directory, or a new one.
+
+        Raises `ExportTaken`, `DiskFull`, and `SettingsRejected` for what can be no directory.
+        """
+        make_writable(directory, "--to")
+        path = directory / _NAME
+        if not path.exists():
+            if any(directory.iterdir()):
+                raise ExportTaken(directory, "has files of something else")
+            made = cls(directory, terms.plain(), dict(bounds))
+            made._write()
+            return made
+        found = orjson.loads(path.read_bytes())
+        if differing := _differing(found["terms"], terms.plain()):
+            raise ExportTaken(directory, f"has an export with another {', '.join(differing)}")
+        return cls(
+            directory,
+            found["terms"],
+            {int(number): (start, end) for number, (start, end) in found["bounds"].items()},
+            {int(number): counts for number, counts in found["finished"].items()},
+        )
+
+    def finish(self, partition: int, counts: dict[str, int]) -> None:
+        """Take note that the partition's files are whole. Raises `DiskFull`."""
+        self.finished[partition] = counts
+        self._write()
+
+    def remove(self) -> None:
+        """Forget the export."""
+        (self.directory / _NAME).unlink()
+
+    def _write(self) -> None:
+        content = {
+            "terms": self.terms,
+            "bounds": {str(number): ends for number, ends in self.bounds.items()},
+            "finished": {str(number): counts for number, counts in self.finished.items()},
+        }
+        with whole_file(self.directory / _NAME) as file:
+            file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+
+
+def _differing(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    # An export of an earlier release has no rewards in its terms.
+    return [name for name, value in wanted.items() if found.get(name, {}) != value]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, dict):
+        return {str(name): list(each) for name, each in value.items()}
+    return list(value) if isinstance(value, tuple) else value

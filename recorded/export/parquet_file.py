@@ -1,0 +1,68 @@
+"""Rows as Parquet. Only this module and the import's reader use pyarrow (extra `parquet`)."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seamlessflow.recorded.export.tables import FileFormat, Kind, Row, Table
+
+_GROUP_TOKENS = 1 << 20
+_GROUP_ROWS = 10_000
+"""A row group ends with either, so that a file of any length needs little memory."""
+_KINDS = {
+    Kind.TEXT: pa.string(),
+    Kind.INTEGER: pa.int64(),
+    Kind.NUMBER: pa.float64(),
+    Kind.IDS: pa.list_(pa.int32()),
+    Kind.FLOATS: pa.list_(pa.float32()),
+    Kind.FLAGS: pa.list_(pa.bool_()),
+}
+
+
+class ParquetRows:
+    """Parquet file that is written in row groups of limited size."""
+
+    def __init__(self, path: Path, table: Table) -> None:
+        self._schema = pa.schema([(name, _KINDS[kind]) for name, kind in table.columns.items()])
+        # Few log-probs are equal: a dictionary of them is built in vain.
+        repeated = [name for name, kind in table.columns.items() if kind is not Kind.FLOATS]
+        self._writer = pq.ParquetWriter(
+            path, self._schema, compression="zstd", use_dictionary=repeated
+        )
+        self._columns: dict[str, list[Any]] = {name: [] for name in table.columns}
+        self._rows = self._tokens = 0
+
+    def append(self, row: Row) -> None:
+        """Keep the row until its group is full."""
+        for name, values in self._columns.items():
+            values.append(row[name])
+        self._rows += 1
+        self._tokens += max(len(one) for one in row.values() if isinstance(one, np.ndarray | str))
+        if self._tokens >= _GROUP_TOKENS or self._rows >= _GROUP_ROWS:
+            self._flush()
+
+    def close(self) -> None:
+        """Write the last group, and end the file."""
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._rows:
+            columns = [_column(self._columns[one.name], one.type) for one in self._schema]
+            self._writer.write_table(pa.table(columns, schema=self._schema))
+        for values in self._columns.values():
+            values.clear()
+        self._rows = self._tokens = 0
+
+
+def _column(values: list[Any], kind: Any) -> Any:
+    if not pa.types.is_list(kind):
+        return pa.array(values, kind)
+    offsets = np.cumsum([0, *map(len, values)], dtype=np.int32)
+    return pa.ListArray.from_arrays(offsets, pa.array(np.concatenate(values), kind.value_type))
+
+
+PARQUET = FileFormat("parquet", ".parquet", ParquetRows)

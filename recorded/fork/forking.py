@@ -1,0 +1,212 @@
+"""Forks of recorded sessions, written as tasks whose sessions begin in the middle of these."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from seamlessflow.consumers.trajectories.sessions.assemble import assembled
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.disk.whole_file import name_whole
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
+from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.fork.copying import NotForkable, RecordedOn, forked_prefix
+from seamlessflow.recorded.fork.places import ForkRule
+from seamlessflow.recorded.fork.recorded_tasks import RecordedTasks, recorded_tasks
+from seamlessflow.recorded.select.bounds import partition_bounds
+from seamlessflow.recorded.select.refold import Refold
+from seamlessflow.recorded.select.selection import Range, SessionSelection
+from seamlessflow.scheduler.tasks.forks import LARGEST_FORK_BYTES, fork_line
+from seamlessflow.schemas.forks import BEHIND_ANSWER
+from seamlessflow.schemas.json_form import to_json
+from seamlessflow.schemas.records import ForkedPrefix
+from seamlessflow.schemas.topics import SESSIONS
+
+_SHOWN_EVERY = 1_000
+_EVALUATION = "of an evaluation"
+_NO_TASK_ID = "opened without a task"
+_NO_TASK = "no task on the log any more; name the run's file with --task-file"
+_NO_TURN = "no such turn"
+Show = Callable[[int, int], None]
+
+
+class ForkingStopped(SeamlessFlowError):
+    """The command was asked to end before the file was whole."""
+
+    lasting = False
+
+    def __init__(self) -> None:
+        super().__init__("asked to end; no file was written")
+
+
+@dataclass(frozen=True, slots=True)
+class ForkJob:
+    """Sessions to fork, where, and the file to write."""
+
+    to: Path
+    rule: ForkRule
+    samples: int
+    selection: SessionSelection = field(default_factory=SessionSelection)
+    task_file: Path | None = None
+
+
+@dataclass(slots=True)
+class ForkOutcome:
+    """Counts of forks, and of what was left out by its reason."""
+
+    forks: int = 0
+    sessions: int = 0
+    """Sessions with at least one fork."""
+    tokens: int = 0
+    """Tokens before the places of all forks."""
+    played: int = 0
+    """Recorded answers that a playback of each fork gives once."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Sessions and turns, by the reason."""
+    examples: dict[str, str] = field(default_factory=dict)
+    """First of them by reason."""
+    skipped: Skipped = field(default_factory=Skipped)
+
+    chosen: int = 0
+    """Sessions that ended and are chosen, forked or not."""
+    found: set[str] = field(default_factory=set)
+    """Names of the selection that a session has."""
+
+    def leave_out(self, reason: str, named: str, count: int = 1) -> None:
+        """Count what is left out."""
+        self.left_out[reason] += count
+        self.examples.setdefault(reason, named)
+
+
+def fork_sessions(
+    kafka: KafkaSettings, job: ForkJob, show: Show, stopping: Stopping = never
+) -> ForkOutcome:
+    """Write the file of forks, which appears when it is whole, and not without any fork.
+
+    `show` is called with the number of further events read, and of all. Raises `SettingsRejected`,
+    `TasksRejected`, `ForkingStopped`, and what `read_partitions` raises.
+    """
+    job.rule.check()
+    cluster = find_cluster(kafka, stopping=stopping).id
+    bounds = partition_bounds(kafka, job.selection, stopping)
+    outcome = ForkOutcome()
+    tasks = recorded_tasks(kafka, job.selection, job.task_file, outcome.skipped, stopping)
+    total = sum(end - start for start, end in bounds.values())
+    draft = job.to.with_name(f".{job.to.name}.{os.getpid()}")
+    try:
+        with draft.open("wb") as file:
+            for number, span in bounds.items():
+                log = RecordedOn(number, cluster, kafka.topic_prefix)
+                part = _ForkedPartition(kafka, job, log, tasks, outcome)
+                part.write(file, span, lambda count: show(count, total), stopping)
+        if outcome.forks:
+            name_whole(draft, job.to)
+    finally:
+        draft.unlink(missing_ok=True)
+    return outcome
+
+
+class _ForkedPartition:
+    """Forks of the sessions of one partition."""
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        job: ForkJob,
+        log: RecordedOn,
+        tasks: RecordedTasks,
+        outcome: ForkOutcome,
+    ) -> None:
+        self._kafka, self._job, self._log = kafka, job, log
+        self._tasks, self._outcome = tasks, outcome
+        self._fold = Refold(LoggedPartition(log.partition), job.selection)
+
+    def write(
+        self, file: BinaryIO, bounds: Range, count: Callable[[int], None], stopping: Stopping
+    ) -> None:
+        for session in self._ended(bounds, count, stopping):
+            if not self._job.selection.chooses(assembled(session, self._log.partition)[0]):
+                continue
+            self._outcome.chosen += 1
+            lines = self._lines(session)
+            file.writelines(b"%b\n" % line for line in lines)
+            self._outcome.forks += len(lines)
+            self._outcome.sessions += bool(lines)
+        self._outcome.found |= self._fold.found
+        for session_id in self._fold.log.sessions:
+            self._outcome.leave_out("not ended", session_id)
+        if bounds[0] and self._fold.beginnings_gone:
+            gone = f"partition {self._log.partition}"
+            self._outcome.leave_out(
+                "first events removed by retention", gone, self._fold.beginnings_gone
+            )
+
+    def _ended(
+        self, bounds: Range, count: Callable[[int], None], stopping: Stopping
+    ) -> Iterator[Session]:
+        if bounds[0] >= bounds[1]:
+            return
+        place, events = (SESSIONS.name, self._log.partition), 0
+        starts, ends = {place: bounds[0]}, {place: bounds[1]}
+        for item in read_partitions(
+            self._kafka, [place], starts=starts, ends=ends, folds=True, stopping=stopping
+        ):
+            events += 1
+            if events % _SHOWN_EVERY == 0:
+                count(_SHOWN_EVERY)
+                if stopping():
+                    raise ForkingStopped
+            if isinstance(item.record, Unreadable):
+                self._outcome.skipped.apply(item.topic, item.record)
+            elif (session := self._fold.apply(item.record, item.offset)) is not None:
+                yield session
+        count(events % _SHOWN_EVERY)
+
+    def _lines(self, session: Session) -> list[bytes]:
+        opened, outcome = session.opened, self._outcome
+        if opened.purpose != "train":
+            outcome.leave_out(_EVALUATION, session.session_id)
+            return []
+        task = self._tasks.of(session)
+        if task is None:
+            outcome.leave_out(_NO_TASK if opened.task_id else _NO_TASK_ID, session.session_id)
+            return []
+        turns = self._job.rule.turns(session)
+        if not turns:
+            outcome.leave_out(_NO_TURN, session.session_id)
+        lines, seen = [], set()
+        for turn_id in turns:
+            fork = self._forked(session, turn_id)
+            # Several samples of one prompt are one place.
+            if fork is None or fork.hash in seen:
+                continue
+            seen.add(fork.hash)
+            outcome.tokens += fork.length
+            outcome.played += len(fork.turns)
+            lines.append(fork_line(self._id(task, fork), task, self._job.samples, fork))
+        return lines
+
+    def _forked(self, session: Session, turn_id: str) -> ForkedPrefix | None:
+        rule, named = self._job.rule, f"{session.session_id}, turn {turn_id}"
+        try:
+            fork = forked_prefix(session, turn_id, self._log, rule.mode, rule.behind, rule.appended)
+        except NotForkable as error:
+            self._outcome.leave_out(error.reason.partition(":")[0], named)
+            return None
+        if len(to_json(fork)) > LARGEST_FORK_BYTES:
+            self._outcome.leave_out(f"longer than {LARGEST_FORK_BYTES:,} bytes", named)
+            return None
+        return fork
+
+    def _id(self, task: object, fork: ForkedPrefix) -> str:
+        origin = fork.origin
+        own = task.get("id", "") if isinstance(task, dict) else ""
+        end = "~answer" if origin.behind == BEHIND_ANSWER else ""
+        return f"{own}~{origin.session_id}~{origin.turn_id}{end}"

@@ -1,0 +1,217 @@
+"""Rows of files as sequences of tokens, whatever their columns are called. Pure."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.recorded.export.forms import IGNORED
+
+RowRead = Mapping[str, Any]
+_Ints = NDArray[np.int32]
+_Floats = NDArray[np.float32]
+
+
+class ForeignRowRejected(SeamlessFlowError):
+    """A row of a file cannot be a trajectory."""
+
+    lasting = True
+
+    def __init__(self, path: str, row: int, reason: str) -> None:
+        self.path, self.row, self.reason = path, row, reason
+        super().__init__(f"{path}, row {row}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignRow:
+    """One sequence; all arrays have an entry for each token."""
+
+    ids_T: _Ints
+    sampled_T: NDArray[np.bool_]
+    """True for a token that the file leaves in its loss."""
+    logprobs_T: _Floats | None
+    temperatures_T: _Floats
+    versions_T: _Ints
+    """Policy version, -1 if the file has none."""
+    reward: float | None
+    several_versions: tuple[int, int] | None
+    """Lowest and highest version of a row that does not say which token is of which."""
+    named: Mapping[str, str]
+    """Columns of text, such as group, task, and the session of an export."""
+
+
+class _Columns:
+    """Columns of a row, of which each is checked when it is read. Raises `ValueError`."""
+
+    def __init__(self, row: RowRead) -> None:
+        self.row = row
+
+    def has(self, name: str) -> bool:
+        return self.row.get(name) is not None
+
+    def array(self, name: str, kind: type[np.int32 | np.float32 | np.bool_]) -> NDArray[Any]:
+        """Return an array of numbers that are of this kind."""
+        value = self.row.get(name)
+        if not isinstance(value, list):
+            raise ValueError(f"{name} is no list" if self.has(name) else f"{name} is missing")
+        try:
+            found: NDArray[Any] = np.array(value)
+        except ValueError:
+            raise ValueError(f"{name} is not a list of numbers") from None
+        if not value:
+            return np.empty(0, kind)
+        if found.ndim != 1 or found.dtype.kind not in ("f" if kind is np.float32 else "") + "iub":
+            raise ValueError(f"{name} has something else than {_NAMES[kind]}")
+        if kind is np.int32 and (found.min() < _LEAST or found.max() > _MOST):
+            raise ValueError(f"{name} has a number that is no int32")
+        if kind is np.bool_ and not np.isin(found, (0, 1)).all():
+            raise ValueError(f"{name} has something else than {_NAMES[kind]}")
+        if kind is np.float32 and not np.isfinite(found).all():
+            raise ValueError(f"{name} has a number that is not finite")
+        return found.astype(kind)
+
+    def optional(
+        self, name: str, kind: type[np.int32 | np.float32 | np.bool_]
+    ) -> NDArray[Any] | None:
+        return self.array(name, kind) if self.has(name) else None
+
+    def number(self, name: str) -> float | None:
+        value = self.row.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+            raise ValueError(f"{name} is no number")
+        return float(value)
+
+
+_NAMES = {np.int32: "whole numbers", np.float32: "numbers", np.bool_: "0 and 1"}
+_LEAST, _MOST = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+_TEXTS = (
+    *("session_id", "group_id", "task_id", "policy"),
+    *("status", "cause", "tokenizer_hash", "cluster"),
+)
+
+
+def foreign_row(path: str, number: int, row: RowRead) -> ForeignRow:
+    """Return the sequence of a row, counted from 1. Raises `ForeignRowRejected`."""
+    try:
+        found = _read(_Columns(row))
+        _check(found)
+    except ValueError as error:
+        raise ForeignRowRejected(path, number, str(error)) from None
+    return found
+
+
+def _read(columns: _Columns) -> ForeignRow:
+    for name, layout in _LAYOUTS.items():
+        if columns.has(name):
+            return layout(columns)
+    names = ", ".join(_LAYOUTS)
+    raise ValueError(f"no tokens: it has none of the columns {names}")
+
+
+def _split(columns: _Columns, behind: str, reward: str) -> ForeignRow:
+    """Return a row whose prompt, and what stands behind it, are columns of their own."""
+    prompt_T = columns.array("prompt_ids", np.int32)
+    ids_T = columns.array(f"{behind}_ids", np.int32)
+    at, size, mask = len(prompt_T), len(ids_T), f"{behind}_mask"
+
+    def whole(name: str, fill: float) -> NDArray[Any] | None:
+        if not columns.has(name):
+            return None
+        values = _as_long(name, columns.array(name, np.float32), size)
+        return np.concatenate([np.full(at, fill, np.float32), values])
+
+    mask_T = columns.optional(mask, np.bool_)
+    mask_T = np.ones(size, np.bool_) if mask_T is None else _as_long(mask, mask_T, size)
+    return _made(
+        columns,
+        np.concatenate([prompt_T, ids_T]),
+        np.concatenate([np.zeros(at, np.bool_), mask_T]),
+        whole(f"{behind}_logprobs", 0),
+        whole(f"{behind}_temperatures", 1),
+        reward,
+    )
+
+
+def _prime_rl(columns: _Columns) -> ForeignRow:
+    return _split(columns, "completion", "reward")
+
+
+def _verl(columns: _Columns) -> ForeignRow:
+    return _split(columns, "response", "reward_score")
+
+
+def _chain(columns: _Columns) -> ForeignRow:
+    ids_T = columns.array("token_ids", np.int32)
+    sampled_T = columns.array("mask", np.bool_)
+    given = columns.optional("logprobs", np.float32), columns.optional("temperatures", np.float32)
+    return _made(columns, ids_T, sampled_T, *given, "reward")
+
+
+def _trl(columns: _Columns) -> ForeignRow:
+    ids_T = columns.array("input_ids", np.int32)
+    labels_T = _as_long("labels", columns.array("labels", np.int32), len(ids_T))
+    sampled_T = labels_T != IGNORED
+    if (labels_T[sampled_T] != ids_T[sampled_T]).any():
+        raise ValueError("labels has a token that is not that of input_ids")
+    return _made(
+        columns, ids_T, sampled_T, columns.optional("logprobs", np.float32), None, "reward"
+    )
+
+
+_LAYOUTS: Mapping[str, Callable[[_Columns], ForeignRow]] = {
+    "token_ids": _chain,
+    "completion_ids": _prime_rl,
+    "response_ids": _verl,
+    "input_ids": _trl,
+}
+"""Layouts by the column that they are known by."""
+
+
+def _made(
+    columns: _Columns,
+    ids_T: _Ints,
+    sampled_T: NDArray[np.bool_],
+    logprobs_T: _Floats | None,
+    temperatures_T: _Floats | None,
+    reward: str,
+) -> ForeignRow:
+    if temperatures_T is None:
+        temperatures_T = np.ones(len(ids_T), np.float32)
+    versions_T, several = columns.optional("versions", np.int32), None
+    if versions_T is None:
+        low, high = columns.number("version_min"), columns.number("version_max")
+        version = int(low) if low is not None and low == high else -1
+        if low is not None and high is not None and low != high:
+            several = int(low), int(high)
+        versions_T = np.full(len(ids_T), version, np.int32)
+    named = {name: str(columns.row[name]) for name in _TEXTS if columns.has(name)}
+    arrays = ids_T, sampled_T, logprobs_T, temperatures_T, versions_T
+    return ForeignRow(*arrays, columns.number(reward), several, named)
+
+
+def _check(found: ForeignRow) -> None:
+    size = len(found.ids_T)
+    if not size:
+        raise ValueError("it has no tokens")
+    if found.ids_T.min() < 0:
+        raise ValueError("a token id is negative")
+    columns = {
+        "mask": found.sampled_T,
+        "logprobs": found.logprobs_T,
+        "temperatures": found.temperatures_T,
+        "versions": found.versions_T,
+    }
+    for name, values in columns.items():
+        if values is not None:
+            _as_long(name, values, size)
+
+
+def _as_long(name: str, values: NDArray[Any], size: int) -> NDArray[Any]:
+    if len(values) != size:
+        raise ValueError(f"{name} has {len(values)} entries for {size} tokens")
+    return values

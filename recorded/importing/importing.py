@@ -1,0 +1,128 @@
+"""Files of sequences brought in as trajectories under a prefix of their own."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.prefix import check_prefix
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.importing.foreign_row import foreign_row
+from seamlessflow.recorded.importing.foreign_trajectory import (
+    ForeignRules,
+    RowOrigin,
+    foreign_trajectory,
+)
+from seamlessflow.recorded.importing.row_files import Rows, digest
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
+
+_FLUSH_EVERY = 200
+"""Trajectories that may wait for Kafka."""
+_FLUSH_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ImportJob:
+    """Files to bring in, each with the reader of its format, and the prefix to write under."""
+
+    files: Sequence[tuple[Path, Rows]]
+    prefix: str
+    rules: ForeignRules = field(default_factory=ForeignRules)
+
+
+@dataclass(slots=True)
+class ImportOutcome:
+    """Counts over all files."""
+
+    written: int = 0
+    tokens: int = 0
+    sampled: int = 0
+    """Tokens of the written that the files leave in their loss."""
+    there: int = 0
+    """Rows that an earlier call wrote."""
+
+
+def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = never) -> ImportOutcome:
+    """Write a trajectory for each row that is not there; all rows are checked first.
+
+    Raises `ForeignRowRejected`, `SettingsRejected` for a prefix with sessions, and what
+    `read_topic` and `Producer` raise.
+    """
+    outcome = ImportOutcome()
+    groups = _groups(job)
+    samples = Counter[str]()
+    _check_target(kafka, job.prefix)
+    target = kafka.model_copy(update={"topic_prefix": job.prefix})
+    create_topics(target, [TRAJECTORIES], stopping=stopping)
+    there = set[str]()
+    for item in read_topic(target, TRAJECTORIES, Skipped(), stopping=stopping):
+        if isinstance(item.record, Trajectory):
+            _check_group(item.record, groups, job.prefix)
+            there.add(item.record.session_id)
+    producer = Producer(target, "import", linger_ms=5)
+    try:
+        for path, rows in job.files:
+            for made in _trajectories(path, rows, job.rules):
+                group, sample = made.group_id, samples[made.group_id]
+                samples[group] += 1
+                made = replace(made, sample=sample, group_size=len(groups[group]))
+                if made.session_id in there:
+                    outcome.there += 1
+                    continue
+                there.add(made.session_id)
+                producer.send(TRAJECTORIES.name, made, key=made.group_id)
+                _count(outcome, made)
+                if outcome.written % _FLUSH_EVERY == 0:
+                    producer.flush(_FLUSH_S)
+        producer.flush(_FLUSH_S)
+    finally:
+        producer.close()
+    return outcome
+
+
+def _groups(job: ImportJob) -> dict[str, set[str]]:
+    """Return the sessions of each group."""
+    groups: dict[str, set[str]] = {}
+    for path, rows in job.files:
+        for made in _trajectories(path, rows, job.rules):
+            groups.setdefault(made.group_id, set()).add(made.session_id)
+    return groups
+
+
+def _check_group(there: Trajectory, groups: Mapping[str, set[str]], prefix: str) -> None:
+    """Raise `SettingsRejected` if an earlier call wrote other rows of a group."""
+    ours = groups.get(there.group_id)
+    if ours is not None and there.session_id not in ours:
+        reason = f"{prefix}{TRAJECTORIES.name} has other rows of group {there.group_id}"
+        raise SettingsRejected("--to", f"{reason}: bring all in at once, to another prefix")
+
+
+def _trajectories(path: Path, rows: Rows, rules: ForeignRules) -> Iterator[Trajectory]:
+    content = digest(path)
+    for number, row in enumerate(rows(path), 1):
+        origin = RowOrigin(str(path), path.name, content, number)
+        yield foreign_trajectory(origin, foreign_row(str(path), number, row), rules)
+
+
+def _check_target(kafka: KafkaSettings, prefix: str) -> None:
+    check_prefix("--to", prefix)
+    if prefix == kafka.topic_prefix:
+        raise SettingsRejected(
+            "--to", f"{prefix!r} is the prefix of the recorded topics: name another"
+        )
+    if prefix + SESSIONS.name in partition_counts(kafka):
+        raise SettingsRejected("--to", f"{prefix}{SESSIONS.name} is there: name another prefix")
+
+
+def _count(outcome: ImportOutcome, made: Trajectory) -> None:
+    outcome.written += 1
+    outcome.tokens += len(made.loss_mask)
+    outcome.sampled += made.loss_mask.count(1) or sum(made.masked_tokens.values())

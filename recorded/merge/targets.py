@@ -1,0 +1,209 @@
+"""Targets of replayed trajectories: a run-scoped prefix of topics, files, or nothing.
+
+Each takes up where an earlier replay into it ended: the prefix by offsets that are committed with
+the trajectories they cover, the directory by whole files.
+"""
+
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from seamlessflow.infra.disk.whole_file import name_whole
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.producer import TransactionalProducer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.merge.progress import MergeProgress
+from seamlessflow.schemas.container import ContainerFile, container_metadata
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
+
+PARTS = 8
+"""Parts of the partitions, each with a transactional id."""
+_MOST, _MOST_BYTES = 500, 16 * 1024 * 1024
+"""Trajectories of a transaction, and bytes of their tokens."""
+_MOST_SHOWN = 300
+"""Most characters of rules and selection in a message: they may name thousands of sessions."""
+GROUP = "replay"
+"""Consumer group, behind the prefix, whose offsets say how far a replay came."""
+
+
+class TargetTaken(SeamlessFlowError):
+    """A target has trajectories that a replay by other rules or of other sessions wrote."""
+
+    def __init__(self, target: str, content: str) -> None:
+        self.target, self.content = target, content
+        shown = content if len(content) <= _MOST_SHOWN else f"{content[:_MOST_SHOWN]}..."
+        reason = f"{target} was not written by these rules and for this selection, {shown}"
+        super().__init__(f"{reason}: name another target")
+
+
+class Target(Protocol):
+    """Target of the trajectories of some partitions of `sessions`."""
+
+    def begin(self, partition: int) -> MergeProgress | None:
+        """Return how far an earlier replay came; None if it finished the partition."""
+        ...
+
+    @property
+    def full(self) -> bool:
+        """True if it holds so much that `reached` should be called."""
+        ...
+
+    def add(self, made: Trajectory) -> None:
+        """Take a trajectory."""
+        ...
+
+    def reached(self, progress: Mapping[int, MergeProgress], finished: bool) -> None:
+        """Take note that all trajectories up to there, by partition, were added."""
+        ...
+
+    def close(self) -> None:
+        """End; what was added since the last commit or whole file is given up."""
+        ...
+
+
+class Nowhere:
+    """Target that keeps nothing: of a dry run, a verification or a difference."""
+
+    full = False
+
+    def begin(self, partition: int) -> MergeProgress | None:
+        """Return the beginning."""
+        return MergeProgress()
+
+    def add(self, made: Trajectory) -> None:
+        """Keep nothing."""
+
+    def reached(self, progress: Mapping[int, MergeProgress], finished: bool) -> None:
+        """Keep nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Files:
+    """A file for each partition, in Avro's container format, named when it is whole."""
+
+    full = False
+
+    def __init__(self, directory: Path, content: str) -> None:
+        self._directory = directory
+        # A process that was given up may still write its own drafts.
+        self._drafts = uuid.uuid4().hex[:8]
+        self._content = content
+        self._files = ExitStack()
+        self._open: dict[int, ContainerFile] = {}
+
+    def begin(self, partition: int) -> MergeProgress | None:
+        """Return the beginning, or None if the file is there. Raises `TargetTaken`."""
+        path = self._path(partition)
+        if path.exists():
+            if container_metadata(path).get("content") != self._content:
+                raise TargetTaken(str(path), self._content)
+            return None
+        self._directory.mkdir(parents=True, exist_ok=True)
+        draft = self._files.enter_context(self._draft(partition).open("wb"))
+        metadata = {"content": self._content, "partition": str(partition)}
+        self._open[partition] = ContainerFile(draft, Trajectory, metadata)
+        return MergeProgress()
+
+    def add(self, made: Trajectory) -> None:
+        """Append the trajectory to its partition's file."""
+        self._open[made.partition].append(made)
+
+    def reached(self, progress: Mapping[int, MergeProgress], finished: bool) -> None:
+        """Name the files once they are whole."""
+        for partition in progress if finished else ():
+            self._open.pop(partition).flush()
+            name_whole(self._draft(partition), self._path(partition))
+
+    def close(self) -> None:
+        """Close the files; those not finished are written anew by the next replay."""
+        self._files.close()
+
+    def _path(self, partition: int) -> Path:
+        return self._directory / f"trajectories-{partition:03}.avro"
+
+    def _draft(self, partition: int) -> Path:
+        return self._directory / f".trajectories-{partition:03}.{self._drafts}"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Names of a replay into topics."""
+
+    source: KafkaSettings
+    prefix: str
+    """Prefix of the topics to write."""
+
+
+class Topics:
+    """The topic `trajectories` under another prefix, keyed by group as ever.
+
+    Trajectories and the offsets of `sessions` that cover them are committed in one transaction. Of
+    two replays into one prefix at once, the later one fences the earlier.
+    """
+
+    def __init__(self, to: Destination, content: str, partitions: list[int]) -> None:
+        """Raises what `TransactionalProducer` and `Reader.committed` raise."""
+        self._to, self._content = to, content
+        # Source and target have different prefixes, so names are given whole.
+        whole = to.source.model_copy(update={"topic_prefix": ""})
+        name = f"{to.prefix}{GROUP}"
+        self._reader = Reader(whole, f"{name}-{partitions[0] % PARTS}", group=name)
+        self._producer = TransactionalProducer(whole, f"{name}-{partitions[0] % PARTS}")
+        places = [self._place(number) for number in partitions]
+        self._committed = self._reader.committed(places)
+        self._added: list[Trajectory] = []
+        self._bytes = 0
+
+    def begin(self, partition: int) -> MergeProgress | None:
+        """Return how far an earlier replay came. Raises `TargetTaken`."""
+        offset, metadata = self._committed[self._place(partition)]
+        if offset < 0:
+            return MergeProgress()
+        progress, there = MergeProgress.decode(metadata)
+        if there != MergeProgress.mark(self._content):
+            raise TargetTaken(self._to.prefix + TRAJECTORIES.name, self._content)
+        return progress
+
+    @property
+    def full(self) -> bool:
+        """True if there is enough for a transaction."""
+        return len(self._added) >= _MOST or self._bytes >= _MOST_BYTES
+
+    def add(self, made: Trajectory) -> None:
+        """Keep the trajectory for the next transaction."""
+        self._added.append(made)
+        self._bytes += len(made.tokens) + len(made.logprobs)
+
+    def reached(self, progress: Mapping[int, MergeProgress], finished: bool) -> None:
+        """Commit what was added."""
+        if finished or self._added:
+            self._commit(progress)
+
+    def close(self) -> None:
+        """Close the clients."""
+        self._producer.close()
+        self._reader.close()
+
+    def _commit(self, progress: Mapping[int, MergeProgress]) -> None:
+        offsets: Mapping[tuple[str, int], tuple[int, str]] = {
+            self._place(number): (one.covered, one.encode(self._content))
+            for number, one in progress.items()
+        }
+        self._producer.commit(self._send, offsets, self._reader.group_metadata())
+        self._added.clear()
+        self._bytes = 0
+
+    def _send(self) -> None:
+        topic = self._to.prefix + TRAJECTORIES.name
+        for made in self._added:
+            self._producer.send(topic, made, key=made.group_id)
+
+    def _place(self, partition: int) -> tuple[str, int]:
+        return self._to.source.topic_prefix + SESSIONS.name, partition

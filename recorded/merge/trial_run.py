@@ -1,0 +1,106 @@
+"""Reading of recorded sessions to count the rules that would have matched. It writes nothing."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.matching.recorded import MatchSettings
+from seamlessflow.consumers.trajectories.matching.renderers import Renderers
+from seamlessflow.consumers.trajectories.sessions.assemble import assembled
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
+from seamlessflow.infra.kafka.whole_topic import read_partitions, read_topic
+from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.merge.match_trial import MatchCounts, MatchTrial, TrialRenderer
+from seamlessflow.recorded.select.bounds import partition_bounds
+from seamlessflow.recorded.select.refold import Refold
+from seamlessflow.recorded.select.selection import SessionSelection
+from seamlessflow.schemas.records import PolicyWeights, TurnStarted
+from seamlessflow.schemas.topics import FLEET, SESSIONS
+
+_SHOWN_EVERY = 1_000
+Change = Callable[[RendererSettings], RendererSettings]
+"""From the recorded settings of a renderer to those that are tried. Raises `RendererError`."""
+
+
+@dataclass(slots=True)
+class TrialOutcome:
+    """Counts over all chosen sessions that ended."""
+
+    events: int = 0
+    sessions: int = 0
+    counts: MatchCounts = field(default_factory=MatchCounts)
+    skipped: Skipped = field(default_factory=Skipped)
+    missing: list[str] = field(default_factory=list)
+    """Names of the selection that no session has."""
+
+
+def run_trial(
+    kafka: KafkaSettings,
+    selection: SessionSelection,
+    strictness: Strictness | None,
+    change: Change | None,
+    show: Callable[[int, int], None],
+    stopping: Stopping = never,
+) -> TrialOutcome:
+    """Return the counts for another strictness or, with a `change`, another renderer.
+
+    `show` is called with the number of further events read, and of all. Raises what
+    `partition_bounds` and `read_partitions` raise.
+    """
+    renderer = None if change is None else _trial_renderer(_policies(kafka, stopping), change)
+    bounds = partition_bounds(kafka, selection, stopping)
+    trials = {number: MatchTrial(strictness, renderer) for number in bounds}
+    folds = {
+        number: Refold(
+            LoggedPartition(number, position=bounds[number][0]),
+            selection,
+            trial.rewrite,
+            trial.strictness,
+        )
+        for number, trial in trials.items()
+    }
+    starts = {(SESSIONS.name, number): start for number, (start, _) in bounds.items()}
+    ends = {(SESSIONS.name, number): end for number, (_, end) in bounds.items()}
+    total = sum(end - start for start, end in bounds.values())
+    outcome = TrialOutcome()
+    for item in read_partitions(
+        kafka, list(ends), starts=starts, ends=ends, folds=True, stopping=stopping
+    ):
+        outcome.events += 1
+        if outcome.events % _SHOWN_EVERY == 0:
+            show(_SHOWN_EVERY, total)
+        if isinstance(item.record, Unreadable):
+            outcome.skipped.apply(item.topic, item.record)
+            continue
+        ended = folds[item.partition].apply(item.record, item.offset)
+        if ended is not None:
+            counts = trials[item.partition].take(ended.session_id)
+            if selection.chooses(assembled(ended, item.partition)[0]):
+                outcome.sessions += 1
+                outcome.counts.add(counts)
+    outcome.missing = selection.missing(set[str]().union(*(one.found for one in folds.values())))
+    return outcome
+
+
+def _policies(kafka: KafkaSettings, stopping: Stopping) -> Mapping[str, PolicyWeights]:
+    """Return the newest weights of each policy, which name the directory of its tokenizer."""
+    found = [item.record for item in read_topic(kafka, FLEET, Skipped(), stopping=stopping)]
+    return {one.policy: one for one in found if isinstance(one, PolicyWeights)}
+
+
+def _trial_renderer(policies: Mapping[str, PolicyWeights], change: Change) -> TrialRenderer:
+    renderers = Renderers()
+
+    def made(started: TurnStarted, recorded: MatchSettings) -> PromptRenderer:
+        policy = policies.get(started.policy)
+        if policy is None:
+            raise RendererError(started.policy, "the policy is not on the topic fleet any more")
+        changed = change(RendererSettings.from_json(recorded.renderer))
+        settings = changed.with_options(started.template_args)
+        return renderers.of(replace(policy, renderer=settings.to_json()))
+
+    return made

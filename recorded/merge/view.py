@@ -1,0 +1,134 @@
+"""Outcome of a replay for the terminal, and as JSON. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from seamlessflow.recorded.merge.difference import Difference
+from seamlessflow.recorded.merge.merging import MergeOutcome
+from seamlessflow.recorded.merge.verification import MOST_NAMED, Comparison
+from seamlessflow.recorded.select.unmatched import unmatched_lines
+from seamlessflow.trainer.metrics.reasons import listed
+
+
+def merge_view(outcome: MergeOutcome) -> RenderableType:
+    """Return the sentences and tables of a replay."""
+    parts: list[RenderableType] = [Text(line) for line in _sentences(outcome)]
+    if outcome.merged.differences:
+        differences = outcome.merged.differences
+        parts += [Text(line) for line in (*_differences(differences), *_examples(differences))]
+    if outcome.comparison is not None:
+        style = "green" if outcome.verified else "bold red"
+        parts += [Text(line, style=style) for line in _compared(outcome.comparison)]
+    return Group(*parts)
+
+
+def merge_json(outcome: MergeOutcome) -> dict[str, Any]:
+    """Return the outcome as JSON values."""
+    merged, comparison = outcome.merged, outcome.comparison
+    found: dict[str, Any] = {
+        "events": merged.events,
+        "sessions": merged.sessions,
+        "tokens": merged.tokens,
+        "sessions_open": merged.sessions_open,
+        "beginnings_gone": merged.beginnings_gone,
+        "unreadable": dict(merged.skipped.garbage),
+        "masked_tokens": dict(merged.masked),
+        "not_found": outcome.missing,
+        "done_before": outcome.done_before,
+        "differences": {
+            label: {name: getattr(one, name) for name in one.__slots__}
+            for label, one in merged.differences.items()
+        },
+    }
+    if comparison is not None:
+        found["verification"] = {
+            "equal": comparison.equal,
+            "copies": comparison.copies,
+            "different": {one: [*place] for one, place in comparison.different.items()},
+            "missing": comparison.missing,
+            "not_checkable": comparison.not_checkable + comparison.removed,
+        }
+    return found
+
+
+def _sentences(outcome: MergeOutcome) -> Iterator[str]:
+    merged = outcome.merged
+    if outcome.done_before:
+        yield "done already: an earlier replay merged all sessions that have ended"
+    else:
+        yield (
+            f"merged {merged.sessions:,} sessions with {merged.tokens:,} tokens "
+            f"from {merged.events:,} events"
+        )
+    if masked := {name: count for name, count in merged.masked.most_common() if count}:
+        yield f"not trained: {listed(masked)} tokens"
+    # Those of partitions that an earlier replay wrote are not counted: it judged them.
+    if outcome.judgements > merged.judged and not merged.went_on:
+        missed = outcome.judgements - merged.judged
+        yield f"! {missed:,} sessions of --rewards were not among them"
+    if merged.partitions_kept:
+        yield f"{merged.partitions_kept} partitions were written by an earlier replay"
+    if not merged.went_on:
+        yield from unmatched_lines(outcome.selection, outcome.missing, merged.sessions)
+    if merged.sessions_open:
+        yield f"left out: {merged.sessions_open:,} sessions that had not ended"
+    if merged.beginnings_gone:
+        yield f"left out: {merged.beginnings_gone:,} sessions whose beginning retention removed"
+    for notice in (*merged.skipped.notices, *outcome.skipped.notices):
+        yield f"! {notice}"
+
+
+def _differences(differences: Mapping[str, Difference]) -> Iterator[str]:
+    yield "against the recorded rules:"
+    for label, one in differences.items():
+        if not one.sessions:
+            yield f"  {label}: no difference"
+            continue
+        yield (
+            f"  {label}: {one.sessions:,} sessions differ, {one.trained_more:+,} tokens trained, "
+            f"{-one.trained_less:+,} masked"
+        )
+        yield from (f"    {line}" for line in _changes(one))
+
+
+def _changes(one: Difference) -> Iterator[str]:
+    if one.turns_moved:
+        yield (
+            f"{one.turns_moved:,} turns continue another place, "
+            f"{one.prompt_tokens:+,} stored prompt tokens"
+        )
+    if masks := [f"{count:+,} {reason}" for reason, count in one.masked.items() if count]:
+        yield f"masked by reason: {', '.join(masks)}"
+    if one.rewards:
+        yield f"{one.rewards:,} rewards are new, gone or have another value"
+    for change, count in one.statuses.items():
+        yield f"{count:,} sessions from {change}"
+
+
+def _examples(differences: Mapping[str, Difference]) -> Iterator[str]:
+    *_, last = differences.values()
+    if last.examples:
+        yield f"sessions that differ: {', '.join(last.examples)}"
+
+
+def _compared(comparison: Comparison) -> Iterator[str]:
+    copies = f", and {comparison.copies:,} copies of them" if comparison.copies else ""
+    yield f"{comparison.equal:,} recorded trajectories are byte for byte the replayed ones{copies}"
+    for session_id, place in list(comparison.different.items())[:MOST_NAMED]:
+        yield f"different: {session_id}, recorded at trajectories[{place.partition}]@{place.offset}"
+    if len(comparison.different) > MOST_NAMED:
+        yield f"different: {len(comparison.different) - MOST_NAMED:,} more"
+    if missing := comparison.missing:
+        named = ", ".join(missing[:MOST_NAMED])
+        yield f"without a recorded trajectory: {len(missing):,} sessions ({named})"
+    if comparison.later:
+        yield f"left out: {comparison.later:,} recorded sessions that ended meanwhile"
+    if comparison.not_checkable:
+        count = comparison.not_checkable
+        yield f"not checkable, since retention removed their first events: {count:,} sessions"
+    if removed := comparison.removed:
+        what = "may have removed their recorded trajectories"
+        yield f"not checkable, since retention {what}: {removed:,} sessions"

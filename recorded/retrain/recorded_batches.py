@@ -1,0 +1,101 @@
+"""Batches of recorded steps, from trajectories, by the trainer's own dataloader. Does no I/O.
+
+It repeats recorded steps as it does after a crash. The weights of a step decide nothing here, so
+that the batches of a run can be formed before any step of it is executed.
+"""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.recorded.retrain.recorded_run import RecordedRun, RecordedStep, RunNotRepeatable
+from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.steps import shown_step
+from seamlessflow.trainer.data.batch import Batch, BatchLimits, SkippedStep
+from seamlessflow.trainer.recovery.resume import Origin, Resume
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.steps.dataloader import Dataloader
+from seamlessflow.trainer.steps.inputs import batch_rules, step_updates
+
+
+class RecordedBatches:
+    """The batches of a run's steps, one after the other, each by the settings of its lineage."""
+
+    def __init__(self, settings: Mapping[str, TrainerSettings], run: RecordedRun) -> None:
+        """`settings`: those of each lineage."""
+        self._of_lineage = settings
+        first = settings[run.steps[0].lineage]
+        again = {one.step: one.commit for one in run.steps}
+        fixed = {
+            name: of
+            for commit in again.values()
+            if commit is not None
+            for name, of in commit.own().items()
+        }
+        resume = Resume(Origin(), "replay", 0, again, frozenset(), fixed)
+        limits = BatchLimits(first.run.groups_per_step, first.run.lag, 0, first.window)
+        # Its own, since a skipped step changes it: a run is formed several times.
+        self._control_state = deepcopy(run.control_state)
+        rules, policy = batch_rules(first), first.run.policy
+        self._loader = Dataloader(
+            resume, self._control_state, policy, rules, limits, 0, policies=first.run.policies
+        )
+        self._wanted = run.sessions()
+        """Sessions that are not read yet, with the lineage that trained each."""
+
+    def next(self, recorded: RecordedStep, received: Iterator[Received]) -> Batch | None:
+        """Return the batch of the next step, or None if it was skipped.
+
+        `received` is read until the batch is complete. Raises `RunNotRepeatable` for a session
+        that is not there.
+        """
+        while True:
+            self._loader.rules = batch_rules(self._of_lineage[recorded.lineage])
+            found, _ = self._loader.next_batch(recorded.step, 0)
+            if isinstance(found, SkippedStep):
+                # As the lineage counted it: its record may stand in another, behind other weights.
+                self._control_state.steps_of[recorded.trains] = recorded.step + 1
+                return None
+            if found is not None:
+                self._loader.consumed(found)
+                return found
+            item = next(received, None)
+            if item is None:
+                raise RunNotRepeatable(self._missing(recorded))
+            record = item.record
+            if isinstance(record, Trajectory) and record.session_id in self._wanted:
+                # Of a later lineage, as a rule: its returns are by the rewards that it names.
+                lineage = self._wanted.pop(record.session_id)
+                self._loader.rules = batch_rules(self._of_lineage[lineage])
+                self._loader.add(record, item.partition, item.offset, 0)
+
+    def _missing(self, recorded: RecordedStep) -> str:
+        number = shown_step(recorded.step)
+        groups = recorded.commit.groups if recorded.commit else {}
+        lost = [name for name in groups if name not in self._loader.ready_groups]
+        gone = sorted(one for of in groups.values() for one in of if one in self._wanted)
+        if not gone:
+            return f"groups of step {number} have no valid session: {', '.join(lost[:3])}"
+        shown = ", ".join(gone[:3])
+        return f"{len(gone)} sessions of step {number} are not on the topic: {shown}"
+
+
+def micro_batches(
+    settings: Mapping[str, TrainerSettings],
+    run: RecordedRun,
+    received: Iterator[Received],
+    number: int,
+) -> int:
+    """Return the micro-batches of a step's first update, 0 if it was skipped; execute nothing.
+
+    `received`: all records of `trajectories`. Raises `RunNotRepeatable`.
+    """
+    batches = RecordedBatches(settings, run)
+    for earlier in run.steps[:number]:
+        batches.next(earlier, received)
+    recorded = run.steps[number]
+    batch = batches.next(recorded, received)
+    if batch is None:
+        return 0
+    first, *_ = step_updates(settings[recorded.lineage], batch, recorded.trains, 0, ())
+    return len(first.input.micro_batches)

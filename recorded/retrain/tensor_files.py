@@ -1,0 +1,107 @@
+"""Files of tensors' hashes, by which trainings on two machines are compared.
+
+Of the weights at the end: a JSON object of names and hashes. Of one step: JSON with `step`,
+`micro_batch` and `hashes`, or safetensors, which also have the tensors.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.recorded.retrain.step_tensors import StepTensors
+from seamlessflow.schemas.steps import step_name
+
+_VALUES = ".safetensors"
+
+
+def known_tensors(path: Path) -> Mapping[str, str] | None:
+    """Return the hashes of tensors in a file, or None if it is new.
+
+    Raises `SettingsRejected` for another kind of file.
+    """
+    if not path.exists():
+        return None
+    try:
+        found = dict(json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError) as error:
+        raise SettingsRejected("--tensors", f"{path}: {error}") from error
+    if "hashes" in found:
+        raise SettingsRejected("--tensors", f"{path} is of a step: name it with --step")
+    return found
+
+
+def first_difference(known: Mapping[str, str], tensors: Mapping[str, str]) -> str | None:
+    """Return the first tensor that differs, in this order of names; None if all are equal."""
+    names = [*tensors, *(name for name in known if name not in tensors)]
+    return next((name for name in names if known.get(name) != tensors.get(name)), None)
+
+
+def write_step(path: Path, found: StepTensors) -> None:
+    """Write the tensors of a step: as safetensors with their values, else their hashes as JSON."""
+    content = {"step": found.step, "micro_batch": found.micro_batch, "hashes": found.hashes}
+    text = json.dumps(content, indent=1)
+    if path.suffix == _VALUES:
+        # Copies: tied parameters share memory, which safetensors refuse.
+        save_file({name: value.clone() for name, value in found.values.items()}, path, {"of": text})
+    else:
+        path.write_text(text, encoding="utf-8")
+
+
+def known_step(path: Path) -> StepTensors | None:
+    """Return what `write_step` wrote, or None if the file is new. Raises `SettingsRejected`."""
+    if not path.exists():
+        return None
+    try:
+        values: dict[str, Any] = {}
+        if path.suffix == _VALUES:
+            with safe_open(path, "pt") as file:
+                text = (file.metadata() or {})["of"]
+                names: list[str] = file.keys()
+                values = {name: file.get_tensor(name) for name in names}
+        else:
+            text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
+        step, micro_batch = int(content["step"]), int(content["micro_batch"])
+        return StepTensors(step, micro_batch, dict(content["hashes"]), values)
+    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
+        raise SettingsRejected("--tensors", f"{path} is of no step: {error!r}") from error
+
+
+def check_place(path: Path, known: StepTensors, step: int, micro_batch: int) -> None:
+    """Raise `SettingsRejected` for a file of another step or micro-batch."""
+    if (known.step, known.micro_batch) != (step, micro_batch):
+        of = f"{step_name(known.step)}, micro-batch {known.micro_batch}"
+        raise SettingsRejected("--tensors", f"{path} is of {of}")
+
+
+def compared(path: Path, known: StepTensors, found: StepTensors) -> str:
+    """Return the sentence about the first tensor of a step that differs from those of a file.
+
+    Raises `SettingsRejected` for a file of another step or micro-batch.
+    """
+    check_place(path, known, found.step, found.micro_batch)
+    name = first_difference(known.hashes, found.hashes)
+    if name is None:
+        return f"all {len(found.hashes)} tensors are those of {path}"
+    differing = sum(known.hashes.get(one) != found.hashes.get(one) for one in found.hashes)
+    how = f"{differing} of {len(found.hashes)} tensors differ from {path}; the first: {name}"
+    return how + _distance(name, known, found)
+
+
+def _distance(name: str, known: StepTensors, found: StepTensors) -> str:
+    if name not in known.hashes or name not in found.hashes:
+        return ", which one of them lacks"
+    if name not in known.values or name not in found.values:
+        return ""
+    here, there = found.values[name].double(), known.values[name].double()
+    if here.shape != there.shape:
+        return f", of the shapes {list(there.shape)} and {list(here.shape)}"
+    apart = (here - there).abs()
+    count = int((apart > 0).sum())
+    largest, size = float(apart.max()), float(there.abs().max())
+    return f", {count} of {apart.numel()} numbers by at most {largest:.3g} (largest: {size:.3g})"

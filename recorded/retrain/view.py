@@ -1,0 +1,88 @@
+"""Steps that were executed again, as lines for the terminal and as JSON. Pure."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamlessflow.recorded.retrain.reexecution import RepeatedStep
+from seamlessflow.schemas.steps import shown_step, step_name
+
+ROUNDING = 1e-3
+"""Largest relative difference of a metric of one step that the order of float32 sums explains."""
+COMPARED = ("loss", "grad_norm", "entropy", "policy_kl")
+"""Metrics of a step that say how it was trained, and so are compared with the recorded ones."""
+
+
+def step_line(step: RepeatedStep, ablation: bool) -> str:
+    """Return the sentence about a step."""
+    number = step_name(step.recorded.step)
+    if step.recorded.commit is None:
+        return f"{number}: skipped, as recorded"
+    shown = ", ".join(_metric(name, step) for name in COMPARED if name in step.metrics)
+    if ablation:
+        return f"{number}: {shown}"
+    if not step.recorded.tensors_hash:
+        return f"{number}: no hash is recorded; {shown}"
+    return f"{number}: tensors equal" if step.equal else f"{number}: tensors differ; {shown}"
+
+
+def outcome_lines(steps: Sequence[RepeatedStep], ablation: bool) -> list[str]:
+    """Return the sentences behind the last step."""
+    trained = [one for one in steps if one.recorded.commit is not None]
+    if ablation:
+        return [f"executed {len(trained)} steps with other settings"]
+    differing = [one for one in trained if one.recorded.tensors_hash and not one.equal]
+    unknown = sum(not one.recorded.tensors_hash for one in trained)
+    lines = [f"executed {len(trained)} steps: {len(trained) - len(differing) - unknown} equal"]
+    if differing:
+        lines.append(f"the first that differs is {step_name(differing[0].recorded.step)}")
+        lines.append(f"largest relative difference of a metric: {_largest(differing):.2g}")
+        lines.append(_why(differing[0]))
+    return lines
+
+
+def steps_json(steps: Sequence[RepeatedStep]) -> list[dict[str, Any]]:
+    """Return the steps as JSON values."""
+    return [
+        {
+            "step": shown_step(one.recorded.step),
+            "skipped": one.recorded.commit is None,
+            "equal": one.equal,
+            "tensors_hash": one.tensors_hash,
+            "recorded_hash": one.recorded.tensors_hash,
+            "metrics": dict(one.metrics),
+            "recorded_metrics": {
+                name: value for name, value in one.recorded.metrics.items() if name in one.metrics
+            },
+        }
+        for one in steps
+    ]
+
+
+def _metric(name: str, step: RepeatedStep) -> str:
+    now, then = step.metrics[name], step.recorded.metrics.get(name)
+    return f"{name} {now:.6g}" + ("" if then is None else f" (recorded {then:.6g})")
+
+
+def _why(first: RepeatedStep) -> str:
+    """Return what the first step that differs may differ by."""
+    place = f"--{step_name(first.recorded.step)} --tensors FILE finds its first tensor that differs"
+    if _relative(first.metrics, first.recorded.metrics) < ROUNDING:
+        return (
+            "its metrics differ by rounding alone: sums were divided otherwise, as with another "
+            "number of CPU threads where they were computed, another instruction set or another "
+            f"choice of the maths library; {place}"
+        )
+    return f"that is more than rounding: its batch, settings or weights are others; {place}"
+
+
+def _largest(steps: Sequence[RepeatedStep]) -> float:
+    return max((_relative(one.metrics, one.recorded.metrics) for one in steps), default=0.0)
+
+
+def _relative(now: Mapping[str, float], then: Mapping[str, float]) -> float:
+    known = [name for name in COMPARED if name in now and name in then]
+    return max(
+        (abs(now[name] - then[name]) / max(abs(then[name]), math.ulp(1.0)) for name in known),
+        default=0.0,
+    )

@@ -1,0 +1,125 @@
+"""Displays of a session that grows: its tree on a terminal, lines or blocks elsewhere."""
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.segment import Segment
+from rich.text import Text
+
+from seamlessflow.consumers.trajectories.sessions.fold import Folded
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.recorded.show.event_line import event_line
+from seamlessflow.recorded.show.observed import ObservedSession
+from seamlessflow.recorded.show.record_view import records_view
+from seamlessflow.recorded.show.tree_view import Spell, session_view
+
+SpellOf = Callable[[ObservedSession], Spell | None]
+"""Returns the text of the session's tokens, or None if its tokenizer is not here."""
+
+_REFRESH_S = 0.5
+_ROWS_ELSEWHERE = 2
+"""Rows of the terminal that a drawing leaves free, so that it does not scroll."""
+
+
+class GrowingLines:
+    """Display for logs and pipes: a line for each event, or all fields of each record."""
+
+    def __init__(self, console: Console, spell_of: SpellOf, records: bool = False) -> None:
+        self._console = console
+        self._spell_of = spell_of
+        self._records = records
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave all lines as they are."""
+
+    def show(self, item: Received, folded: Folded | None, observed: ObservedSession) -> None:
+        spell = self._spell_of(observed)
+        if self._records:
+            self._console.print(records_view([item], spell))
+        else:
+            accepted = folded is not None and folded.accepted
+            self._console.print(event_line(item, accepted, spell), soft_wrap=True)
+
+    def draw(self, observed: ObservedSession) -> None:
+        """Draw nothing: each line was printed when its event came."""
+
+    def waiting(self, what: str) -> None:
+        self._console.print(f"... {what}", markup=False, highlight=False)
+
+
+class GrowingTree:
+    """Display for terminals: the tree, drawn at most twice a second; the whole of it stays."""
+
+    def __init__(self, console: Console, spell_of: SpellOf) -> None:
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._spell_of = spell_of
+        self._observed: ObservedSession | None = None
+        self._drawn: tuple[float, int | None] = (0.0, None)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._live.__exit__(kind, error, traceback)
+        if self._observed is not None:
+            self._live.console.print(self._view(self._observed))
+
+    def show(self, item: Received, folded: Folded | None, observed: ObservedSession) -> None:
+        """Show nothing: the tree has it when it is drawn."""
+
+    def draw(self, observed: ObservedSession) -> None:
+        at_s, offset = self._drawn
+        # Drawing spells the whole session; a session at rest needs none.
+        if observed.session is None or observed.last == offset:
+            return
+        if time.monotonic() - at_s < _REFRESH_S:
+            return
+        self._observed = observed
+        self._drawn = time.monotonic(), observed.last
+        self._live.update(NewestLines(self._view(observed)), refresh=True)
+
+    def waiting(self, what: str) -> None:
+        self._live.update(Text(f"… {what}"), refresh=True)
+
+    def _view(self, observed: ObservedSession) -> RenderableType:
+        if observed.session is None:
+            return Text()
+        return Group(
+            session_view(observed.session, self._spell_of(observed)), Text(observed.place, "dim")
+        )
+
+
+class NewestLines:
+    """As many lines of a view as the terminal has room for: the first, and the newest."""
+
+    def __init__(self, view: RenderableType) -> None:
+        self._view = view
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self._view, options.update(height=None), pad=False)
+        room = max(3, console.size.height - _ROWS_ELSEWHERE)
+        hidden = len(lines) - room
+        if hidden > 0:
+            note = console.render_lines(Text(f"… {hidden + 1} lines above", "dim"), pad=False)
+            lines = [lines[0], *note, *lines[hidden + 2 :]]
+        for line in lines:
+            yield from line
+            yield Segment.line()

@@ -1,0 +1,136 @@
+"""View of a waterfall for the terminal: a row with a bar for each interval. Pure."""
+
+from collections.abc import Sequence
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from seamlessflow.recorded.trace.row import Row, trace_ids
+from seamlessflow.recorded.trace.traces import rows_of_traces
+from seamlessflow.recorded.trace.waterfall import Waterfall
+
+_NARROWEST_BAR, _WIDEST_BAR, _WIDEST_NAME = 12, 72, 36
+_TIMES_WIDTH = 24
+"""Of the columns of times and of the spaces between all columns."""
+_MOST_NAMES = 4
+_INSTANT, _INTERVAL, _ON = "│", "█", "▶"
+_COLOURS = ("bold", "cyan", "green", "dim")
+"""By depth."""
+
+
+def waterfall_view(found: Waterfall, width: int, offsets: bool) -> Group:
+    """Return the waterfall for a console of this width; with `offsets` the place of each record.
+
+    The parts have a scale each, because a turn is short beside the time until a step trains it.
+    """
+    trained = found.outcome.startswith("trained")
+    headline = Text.assemble(
+        (found.session_id, "bold"), "  ", (found.outcome, "green" if trained else "yellow")
+    )
+    parts: list[Text | Padding] = [headline]
+    titles = ("from the group to the weights", "within the session")
+    for title, part in zip(titles, (found.whole, found.session), strict=True):
+        if part:
+            table = _table(part, found.start_ms, width)
+            parts += [Text(f"\n{title}, {_took(_end(part) - _start(part))}", "dim"), table]
+    rows = (*found.whole, *found.session)
+    if offsets:
+        parts += [Text("\nrecords", "dim"), _places(rows, found.start_ms)]
+    parts += [Text(""), *_traces(rows)]
+    parts += [Text(f"! {notice}", "yellow") for notice in found.notices]
+    return Group(*parts)
+
+
+def _table(rows: Sequence[Row], zero_ms: int, width: int) -> Padding:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    names = max(len(_name(one)) for one in rows)
+    table.add_column(no_wrap=True, max_width=_WIDEST_NAME)
+    bar = (width - _TIMES_WIDTH - min(names, _WIDEST_NAME)) * 3 // 5
+    bar = min(_WIDEST_BAR, max(_NARROWEST_BAR, bar))
+    table.add_column(no_wrap=True, min_width=bar)
+    table.add_column(overflow="fold")
+    for one in rows:
+        colour = _COLOURS[min(one.depth, len(_COLOURS) - 1)]
+        table.add_row(
+            Text(_since(one.start_ms, zero_ms), "dim"),
+            Text(_duration(one)),
+            Text(_name(one), "" if one.depth else "bold"),
+            Text(_bar(one, _start(rows), _end(rows), bar), colour),
+            Text(one.detail),
+        )
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def _places(rows: Sequence[Row], zero_ms: int) -> Padding:
+    """Return a table of the records that the rows were read from, each once."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(justify="right", style="dim")
+    places = {
+        (item.topic, item.partition, item.offset): item for one in rows for item in one.records
+    }
+    for item in sorted(places.values(), key=lambda one: (one.timestamp_ms, one[:3])):
+        since, kind = _since(item.timestamp_ms, zero_ms), type(item.record).__name__
+        trace = ", ".join(trace_ids([item]))
+        table.add_row(
+            since, kind, item.topic, f"{item.partition}:{item.offset}", Text(trace, "dim")
+        )
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def _name(one: Row) -> str:
+    return "  " * one.depth + one.name
+
+
+def _since(time_ms: int, zero_ms: int) -> str:
+    return f"+{(time_ms - zero_ms) / 1000:.3f}"
+
+
+def _bar(one: Row, start_ms: int, end_ms: int, width: int) -> str:
+    """Return the bar of a row on a line of `width` that goes from start to end."""
+    scale = (width - 1) / max(1, end_ms - start_ms)
+    begin = round((one.start_ms - start_ms) * scale)
+    if one.instant:
+        return " " * begin + _INSTANT
+    if one.end_ms is None:
+        return " " * begin + _INTERVAL * (width - 1 - begin) + _ON
+    length = max(1, round((one.end_ms - start_ms) * scale) - begin)
+    return " " * begin + _INTERVAL * length
+
+
+def _start(rows: Sequence[Row]) -> int:
+    return min(one.start_ms for one in rows)
+
+
+def _end(rows: Sequence[Row]) -> int:
+    times = (item.timestamp_ms for one in rows for item in one.records)
+    return max(times, default=_start(rows))
+
+
+def _duration(one: Row) -> str:
+    if one.instant:
+        return ""
+    return "..." if one.end_ms is None else _took(one.end_ms - one.start_ms)
+
+
+def _took(milliseconds: int) -> str:
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    if milliseconds < 100_000:
+        return f"{milliseconds / 1000:.2f} s"
+    return f"{milliseconds // 60_000} min {milliseconds % 60_000 // 1000} s"
+
+
+def _traces(rows: Sequence[Row]) -> list[Text]:
+    found = rows_of_traces(rows)
+    if not found:
+        return [Text("no trace ids: telemetry was off when the records were written", "dim")]
+    lines = []
+    for trace_id, names in found.items():
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        shown = ", ".join(names[:_MOST_NAMES])
+        lines.append(Text.assemble("trace ", (trace_id, "cyan"), f"  {shown}{more}"))
+    return lines

@@ -1,0 +1,91 @@
+"""A run read from `control` to be trained again."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seamlessflow.recorded.retrain.recorded_run import (
+    RecordedRun,
+    RunNotRepeatable,
+    check_methods,
+    recorded_run,
+)
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from tests.builders.records import control
+
+GROUP = r.StepGroup(group_id="g", sessions=("g.0.0",))
+
+
+def lineage(name: str, **changes: Any) -> r.LineageStarted:
+    own: dict[str, Any] = {"at_ms": 0, "policy": "policy", "step": 0, "settings": b"{}"}
+    return r.LineageStarted(lineage=name, **{**own, **changes})
+
+
+def step(number: int, of: str, version: int, parent: str = "") -> list[Record]:
+    named: dict[str, Any] = {"lineage": of, "version": version}
+    return [
+        control.committed(number, [GROUP], parent_lineage=parent, **named),
+        control.published(version, step=number + 1, lineage=of, tensors_hash=f"h{version}"),
+        control.completed(number, metrics={"loss": float(version)}, **named),
+    ]
+
+
+def read(*records: Record) -> RecordedRun:
+    log: Sequence[Record] = (
+        lineage("a"),
+        control.published(0, tensors_hash="h0"),
+        *records,
+    )
+    return recorded_run("policy", enumerate(log))
+
+
+def test_steps_are_those_behind_the_newest_weights() -> None:
+    resumed = [lineage("b", parent_lineage="a", step=1), *step(1, "b", 3, parent="a")]
+    run = read(*step(0, "a", 1), *step(1, "a", 2), *resumed)
+    assert [(one.trains, one.tensors_hash, one.metrics) for one in run.steps] == [
+        (0, "h1", {"loss": 1.0}),
+        (1, "h3", {"loss": 3.0}),
+    ]
+    assert (run.first_hash, run.sessions()) == ("h0", {"g.0.0": "b"})
+
+
+def test_a_skipped_step_leaves_the_version() -> None:
+    skipped = r.StepSkipped(at_ms=0, step=1, reason="no_groups")
+    run = read(*step(0, "a", 1), skipped, *step(2, "a", 2))
+    assert [(one.step, one.commit is None, one.trains) for one in run.steps] == [
+        (0, False, 0),
+        (1, True, 1),
+        (2, False, 1),
+    ]
+
+
+def test_a_run_that_cannot_be_repeated_says_why() -> None:
+    with pytest.raises(RunNotRepeatable, match="no step of it is committed"):
+        read()
+    with pytest.raises(RunNotRepeatable, match="settings of lineage b are not recorded"):
+        read(*step(0, "b", 1))
+    with pytest.raises(RunNotRepeatable, match="step 1 is not recorded"):
+        read(*step(1, "a", 1))
+    with pytest.raises(RunNotRepeatable, match="went on behind step 7"):
+        read(lineage("b", step=7), *step(7, "b", 1))
+
+
+def test_each_step_has_the_lineage_whose_settings_it_was_trained_with() -> None:
+    other = lineage("b", parent_lineage="a", step=1, settings=b'{"run":1}', ranks=2)
+    skipped = r.StepSkipped(at_ms=0, step=1, reason="no_groups")
+    run = read(*step(0, "a", 1), skipped, other, *step(2, "b", 2, parent="a"))
+    assert [(one.step, one.lineage) for one in run.steps] == [(0, "a"), (1, "a"), (2, "b")]
+    assert [one.settings for one in run.lineages] == [b"{}", b'{"run":1}']
+
+
+def test_a_step_whose_method_has_another_version_now_is_not_repeated() -> None:
+    then = r.StepMethod(kind="loss", name="tis", settings_hash="0123")
+    first, *others = step(1, "a", 2)
+    assert isinstance(first, r.StepCommitted)
+    run = read(*step(0, "a", 1), replace(first, methods=(then,)), *others)
+    check_methods(run, {"a": [replace(then, settings_hash="by its new form")]})
+    with pytest.raises(RunNotRepeatable, match=r"step 2 .* loss was tis, is tis version 2"):
+        check_methods(run, {"a": [replace(then, version=2)]})
