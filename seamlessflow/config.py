@@ -21,6 +21,7 @@ from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings, Section, Tele
 from seamlessflow.infra.truth_values import refuse_truth
 from seamlessflow.infra.weights.settings import WeightsSection
 from seamlessflow.infra.worker.tags import SHARED
+from seamlessflow.lab.simulation.settings import SimulationSection
 from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.producers.gateway.settings import GatewaySection
 from seamlessflow.producers.rollout.settings import RolloutSection
@@ -30,7 +31,6 @@ from seamlessflow.scheduler.settings import (
     RunSection,
     SchedulerSection,
 )
-from seamlessflow.scheduler.simulation.settings import SimulationSection
 from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.settings import TrainerSection
 from seamlessflow.worker_section import NODE_NAME, WorkerSection

@@ -13,6 +13,7 @@ PRODUCT = (
     "scheduler",
     "trainer",
     "recorded",
+    "lab",
     "seamlessflow",
 )
 

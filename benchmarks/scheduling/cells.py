@@ -8,17 +8,17 @@ from typing import Literal
 
 from seamlessflow.infra.device_model.settings import DeviceModelSection
 from seamlessflow.infra.worker.updates import UpdateSection
+from seamlessflow.lab.simulation.cluster import modelled
+from seamlessflow.lab.simulation.figures import figures
+from seamlessflow.lab.simulation.settings import SimulatedWorkersSection, SimulationSection
+from seamlessflow.lab.simulation.simulator import SimulatedRun, simulate_going_on
+from seamlessflow.lab.simulation.workload import Workload, WorkloadSection
 from seamlessflow.scheduler.settings import (
     PacingSection,
     RunSection,
     SchedulerSection,
     SchedulerSettings,
 )
-from seamlessflow.scheduler.simulation.cluster import modelled
-from seamlessflow.scheduler.simulation.figures import figures
-from seamlessflow.scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
-from seamlessflow.scheduler.simulation.simulator import SimulatedRun, simulate_going_on
-from seamlessflow.scheduler.simulation.workload import Workload, WorkloadSection
 
 NODE = 8
 """Devices of a node. A worker is a node, so splits are in whole nodes."""
@@ -45,7 +45,7 @@ class Pipeline:
 
 COLOCATED = Pipeline("colocated synchronous", "colocated", 0, BOTH)
 SYNCHRONOUS = Pipeline("disaggregated synchronous", "disaggregated", 0, ("train",))
-# Less strict than the published one, which trains whole batches (scheduler/simulation/batches.py).
+# Less strict than the published one, which trains whole batches (lab/simulation/batches.py).
 ONE_STEP_OFF = Pipeline("one step off", "disaggregated", 1, ("train",))
 MULTIPLEXED = Pipeline("multiplexed", "multiplexed", 1, BOTH)
 PIPELINES = (COLOCATED, SYNCHRONOUS, ONE_STEP_OFF, MULTIPLEXED)

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 
 from benchmarks.scheduling.cells import MULTIPLEXED, SYNCHRONOUS, Cell, Load, simulated
 from benchmarks.scheduling.splits import Compared
-from seamlessflow.reports.timeline.chart import INK, plot
+from seamlessflow.lab.timeline.chart import INK, plot
 from seamlessflow.scheduler.state.timeline import timeline
 
 _SAME, _BEST = "#bcd5f3", "#2f6fce"

@@ -21,12 +21,12 @@ from pathlib import Path
 from seamlessflow.infra.device_model.settings import DeviceModelSection
 from seamlessflow.infra.process import collect_seldom
 from seamlessflow.infra.worker.updates import UpdateSection
+from seamlessflow.lab.simulation.cluster import modelled
+from seamlessflow.lab.simulation.settings import SimulationSection
+from seamlessflow.lab.simulation.simulator import simulate, simulated_rules
+from seamlessflow.lab.simulation.workload import Workload
 from seamlessflow.scheduler.decisions.decide import View, decide
 from seamlessflow.scheduler.settings import RunSection, SchedulerSettings
-from seamlessflow.scheduler.simulation.cluster import modelled
-from seamlessflow.scheduler.simulation.settings import SimulationSection
-from seamlessflow.scheduler.simulation.simulator import simulate, simulated_rules
-from seamlessflow.scheduler.simulation.workload import Workload
 from seamlessflow.scheduler.state import fleet, state
 from seamlessflow.scheduler.tasks.file import read
 from seamlessflow.schemas import records as r

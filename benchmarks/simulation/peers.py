@@ -15,16 +15,16 @@ from pathlib import Path
 from seamlessflow.infra.device_model.hardware import hardware_named
 from seamlessflow.infra.device_model.models import model_named
 from seamlessflow.infra.device_model.rates import Efficiency, Rates, rates_of
+from seamlessflow.lab.simulation.cluster import ModelledCluster, ModelledWorker
+from seamlessflow.lab.simulation.figures import figures
+from seamlessflow.lab.simulation.simulator import simulate
+from seamlessflow.lab.simulation.workload import Workload, WorkloadSection
 from seamlessflow.scheduler.settings import (
     PacingSection,
     RunSection,
     SchedulerSection,
     SchedulerSettings,
 )
-from seamlessflow.scheduler.simulation.cluster import ModelledCluster, ModelledWorker
-from seamlessflow.scheduler.simulation.figures import figures
-from seamlessflow.scheduler.simulation.simulator import simulate
-from seamlessflow.scheduler.simulation.workload import Workload, WorkloadSection
 from seamlessflow.scheduler.state.accounts.closed_form import DISAGGREGATED, StepWork, predicted
 
 DEVICES, GENERATING, UNIT = 16, 4, 2

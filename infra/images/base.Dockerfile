@@ -9,6 +9,7 @@ RUN python3 -m venv . && bin/pip install --no-cache-dir --require-hashes -r requ
 COPY pyproject.toml README.md LICENSE ./source/
 COPY consumers ./source/consumers
 COPY infra ./source/infra
+COPY lab ./source/lab
 COPY producers ./source/producers
 COPY recorded ./source/recorded
 COPY schemas ./source/schemas

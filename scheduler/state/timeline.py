@@ -1,6 +1,6 @@
 """The timeline of a run: the states of each worker over time, and figures, from `control` alone.
 
-A pure fold, during the run or long after. Drawn by `seamlessflow/reports/timeline`.
+A pure fold, during the run or long after. Drawn by `lab/timeline`.
 """
 
 import re

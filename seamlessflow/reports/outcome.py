@@ -18,6 +18,7 @@ from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.weights.manifest import MANIFEST, base_of
 from seamlessflow.infra.weights.versions import versions
+from seamlessflow.lab.timeline import chart
 from seamlessflow.processes.usage import peak_rss_mb
 from seamlessflow.recorded.audit.verify import Verification, verify
 from seamlessflow.reports import reward_chart
@@ -25,7 +26,6 @@ from seamlessflow.reports.lengths import bias
 from seamlessflow.reports.lengths_chart import plot_lengths
 from seamlessflow.reports.reward_curve import evaluation_curves, session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, of_policy, summary
-from seamlessflow.reports.timeline import chart
 from seamlessflow.scheduler.state.timeline import timeline
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES

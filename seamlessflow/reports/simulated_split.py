@@ -11,20 +11,20 @@ from statistics import fmean
 from seamlessflow.config import RunConfig
 from seamlessflow.infra.device_model.hardware import hardware_named
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.reports.measured_step import MeasuredStep, measured_step
-from seamlessflow.reports.simulated_workers import held_back, sessions_at_once, without_room
-from seamlessflow.reports.split_plan import PlannedCluster, SplitChoice
-from seamlessflow.scheduler.settings import SchedulerSettings
-from seamlessflow.scheduler.simulation.cluster import ModelledCluster, modelled
-from seamlessflow.scheduler.simulation.figures import (
+from seamlessflow.lab.simulation.cluster import ModelledCluster, modelled
+from seamlessflow.lab.simulation.figures import (
     WARM_UP_STEPS,
     SimulatedFigures,
     figures,
     why_none,
 )
-from seamlessflow.scheduler.simulation.settings import SimulatedWorkersSection
-from seamlessflow.scheduler.simulation.simulator import SimulatedRun, simulate_going_on
-from seamlessflow.scheduler.simulation.workload import Workload
+from seamlessflow.lab.simulation.settings import SimulatedWorkersSection
+from seamlessflow.lab.simulation.simulator import SimulatedRun, simulate_going_on
+from seamlessflow.lab.simulation.workload import Workload
+from seamlessflow.reports.measured_step import MeasuredStep, measured_step
+from seamlessflow.reports.simulated_workers import held_back, sessions_at_once, without_room
+from seamlessflow.reports.split_plan import PlannedCluster, SplitChoice
+from seamlessflow.scheduler.settings import SchedulerSettings
 from seamlessflow.scheduler.state.accounts.closed_form import COLOCATED, DISAGGREGATED
 
 BOTH, ROLLOUT, TRAIN = ("rollout", "train"), ("rollout",), ("train",)

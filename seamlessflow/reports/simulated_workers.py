@@ -18,9 +18,9 @@ from seamlessflow.infra.device_model.rates import Efficiency
 from seamlessflow.infra.device_model.settings import DeviceModelSection
 from seamlessflow.infra.settings import ENV_PREFIX
 from seamlessflow.infra.worker.tags import ROLES
-from seamlessflow.scheduler.simulation.cluster import ModelledCluster
-from seamlessflow.scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
-from seamlessflow.scheduler.simulation.simulator import SimulatedRun
+from seamlessflow.lab.simulation.cluster import ModelledCluster
+from seamlessflow.lab.simulation.settings import SimulatedWorkersSection, SimulationSection
+from seamlessflow.lab.simulation.simulator import SimulatedRun
 from seamlessflow.schemas.records import Record, StepStarted
 
 _HARDWARE = f"{ENV_PREFIX}DEVICE_MODEL__HARDWARE"

@@ -6,8 +6,8 @@ Of the closed form (`scheduler/state/accounts/closed_form.py`). Called by `seaml
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from seamlessflow.lab.simulation.figures import SimulatedFigures
 from seamlessflow.reports.measured_step import MeasuredStep
-from seamlessflow.scheduler.simulation.figures import SimulatedFigures
 from seamlessflow.scheduler.state.accounts.closed_form import (
     COLOCATED,
     DISAGGREGATED,

@@ -12,9 +12,11 @@ from typing import Any
 
 import yaml
 
-from seamlessflow.calibration.reading import read_run
 from seamlessflow.demo.model import make_model
 from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.lab.calibration.reading import read_run
+from seamlessflow.lab.calibration.sections import Recorded
+from seamlessflow.processes.cluster import kafka_to_audit
 from tests.calibration.kept_run import keep
 from tests.calibration.strategies import STRATEGIES, Arrangement
 from tests.paths import ROOT
@@ -36,7 +38,12 @@ def main() -> None:
             cwd=ROOT,
             check=True,
         )
-    keep({name: read_run(directory / name, Skipped()) for name in STRATEGIES})
+    keep({name: _read(directory / name) for name in STRATEGIES})
+
+
+def _read(out: Path) -> Recorded:
+    with kafka_to_audit(out) as kafka:
+        return read_run(kafka, Skipped())
 
 
 def _config(directory: Path, name: str, of: Arrangement) -> dict[str, Any]:

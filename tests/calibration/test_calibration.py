@@ -4,13 +4,13 @@ from itertools import permutations
 
 import pytest
 
-from seamlessflow.calibration.sections import Recorded, sections, under
 from seamlessflow.config_file import parse
+from seamlessflow.lab.calibration.sections import Recorded, sections, under
+from seamlessflow.lab.simulation.cluster import modelled
+from seamlessflow.lab.simulation.figures import WARM_UP_STEPS, SimulatedFigures, figures
+from seamlessflow.lab.simulation.simulator import simulate
+from seamlessflow.lab.simulation.workload import Workload
 from seamlessflow.scheduler.settings import SchedulerSettings
-from seamlessflow.scheduler.simulation.cluster import modelled
-from seamlessflow.scheduler.simulation.figures import WARM_UP_STEPS, SimulatedFigures, figures
-from seamlessflow.scheduler.simulation.simulator import simulate
-from seamlessflow.scheduler.simulation.workload import Workload
 from seamlessflow.scheduler.state.accounts.device_time import together
 from seamlessflow.scheduler.state.timeline import timeline
 from tests.calibration.kept_run import kept

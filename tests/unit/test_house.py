@@ -20,6 +20,7 @@ ROOMS = (
     "scheduler",
     "trainer",
     "recorded",
+    "lab",
     "seamlessflow",
     "benchmarks",
 )

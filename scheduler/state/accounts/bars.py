@@ -1,7 +1,7 @@
 """Bars: the intervals of a worker, joined until they are few enough to be drawn. Pure.
 
 A bar keeps the sums of what it joins, so a picture of bars has the same shares as the intervals.
-Called by the pictures of a timeline (`seamlessflow/reports/timeline`).
+Called by the pictures of a timeline (`lab/timeline`).
 """
 
 from collections import defaultdict

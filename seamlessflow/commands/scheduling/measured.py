@@ -30,13 +30,15 @@ def measured_sections(recorded: Path | None, kafka: bool, keep: Path | None) -> 
         return {}
     import yaml
 
-    from seamlessflow.calibration.reading import read_run
-    from seamlessflow.calibration.sections import at_scale, sections
     from seamlessflow.infra.kafka.unreadable import Skipped
+    from seamlessflow.lab.calibration.reading import read_run
+    from seamlessflow.lab.calibration.sections import at_scale, sections
+    from seamlessflow.processes.cluster import kafka_to_audit
     from seamlessflow.rehearsal.directory import scale_of
 
     skipped, scale = Skipped(), scale_of(recorded)
-    found = at_scale(sections(read_run(recorded, skipped)), scale)
+    with kafka_to_audit(recorded) as kafka_settings:
+        found = at_scale(sections(read_run(kafka_settings, skipped)), scale)
     for notice in skipped.notices:
         typer.echo(f"! {notice}", err=True)
     told = yaml.safe_dump(found, sort_keys=False)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from seamlessflow.lab.simulation.figures import SimulatedFigures
     from seamlessflow.reports.split_plan import PlannedCluster, SplitChoice
-    from seamlessflow.scheduler.simulation.figures import SimulatedFigures
 
 _COLUMNS = ("strategy", "train on", "lag", "step s", "idle", "limit")
 _SIMULATED = ("simulated step s", "idle", "staleness")

@@ -36,10 +36,10 @@ def rehearse(
     Tells what steps would take and what the software would do, on a machine without these devices.
     Ends with status 78 if this machine was too small to tell; see docs/scheduling.md.
     """
-    from seamlessflow.calibration.sections import under
     from seamlessflow.checks.check import before_training
     from seamlessflow.config_file import parse, sections_of
     from seamlessflow.device_defaults import by_modelled_devices
+    from seamlessflow.lab.calibration.sections import under
     from seamlessflow.rehearsal.configuration import rehearsed
 
     if scale is not None and scale <= 0:

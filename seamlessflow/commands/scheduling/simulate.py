@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from seamlessflow.config import RunConfig
+    from seamlessflow.lab.simulation.cluster import ModelledCluster
+    from seamlessflow.lab.simulation.figures import SimulatedFigures
+    from seamlessflow.lab.simulation.settings import SimulationSection
+    from seamlessflow.lab.simulation.simulator import SimulatedRun
     from seamlessflow.scheduler.settings import SchedulerSettings
-    from seamlessflow.scheduler.simulation.cluster import ModelledCluster
-    from seamlessflow.scheduler.simulation.figures import SimulatedFigures
-    from seamlessflow.scheduler.simulation.settings import SimulationSection
-    from seamlessflow.scheduler.simulation.simulator import SimulatedRun
 
 _COLUMNS = (
     *("strategy", "step s", "ideal s", "tokens/s", "idle", "under-filled", "waiting"),
@@ -104,9 +104,9 @@ def _compare(
     timelines: Path | None,
 ) -> bool:
     """Print the figures of each strategy; return False if none has any, or if one failed."""
+    from seamlessflow.lab.simulation.figures import figures, why_none
     from seamlessflow.reports.simulated_workers import held_back, without_room
     from seamlessflow.scheduler.decisions.strategies.registry import StrategyFailed
-    from seamlessflow.scheduler.simulation.figures import figures, why_none
 
     columns, any_found, any_failed = _headed(config), False, False
     for settings in compared:
@@ -153,10 +153,10 @@ def _workers(
 def _loaded(
     config: Path | None, options: dict[str, dict[str, Any]], measured: dict[str, Any]
 ) -> "RunConfig":
-    from seamlessflow.calibration.sections import under
     from seamlessflow.checks.strategies import strategy_faults
     from seamlessflow.config_file import parse, sections_of
     from seamlessflow.device_defaults import by_modelled_devices
+    from seamlessflow.lab.calibration.sections import under
     from seamlessflow.reports.simulated_workers import with_own_work
 
     given = dict(sections_of(config)) if config is not None else {}
@@ -200,8 +200,8 @@ def _checked(
 def _simulated(
     settings: "SchedulerSettings", cluster: "ModelledCluster", section: "SimulationSection"
 ) -> "SimulatedRun":
-    from seamlessflow.scheduler.simulation.simulator import simulate_going_on
-    from seamlessflow.scheduler.simulation.workload import Workload
+    from seamlessflow.lab.simulation.simulator import simulate_going_on
+    from seamlessflow.lab.simulation.workload import Workload
 
     name, steps = settings.scheduler.policy, settings.run.steps
     workload = Workload(section.workload, section.seed)

@@ -56,8 +56,8 @@ def write_timeline(
     A page with `refresh_s` loads itself again after so many seconds. A reader of a file never sees
     half of it. Raises `OSError`.
     """
-    from seamlessflow.reports.timeline.facts import facts
-    from seamlessflow.reports.timeline.page import page
+    from seamlessflow.lab.timeline.facts import facts
+    from seamlessflow.lab.timeline.page import page
     from seamlessflow.scheduler.state.timeline import timeline as folded
 
     found = folded(records)
@@ -66,7 +66,7 @@ def write_timeline(
         if path.suffix == _PAGE:
             draft.write_text(page(found, facts(records), title, refresh_s), encoding="utf-8")
         else:
-            from seamlessflow.reports.timeline.chart import plot
+            from seamlessflow.lab.timeline.chart import plot
 
             plot(found, draft)
         draft.replace(path)

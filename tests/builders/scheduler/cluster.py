@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from seamlessflow.infra.device_model.rates import Rates
-from seamlessflow.scheduler.simulation.cluster import ModelledCluster, ModelledWorker
-from seamlessflow.scheduler.simulation.workload import Workload, WorkloadSection
+from seamlessflow.lab.simulation.cluster import ModelledCluster, ModelledWorker
+from seamlessflow.lab.simulation.workload import Workload, WorkloadSection
 
 TOKENS = 10
 """Tokens of each turn."""

@@ -1,6 +1,6 @@
 """Turns on modelled devices: those given up, and what new weights make them compute again.
 
-More of it is shown by `tests/unit/scheduler/simulation/test_engine.py` and by the clock engine's.
+More of it is shown by `tests/unit/lab/simulation/test_engine.py` and by the clock engine's.
 """
 
 import pytest

@@ -5,13 +5,13 @@ from random import Random
 import pytest
 
 from seamlessflow.infra.device_model.rates import Rates
-from seamlessflow.scheduler.simulation.agenda import Agenda
-from seamlessflow.scheduler.simulation.engine import (
+from seamlessflow.lab.simulation.agenda import Agenda
+from seamlessflow.lab.simulation.engine import (
     SimulatedEngine,
     SimulatedSession,
     SimulatedTurn,
 )
-from seamlessflow.scheduler.simulation.workload import SessionDraw
+from seamlessflow.lab.simulation.workload import SessionDraw
 from tests.builders.rollout.clock_turns import ClockedTurns, request
 
 RATES = Rates(

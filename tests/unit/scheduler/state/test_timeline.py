@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.reports.timeline.chart import plot
+from seamlessflow.lab.timeline.chart import plot
 from seamlessflow.scheduler.state.accounts.device_time import (
     LOADING,
     ROLLOUT,

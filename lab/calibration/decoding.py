@@ -1,0 +1,114 @@
+"""Times of decoding and of prompts, fitted to what the engines of a run reported. Pure.
+
+A pass over n rows is taken to last b + n r, a token of a prompt p. A token is worth b / N + r in a
+full batch of N rows, as the engines count it (`full_batch_ms`), and took b / n + r; so b follows
+from the mean rows n, which are the turns under way while an engine was busy. The time of a prompt's
+token follows from keys and values that were computed again; without such it is r.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seamlessflow.lab.calibration.turns import RecordedTurn
+from seamlessflow.schemas.records import WorkerUsage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodingTimes:
+    """The fit, in seconds."""
+
+    pass_s: float
+    """b, the fixed part of a pass."""
+    row_s: float
+    prompt_s: float
+    rows: float
+    """Mean rows of a pass."""
+
+    def rates(self) -> dict[str, float]:
+        """Return the rates that a line over the rows replaces."""
+        fixed = self.pass_s if self.pass_s + self.row_s > 0 else 1e-6
+        return {
+            "launch_s": fixed,
+            "row_s": self.row_s,
+            "prompt_s": self.prompt_s,
+            **dict.fromkeys(("weights_s", "context_s", "prompt_context_s"), 0.0),
+        }
+
+
+def decoding_times(
+    usage: Sequence[WorkerUsage],
+    turns: Sequence[RecordedTurn],
+    rows: int,
+    hop_s: float,
+    again: float = 0.0,
+) -> DecodingTimes | None:
+    """Return the fit, or None if nothing was sampled.
+
+    `rows` of a full batch; `hop_s` is a turn's way from `TurnStarted` to its engine; `again` the
+    tokens whose keys and values were computed again.
+    """
+    busy = [of for of in usage if of.process == "rollout" and of.tokens and of.decoding_ms]
+    tokens = sum(of.tokens for of in busy)
+    if not tokens:
+        return None
+    added = _added(busy, turns)
+    busy_s = sum(of.decoding_ms for of in busy) / 1000
+    again_s = sum(of.recomputing_ms for of in busy) / 1000
+    full_s = sum(of.full_batch_ms for of in busy) / 1000
+    # What was computed again is timed apart; prompts are timed together with decoding.
+    known_s = again_s / again if again else 0.0
+    prompts_s = known_s * added
+    mean_rows = _rows(busy, turns, rows, hop_s)
+    apart = tokens / mean_rows - tokens / rows
+    pass_s = max(0.0, busy_s - again_s - full_s) / apart if apart > 0 else 0.0
+    # Without a time of its own, a token of a prompt takes as long as one that is sampled.
+    rest_s = max(0.0, full_s - prompts_s - tokens * pass_s / rows)
+    row_s = rest_s / (tokens if known_s else tokens + added)
+    prompt_s = known_s or row_s
+    if not row_s:  # then the passes have all
+        pass_s = max(0.0, busy_s - again_s - prompts_s) * mean_rows / tokens
+    return DecodingTimes(pass_s=pass_s, row_s=row_s, prompt_s=prompt_s, rows=mean_rows)
+
+
+def _rows(
+    busy: Sequence[WorkerUsage], turns: Sequence[RecordedTurn], most: int, hop_s: float
+) -> float:
+    """Return the mean number of turns that an engine sampled at once while it was busy."""
+    spans: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+    for turn in turns:
+        begun_s, ended_s = turn.started_ms / 1000 + hop_s, turn.ended_ms / 1000
+        if begun_s < ended_s:
+            spans[turn.worker] += [(begun_s, 1), (ended_s, -1)]
+    times: defaultdict[str, float] = defaultdict(float)
+    for of in busy:
+        times[of.worker] += of.decoding_ms / 1000
+    known = [worker for worker in times if spans[worker]]
+    if not known:
+        return 1.0
+    rows_s = sum(_row_seconds(spans[worker], most) for worker in known)
+    return min(float(most), max(1.0, rows_s / sum(times[worker] for worker in known)))
+
+
+def _row_seconds(changes: list[tuple[float, int]], most: int) -> float:
+    """Return the time of all rows; of more turns than `most` the others wait for a row."""
+    under_way, sum_s, before_s = 0, 0.0, 0.0
+    for at_s, change in sorted(changes):
+        sum_s += min(under_way, most) * (at_s - before_s)
+        under_way, before_s = under_way + change, at_s
+    return sum_s
+
+
+def _added(busy: Sequence[WorkerUsage], turns: Sequence[RecordedTurn]) -> int:
+    """Return the new tokens of the prompts that began in the stretches of the reports."""
+    begun: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for turn in turns:
+        begun[turn.worker].append((turn.started_ms, turn.added))
+    ordered = {worker: sorted(of) for worker, of in begun.items()}
+    found = 0
+    for of in busy:
+        mine = ordered.get(of.worker, [])
+        first, end = (bisect_left(mine, (at_ms, 0)) for at_ms in (of.from_ms, of.at_ms))
+        found += sum(tokens for _, tokens in mine[first:end])
+    return found

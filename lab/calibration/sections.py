@@ -1,0 +1,135 @@
+"""Recorded run as settings: what its topics show of devices, workload, workers and steps. Pure.
+
+The first steps are left out: programs load what they need with them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.worker.tags import ROLES
+from seamlessflow.lab.calibration.rates import measured_rates
+from seamlessflow.lab.calibration.sessions import RecordedSession
+from seamlessflow.lab.calibration.turns import RecordedTurn
+from seamlessflow.lab.calibration.workload import measured_workload
+from seamlessflow.scheduler.state.timeline import in_force
+from seamlessflow.scheduler.state.workers import device_count
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+
+WARM_UP_STEPS = 2
+_LEAST_STEPS = 3
+_DIGITS = 4
+_ROWS = 256
+"""Rows of a full batch where no heartbeat tells, as `simulation.rows`."""
+_LENGTHS = ("turn_tokens", "spread", "most_tokens", "prompt_effect")
+
+
+class TooShort(SeamlessFlowError):
+    """A recorded run has too few optimizer steps to take rates and workload from it."""
+
+    lasting = True
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        super().__init__(
+            f"the recorded run has {steps} completed optimizer steps, and {WARM_UP_STEPS} are left "
+            f"out: it needs {_LEAST_STEPS} to take rates and workload from it"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """Records of a run."""
+
+    control: Sequence[Record]
+    turns: Sequence[RecordedTurn]
+    sessions: Sequence[RecordedSession]
+    rows: int | None = None
+    """Most turns that an engine sampled at once, if its heartbeats are kept."""
+
+
+def sections(of: Recorded) -> dict[str, Any]:
+    """Return sections of a run configuration as the run shows them, rounded. Raises `TooShort`."""
+    control = list(in_force(of.control))
+    ends_ms = [one.at_ms for one in control if isinstance(one, r.StepCompleted)]
+    if len(ends_ms) < _LEAST_STEPS:
+        raise TooShort(len(ends_ms))
+    since_ms, until_ms = ends_ms[WARM_UP_STEPS - 1], ends_ms[-1]
+    turns = [one for one in of.turns if since_ms <= one.started_ms and one.ended_ms <= until_ms]
+    rows = of.rows or _ROWS
+    window = since_ms, until_ms
+    devices = measured_rates(control, turns, _tokens(of.sessions), rows, window)
+    workload = measured_workload(of.sessions, turns, control)
+    lengths = {name: workload[name] for name in _LENGTHS if name in workload}
+    found = {
+        "device_model": devices,
+        "simulation": {"workers": _workers(control), "rows": rows, "workload": workload},
+        "rollout": {"clock": lengths},
+        "run": _run(control, of.sessions),
+    }
+    return {name: _rounded(section) for name, section in found.items()}
+
+
+def at_scale(found: Mapping[str, Any], scale: float) -> dict[str, Any]:
+    """Return the sections of a rehearsal with the times of its devices divided by its scale.
+
+    Agents and software kept their own time.
+    """
+    devices = _divided(found["device_model"], scale) if scale != 1 else found["device_model"]
+    return {**found, "device_model": devices}
+
+
+def under(given: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of both; a value that was given counts over a measured one."""
+    merged = dict(measured)
+    for name, value in given.items():
+        below = merged.get(name)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            merged[name] = under(value, below)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _workers(control: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return the lots of the workers that joined."""
+    joined = {one.worker: one for one in control if isinstance(one, r.WorkerJoined)}
+    # Tags that only describe a worker are not simulated.
+    lots = Counter((_roles(one.tags), device_count(one)) for one in joined.values())
+    return [
+        {"count": count, "tags": list(tags), "devices": devices}
+        for (tags, devices), count in lots.items()
+    ]
+
+
+def _roles(tags: Sequence[str]) -> tuple[str, ...]:
+    return tuple(tag for tag in tags if tag in ROLES)
+
+
+def _tokens(sessions: Iterable[RecordedSession]) -> Mapping[str, int]:
+    tokens: Counter[str] = Counter()
+    for one in sessions:
+        tokens[one.group] += one.tokens
+    return tokens
+
+
+def _run(control: Iterable[Record], sessions: Sequence[RecordedSession]) -> dict[str, int]:
+    sizes = Counter(len(one.groups) for one in control if isinstance(one, r.BatchReady))
+    found = {"groups_per_step": max(1, sizes.most_common(1)[0][0])} if sizes else {}
+    groups = Counter(one.group_size for one in sessions)
+    return {**found, **({"group_size": groups.most_common(1)[0][0]} if groups else {})}
+
+
+def _divided(value: Any, scale: float) -> Any:
+    if isinstance(value, dict):
+        return {name: _divided(one, scale) for name, one in value.items()}
+    return float(f"{value / scale:.{_DIGITS}g}")
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value

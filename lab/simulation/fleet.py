@@ -1,0 +1,290 @@
+"""The workers of a simulation: they take the assigned roles, load weights and train.
+
+A change of role has two halves, as in a real worker: the process that has the role leaves the
+devices, then the other one takes them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from seamlessflow.infra.worker.activity import Activity, ActivityAccount
+from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
+from seamlessflow.lab.simulation.agenda import Agenda
+from seamlessflow.lab.simulation.cluster import ModelledCluster, ModelledWorker
+from seamlessflow.lab.simulation.engine import SimulatedEngine, SimulatedTurn
+from seamlessflow.lab.simulation.router import Router
+from seamlessflow.scheduler.settings import RunSection
+from seamlessflow.scheduler.state.workers import NO_ROLE
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+
+ROLLOUT, TRAIN = "rollout", "train"
+
+
+class ControlLog(Protocol):
+    """The method of `Simulation` that its workers and its trainer use."""
+
+    def append(self, record: Record) -> None:
+        """Append a record to `control`."""
+
+
+@dataclass(eq=False)
+class SimulatedWorker:
+    """A worker: its role, its engine, and what its processes did since their last reports."""
+
+    name: str
+    model: ModelledWorker
+    engine: SimulatedEngine
+    rollout: ActivityAccount
+    train: ActivityAccount
+    role: str = NO_ROLE
+    assignment: int = -1
+    loading: bool = False
+    reported: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Tokens, full-batch time and recomputing time of the engine at the last report."""
+
+    def account(self, role: str) -> ActivityAccount:
+        """Return the account of the process that serves the role."""
+        return self.rollout if role == ROLLOUT else self.train
+
+
+class SimulatedFleet:
+    """All workers."""
+
+    def __init__(
+        self,
+        cluster: ModelledCluster,
+        agenda: Agenda,
+        router: Router,
+        control: ControlLog,
+        on_turn: Callable[[SimulatedTurn], None],
+        run: RunSection,
+    ) -> None:
+        self._agenda = agenda
+        self._router = router
+        self._control = control
+        self._policy = run.policy
+        self._version = 0
+        self._behind = False
+        """True if a worker that rolls out lacks the newest weights."""
+        self._rule = UpdateRule(cluster.update, run.lag, UpdateLine(run.policy))
+        self.workers = {
+            name: self._worker(name, model, on_turn) for name, model in cluster.workers.items()
+        }
+
+    def assign(self, given: r.RoleAssigned) -> None:
+        """Let the worker leave its role, if it has one, and take the assigned one."""
+        worker = self.workers[given.worker]
+        left, worker.role, worker.assignment = worker.role, NO_ROLE, given.assignment
+        worker.loading = False
+        if left == NO_ROLE:
+            self._take(worker, given)
+            return
+        if left == given.role:  # in another gang than before
+            self._agenda.after(0, self._taken, worker, given, 0.0)
+            return
+        turns: Sequence[SimulatedTurn] = ()
+        if left == ROLLOUT:
+            self._router.remove(worker.engine)
+            turns = worker.engine.drain()
+        worker.account(left).enter("loading", self._agenda.now_ms)
+        leave_s = worker.model.rates.releasing(left)
+        self._agenda.after(leave_s, self._left, worker, given, left, len(turns))
+        for turn in turns:
+            self._router.submit(turn)
+
+    def publish(self, version: int) -> None:
+        """Let the workers that roll out load new weights."""
+        self._version = self._router.newest = version
+        self._behind = True
+        self.load_due()
+
+    def note(self, record: Record) -> None:
+        """Note a record of `control`: workers load after one another."""
+        if self._rule.settings.mode == "rolling":
+            self._rule.line.apply(record)
+
+    def load_due(self) -> None:
+        """Let those workers load the newest weights that lack them and may load now."""
+        if not self._behind:
+            return
+        for worker in self.workers.values():
+            if worker.role == ROLLOUT and not worker.loading and self._may_load(worker):
+                self._load(worker)
+        self._behind = any(
+            worker.role == ROLLOUT and worker.engine.version != self._version
+            for worker in self.workers.values()
+        )
+
+    def train(self, own_s: Mapping[str, float], took_s: float, done: Callable[[], None]) -> None:
+        """Let a gang train for so long, then call `done`.
+
+        `own_s` are the members' own parts: all but the slowest wait behind theirs.
+        """
+        slowest_s = max(own_s.values())
+        for name, part_s in own_s.items():
+            self.workers[name].train.enter("training", self._agenda.now_ms)
+            if part_s < slowest_s:
+                self._agenda.after(part_s, self._wait, name)
+        self._agenda.after(took_s, self._trained, list(own_s), done)
+
+    def add_trained(self, names: Sequence[str], tokens: float) -> None:
+        """Count tokens that a gang trained, each worker an equal part."""
+        for name in names:
+            self.workers[name].train.add_tokens(round(tokens / len(names)))
+
+    def report(self) -> list[r.WorkerUsage]:
+        """Return what the processes did since their last reports."""
+        reports = []
+        for worker in self.workers.values():
+            usage = self._usage(worker)
+            trained = worker.train.report(worker.name, self._agenda.now_ms)
+            reports += [one for one in (usage, trained) if one is not None]
+        return reports
+
+    def _may_load(self, worker: SimulatedWorker) -> bool:
+        engine = worker.engine
+        behind = self._version - engine.version
+        return behind > 0 and self._rule.may_load(
+            worker.name,
+            self._version,
+            behind,
+            idle=engine.load == 0,
+            needed=engine.holds,
+            now_ms=self._agenda.now_ms,
+        )
+
+    def _usage(self, worker: SimulatedWorker) -> r.WorkerUsage | None:
+        engine = worker.engine
+        engine.settle()
+        clock = engine.clock
+        now = (clock.tokens, clock.full_batch_s, clock.recomputing_s)
+        tokens, full_s, again_s = (new - old for new, old in zip(now, worker.reported, strict=True))
+        worker.rollout.add_tokens(round(tokens))
+        usage = worker.rollout.report(worker.name, self._agenda.now_ms)
+        if usage is None:
+            return None
+        worker.reported = now
+        return replace(
+            usage, full_batch_ms=round(1000 * full_s), recomputing_ms=round(1000 * again_s)
+        )
+
+    def _worker(
+        self, name: str, model: ModelledWorker, on_turn: Callable[[SimulatedTurn], None]
+    ) -> SimulatedWorker:
+        engine = SimulatedEngine(
+            name, model.rates, self._agenda, on_turn, lambda: self._note(self.workers[name])
+        )
+        return SimulatedWorker(
+            name,
+            model,
+            engine,
+            ActivityAccount(name, "rollout", self._agenda.now_ms),
+            ActivityAccount(name, "train", self._agenda.now_ms),
+        )
+
+    def _note(self, worker: SimulatedWorker) -> None:
+        """Count the time from now on by what the engine does."""
+        activity: Activity = "decoding" if worker.engine.decoding else "idle"
+        worker.rollout.enter(activity, self._agenda.now_ms)
+        if worker.engine.holds:
+            self.load_due()
+
+    def _left(
+        self, worker: SimulatedWorker, given: r.RoleAssigned, left: str, handed_back: int
+    ) -> None:
+        worker.account(left).enter("none", self._agenda.now_ms)
+        self._control.append(
+            r.RoleReleased(
+                at_ms=self._agenda.now_ms,
+                worker=worker.name,
+                incarnation=given.incarnation,
+                role=left,
+                assignment=given.assignment,
+                free_bytes=0,
+                handed_back=handed_back,
+                took_ms=round(1000 * worker.model.rates.releasing(left)),
+            )
+        )
+        self._take(worker, given)
+
+    def _take(self, worker: SimulatedWorker, given: r.RoleAssigned) -> None:
+        worker.account(given.role).enter("loading", self._agenda.now_ms)
+        take_s = worker.model.rates.acquiring(given.role)
+        self._agenda.after(take_s, self._taken, worker, given, take_s)
+
+    def _taken(self, worker: SimulatedWorker, given: r.RoleAssigned, took_s: float) -> None:
+        if worker.assignment != given.assignment:  # assigned anew during the switch
+            worker.account(given.role).enter("none", self._agenda.now_ms)
+            return
+        worker.role = given.role
+        rolls_out = given.role == ROLLOUT
+        worker.account(given.role).enter("idle", self._agenda.now_ms)
+        self._control.append(
+            r.RoleAcquired(
+                at_ms=self._agenda.now_ms,
+                worker=worker.name,
+                incarnation=given.incarnation,
+                role=given.role,
+                assignment=given.assignment,
+                slot=given.slot,
+                version=self._version if rolls_out else None,
+                took_ms=round(1000 * took_s),
+                policy=self._policy if rolls_out else "",
+            )
+        )
+        if rolls_out:
+            worker.engine.start(self._version)
+            self._router.add(worker.engine)
+        self.load_due()
+
+    def _load(self, worker: SimulatedWorker) -> None:
+        worker.loading = True
+        paused = r.GenerationPaused(
+            at_ms=self._agenda.now_ms,
+            worker=worker.name,
+            incarnation=worker.name,
+            mode="keep",
+            running=worker.engine.pause(),
+            reason="weights",
+        )
+        worker.rollout.enter("loading", self._agenda.now_ms)
+        self._control.append(paused)
+        load_s = worker.model.rates.load_s
+        self._agenda.after(load_s, self._loaded, worker, worker.assignment, self._version)
+
+    def _loaded(self, worker: SimulatedWorker, assignment: int, version: int) -> None:
+        if worker.assignment != assignment:
+            return  # it left its role meanwhile
+        worker.loading = False
+        took_ms, at_ms = round(1000 * worker.model.rates.load_s), self._agenda.now_ms
+        self._control.append(
+            r.WeightsLoaded(
+                at_ms=at_ms,
+                policy=self._policy,
+                version=version,
+                worker=worker.name,
+                incarnation=worker.name,
+                took_ms=took_ms,
+            )
+        )
+        self._control.append(
+            r.GenerationResumed(
+                at_ms=at_ms,
+                worker=worker.name,
+                incarnation=worker.name,
+                version=version,
+                paused_ms=took_ms,
+            )
+        )
+        worker.engine.resume(version)
+        self.load_due()
+
+    def _wait(self, name: str) -> None:
+        self.workers[name].train.enter("waiting", self._agenda.now_ms)
+
+    def _trained(self, names: Sequence[str], done: Callable[[], None]) -> None:
+        for name in names:
+            self.workers[name].train.enter("idle", self._agenda.now_ms)
+        done()

@@ -1,0 +1,66 @@
+"""Settings of a simulation: the section `simulation` of a run configuration."""
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from seamlessflow.infra.device_model.settings import known_hardware
+from seamlessflow.infra.settings import Section
+from seamlessflow.lab.simulation.workload import WorkloadSection
+from seamlessflow.scheduler.decisions.strategies.registry import STRATEGIES
+
+
+class SimulatedWorkersSection(Section):
+    """Workers that are all alike."""
+
+    count: int = Field(1, ge=1, description="Number of them")
+    tags: tuple[Literal["rollout", "train"], ...] = Field(
+        ("rollout",), min_length=1, description="Roles each can take"
+    )
+    devices: int = Field(8, ge=1, description="Devices of each")
+    hardware: str | None = Field(
+        None, description="Their devices, if they differ from device_model.hardware"
+    )
+
+    @field_validator("hardware")
+    @classmethod
+    def _known_hardware(cls, name: str | None) -> str | None:
+        return name and known_hardware(name)
+
+
+class SimulationSection(Section):
+    """The simulated workers, the work of their agents, and the strategies to compare."""
+
+    workers: tuple[SimulatedWorkersSection, ...] = Field(
+        (
+            SimulatedWorkersSection(count=2, tags=("rollout", "train")),
+            SimulatedWorkersSection(count=2),
+        ),
+        min_length=1,
+        description="The workers, in lots that are alike; if not set, the workers of the run, "
+        "where a configuration names some",
+    )
+    rows: int = Field(256, ge=1, description="Most turns that an engine samples at once")
+    workload: WorkloadSection = Field(
+        default_factory=WorkloadSection, description="The work of the agents"
+    )
+    strategies: tuple[str, ...] = Field(
+        tuple(STRATEGIES), min_length=1, description="Strategies to compare, as scheduler.policy"
+    )
+    whole_batches: bool = Field(
+        False,
+        description="Begin the groups of a batch together, once the one before it trains, and "
+        "train exactly these, as the published one step off does; without it a step takes the "
+        "groups that are ready first. Changes nothing with run.lag 0",
+    )
+    seed: int = Field(0, description="Seed of all draws")
+
+    @field_validator("workers")
+    @classmethod
+    def _take_both_roles(
+        cls, workers: tuple[SimulatedWorkersSection, ...]
+    ) -> tuple[SimulatedWorkersSection, ...]:
+        tags = {tag for lot in workers for tag in lot.tags}
+        if lacking := [role for role in ("rollout", "train") if role not in tags]:
+            raise ValueError(f"no worker has the tag {lacking[0]}")
+        return workers

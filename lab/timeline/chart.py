@@ -1,0 +1,218 @@
+"""Chart `timeline.png`: a row for each worker, a colour for each part of its time, and the versions
+on top.
+
+A bar is full height where all of the time was one part; in rollout its parts are as high as their
+shares. More than sixty workers are rows of an image instead.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from seamlessflow.infra.printable import number_of
+from seamlessflow.lab.timeline.looks import COLOURS, IDLE, LABELS, SHARES
+from seamlessflow.lab.timeline.rows_image import rows_image
+from seamlessflow.scheduler.state.accounts.bars import Bar, bars, parts
+from seamlessflow.scheduler.state.accounts.device_time import Window, together
+from seamlessflow.scheduler.state.timeline import StepEnd, Timeline
+
+BAR = 0.72
+"""Height of a bar; rows are 1 apart."""
+MOST_BARS, MOST_IMAGE_BARS, COLUMNS = 20_000, 400_000, 1_600
+"""Bars of a panel, and of one that is an image so many pixels wide: of more intervals, short
+neighbours are joined."""
+MOST_LABELS, MOST_NAMES, MOST_LINES = 14, 60, 200
+CLOSEST, NAMED = 0.03, 3
+"""Least distance of two labels, as a share of the chart's width; labels with a policy's name need
+three times that."""
+DENSE_STEPS, ZOOM_STEPS = 30, 10
+"""A run of more than 30 steps gets a second panel with ten of them, from its middle."""
+INK, FAINT = "#202124", "#5f6368"
+WIDTH_IN, ROW_IN, PANEL_IN, HEAD_IN, FOOT_IN, TALLEST_IN = 12.0, 0.5, 0.85, 0.75, 0.65, 18.0
+
+
+@style.context("seamlessflow.reports.style")
+def plot(timeline: Timeline, path: Path) -> None:
+    """Write the timeline as PNG, or as SVG where the name ends so. Raises `OSError`."""
+    windows = [timeline.training_ms, *_zoom(timeline)]
+    rows = max(1, len(timeline.workers))
+    height = min(TALLEST_IN, HEAD_IN + FOOT_IN + len(windows) * (PANEL_IN + ROW_IN * rows))
+    figure = Figure(figsize=(WIDTH_IN, height), dpi=160)
+    FigureCanvasAgg(figure)
+    panel = (height - HEAD_IN - FOOT_IN) / len(windows)
+    for number, window in enumerate(windows):
+        bottom = height - HEAD_IN - (number + 1) * panel + 0.5
+        box = (0.09, bottom / height, 0.83, (panel - PANEL_IN) / height)
+        axes = figure.add_axes(box)
+        (_bars if rows <= MOST_NAMES else _image)(axes, timeline, window)
+        _frame(axes, timeline, window, _steps(axes, timeline, window))
+        if number == 0:
+            _idle_shares(axes, timeline)
+        else:
+            _beside(axes, f"{ZOOM_STEPS} of these\nsteps, closer", (1, 0.5), "axes fraction")
+    _text(figure, timeline, height)
+    figure.savefig(path)
+
+
+def _zoom(timeline: Timeline) -> list[Window]:
+    steps = timeline.steps
+    if len(steps) <= DENSE_STEPS:
+        return []
+    first = (len(steps) - ZOOM_STEPS) // 2
+    return [(steps[first].at_ms, steps[first + ZOOM_STEPS].at_ms)]
+
+
+def _seconds(timeline: Timeline, at_ms: int) -> float:
+    return (at_ms - timeline.training_ms[0]) / 1000
+
+
+def _bars(axes: Axes, timeline: Timeline, window: Window) -> None:
+    rows = {worker: row for row, worker in enumerate(timeline.workers)}
+    boxes: dict[str, list[Sequence[tuple[float, float]]]] = {name: [] for name in COLOURS}
+    for worker, found in bars(timeline.intervals, window, MOST_BARS).items():
+        for bar in found:
+            start, end = _seconds(timeline, bar.start_ms), _seconds(timeline, bar.end_ms)
+            for part, low, high in _heights(bar):
+                low, high = (rows[worker] + BAR / 2 - BAR * at for at in (low, high))
+                boxes[part].append([(start, low), (start, high), (end, high), (end, low)])
+    for part, colour in COLOURS.items():
+        # Not snapped to pixels: bars may be narrower than one. Edges close seams between bars.
+        drawn = PolyCollection(boxes[part], facecolors=colour, edgecolors=colour, snap=False)
+        drawn.set_linewidth(0.2)
+        axes.add_collection(drawn, autolim=False)
+
+
+def _image(axes: Axes, timeline: Timeline, window: Window) -> None:
+    found = bars(timeline.intervals, window, MOST_IMAGE_BARS)
+    rows = timeline.workers
+    extent = (_seconds(timeline, window[0]), _seconds(timeline, window[1]), len(rows) - 0.5, -0.5)
+    image = rows_image(rows, found, window, COLUMNS)
+    axes.imshow(image, extent=extent, aspect="auto", interpolation="nearest")
+
+
+def _heights(bar: Bar) -> Iterator[tuple[str, float, float]]:
+    """Yield the parts of a bar, each with the lower and the upper end of its place in it."""
+    low = 0.0
+    for part in COLOURS:
+        if part in bar.shares:
+            yield part, low, low + bar.shares[part]
+            low += bar.shares[part]
+
+
+def _steps(axes: Axes, timeline: Timeline, window: Window) -> str:
+    """Draw the versions; return a notice of those without a line or a number."""
+    inside = [end for end in timeline.steps if window[0] <= end.at_ms <= window[1]]
+    several = len(timeline.policies) > 1
+    labelled = _labelled(inside, window, CLOSEST * (NAMED if several else 1))
+    drawn = inside if len(inside) <= MOST_LINES else labelled
+    for end in drawn:
+        at, wide = _seconds(timeline, end.at_ms), 0.7 if end in labelled else 0.35
+        axes.axvline(at, color=INK, linewidth=wide, linestyle=(0, (2, 2)), zorder=4)
+    for end in labelled:
+        axes.annotate(
+            f"{end.policy} v{end.version}" if several else f"v{end.version}",
+            (_seconds(timeline, end.at_ms), 1),
+            (0, 4),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            color=FAINT,
+        )
+    if len(drawn) < len(inside):
+        return f"; lines of {len(drawn)} of {len(inside)} versions"
+    return "; a line for each version" if len(labelled) < len(inside) else ""
+
+
+def _labelled(steps: Sequence[StepEnd], window: Window, closest: float) -> Sequence[StepEnd]:
+    """Return at most `MOST_LABELS` steps to label, a round number apart, none over another."""
+    apart = next(
+        number
+        for number in (factor * 10**power for power in range(9) for factor in (1, 2, 5))
+        if len(steps) <= number * MOST_LABELS
+    )
+    chosen: list[StepEnd] = []
+    for end in steps:
+        far = not chosen or end.at_ms - chosen[-1].at_ms > closest * (window[1] - window[0])
+        if end.version % apart == 0 and far:
+            chosen.append(end)
+    return chosen
+
+
+def _frame(axes: Axes, timeline: Timeline, window: Window, versions: str) -> None:
+    workers = timeline.workers
+    start, end = (_seconds(timeline, at_ms) for at_ms in window)
+    axes.set_xlim(start, max(start + 0.001, end))
+    axes.set_ylim(max(1, len(workers)) - 0.5, -0.5)
+    every = _every(len(workers))
+    axes.set_yticks(range(0, len(workers), every), labels=workers[::every], fontsize=9, color=INK)
+    axes.set_xlabel(f"seconds; {SHARES}{versions}", fontsize=8.5, color=FAINT, labelpad=2)
+    axes.tick_params(axis="x", labelsize=8)
+
+
+def _every(rows: int) -> int:
+    """Return the number of rows from one name to the next."""
+    return -(-rows // MOST_NAMES) or 1
+
+
+def _idle_shares(axes: Axes, timeline: Timeline) -> None:
+    spent, every = timeline.device_time(), _every(len(timeline.workers))
+    for row, worker in enumerate(timeline.workers):
+        if worker in spent and row % every == 0:
+            share = f"{spent[worker].idle_share:.0%} idle"
+            _beside(axes, share, (1, row), ("axes fraction", "data"))
+
+
+def _beside(axes: Axes, text: str, at: tuple[float, float], units: str | tuple[str, str]) -> None:
+    axes.annotate(
+        text, at, (8, 0), xycoords=units, textcoords="offset points", va="center", fontsize=8.5
+    )
+
+
+def _text(figure: Figure, timeline: Timeline, height: float) -> None:
+    figure.text(0.09, 1 - 0.3 / height, "What each worker did", fontsize=13, weight="bold")
+    figure.text(0.09, 1 - 0.54 / height, _summary(timeline), fontsize=9, color=FAINT)
+    shown = (of for of in timeline.intervals if of.within(timeline.training_ms))
+    present = {part for of in shown for part in parts(of)}
+    figure.legend(
+        handles=[
+            Patch(facecolor=colour, label=LABELS[part])
+            for part, colour in COLOURS.items()
+            if part in present
+        ],
+        loc="lower left",
+        bbox_to_anchor=(0.082, 0.08 / height),
+        ncols=6,
+        fontsize=9,
+        handlelength=1.2,
+        handleheight=1.0,
+    )
+
+
+def _by_policy(timeline: Timeline) -> str:
+    """Return the number of steps of each of several policies; empty for one."""
+    counts = Counter(policy for policy, _ in {(one.policy, one.step) for one in timeline.steps})
+    if len(counts) < 2:
+        return ""
+    return ": " + ", ".join(f"{counts[policy]} of {policy}" for policy in timeline.policies)
+
+
+def _summary(timeline: Timeline) -> str:
+    seconds = _seconds(timeline, timeline.training_ms[1])
+    spent = together(timeline.device_time().values())
+    parts = [
+        f"{number_of(timeline.steps_made, 'optimizer step')} in {seconds:.0f} s"
+        f"{_by_policy(timeline)}",
+        number_of(timeline.switches, "change of role", "changes of role"),
+        f"{number_of(timeline.handed_back, 'turn')} handed back",
+    ]
+    if spent.total:
+        parts.append(f"idle ({IDLE}) {spent.idle_share:.1%} of device time")
+    return "   ·   ".join(parts)

@@ -1,0 +1,150 @@
+"""The page of a timeline: one HTML file with its data in it, which asks no other address.
+
+The data are the JSON of `page_data`, deflated, in base64: a long run is some megabytes. The
+template's script draws them on a canvas. A function of the records alone.
+"""
+
+import json
+import zlib
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from seamlessflow.infra.printable import printable
+from seamlessflow.lab.timeline.facts import Given, Mark, RunFacts
+from seamlessflow.lab.timeline.looks import COLOURS, IDLE, LABELS, SHARES
+from seamlessflow.scheduler.state.accounts.bars import Bar, Part, bars, spent_by_part
+from seamlessflow.scheduler.state.accounts.device_time import TRAINING, together
+from seamlessflow.scheduler.state.timeline import Timeline
+from seamlessflow.schemas.steps import shown_step
+
+MOST_BARS = 400_000
+"""Bars of a page; of more intervals, short neighbours are joined."""
+MOST_POINTS = 20_000
+"""Points of the curve of groups under way."""
+LEAST_PAUSE_MS = 1_000
+"""Least length of a pause of the run that is marked."""
+_PLACE = "@DATA@"
+
+
+def page(timeline: Timeline, facts: RunFacts, title: str, refresh_s: float = 0) -> str:
+    """Return the page; with `refresh_s` it loads itself again after so many seconds."""
+    data = page_data(timeline, facts, title) | {"refresh_s": refresh_s}
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    shown = printable(text).encode(errors="replace")  # a path may have bytes that are no text
+    packed = b64encode(zlib.compress(shown, 9)).decode()
+    template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    return template.replace(_PLACE, packed)
+
+
+def page_data(
+    timeline: Timeline, facts: RunFacts, title: str, most: int = MOST_BARS
+) -> dict[str, Any]:
+    """Return the data of the page: times in ms since its `start_ms`, shares in per cent."""
+    start_ms, end_ms = timeline.start_ms, max(timeline.end_ms, timeline.start_ms + 1)
+    by_worker = bars(timeline.intervals, (start_ms, end_ms), most)
+    mixes: dict[tuple[int, ...], int] = {}
+    givens: dict[str, int] = {}
+    spent = timeline.device_time()
+    by_part = spent_by_part(timeline.intervals, timeline.training_ms)
+    workers = [
+        {
+            "name": name,
+            "bars": _bars(by_worker.get(name, []), start_ms, mixes),
+            "given": _given(facts.given.get(name, []), start_ms, givens),
+            "loaded": _deltas(facts.loaded.get(name, []), start_ms),
+            "spent_ms": _spent(by_part.get(name, {})),
+            "idle": round(spent[name].idle_share, 4) if name in spent else None,
+        }
+        for name in timeline.workers
+    ]
+    return {
+        "title": title,
+        "start_ms": start_ms,
+        "length_ms": end_ms - start_ms,
+        "training_ms": [at_ms - start_ms for at_ms in timeline.training_ms],
+        "legend": f"idle: {IDLE} · {SHARES}",
+        "idle": round(together(spent.values()).idle_share, 4),
+        "switches": timeline.switches,
+        "handed_back": timeline.handed_back,
+        "parts": [[LABELS[name], colour] for name, colour in COLOURS.items()],
+        "training_part": list(COLOURS).index(TRAINING),
+        "mixes": [list(mix) for mix in mixes],
+        "givens": [json.loads(text) for text in givens],
+        "workers": workers,
+        **_lines(facts, start_ms),
+        "marks": _marks(timeline, facts),
+    }
+
+
+def _lines(facts: RunFacts, start_ms: int) -> dict[str, Any]:
+    """Return what concerns no single worker: steps, versions, groups under way."""
+
+    def since(at_ms: int | None) -> int | None:
+        return None if at_ms is None else at_ms - start_ms
+
+    thin = max(1, len(facts.under_way) // MOST_POINTS)
+    return {
+        "steps": [
+            [
+                *(since(at_ms) for at_ms in (of.ready_ms, of.started_ms, of.ended_ms)),
+                *(shown_step(of.step), of.version, of.groups, of.tokens, of.workers, of.policy),
+            ]
+            for of in facts.steps.values()
+        ],
+        "versions": [[since(at_ms), number, name] for at_ms, number, name in facts.versions],
+        "under_way": _deltas(facts.under_way[::thin], start_ms),
+    }
+
+
+def _marks(timeline: Timeline, facts: RunFacts) -> list[list[Any]]:
+    """Return time and text of what happened once, pauses of the run among them."""
+    paused = (
+        Mark(start, f"no process of the run lived for {(end - start) / 1000:,.0f} s")
+        for start, end in timeline.pauses
+        if end - start >= LEAST_PAUSE_MS
+    )
+    marks = sorted((*facts.marks, *paused), key=lambda mark: mark.at_ms)
+    return [[mark.at_ms - timeline.start_ms, mark.text] for mark in marks]
+
+
+def _bars(found: Sequence[Bar], start_ms: int, mixes: dict[tuple[int, ...], int]) -> list[int]:
+    """Return three numbers a bar: gap before it, length, and the number of its mix of parts."""
+    flat, at_ms = [], start_ms
+    for bar in found:
+        mix = _mix(bar.shares)
+        number = mixes.setdefault(mix, len(mixes))
+        flat += [bar.start_ms - at_ms, bar.end_ms - bar.start_ms, number]
+        at_ms = bar.end_ms
+    return flat
+
+
+def _spent(by_part: Mapping[Part, float]) -> list[int]:
+    return [round(by_part.get(name, 0.0)) for name in COLOURS]
+
+
+def _mix(shares: Mapping[str, float]) -> tuple[int, ...]:
+    """Return number and per cent of each part of 1 % or more, from the bottom of a bar up."""
+    cents = [(number, round(100 * shares.get(name, 0.0))) for number, name in enumerate(COLOURS)]
+    return tuple(value for pair in cents if pair[1] for value in pair)
+
+
+def _given(found: Sequence[Given], start_ms: int, givens: dict[str, int]) -> list[int]:
+    """Return time since the last one, and the number of what was assigned and why, of each."""
+    flat, before_ms = [], start_ms
+    for of in found:
+        figures = {name: float(f"{value:.4g}") for name, value in sorted(of.figures.items())}
+        text = json.dumps([of.role, of.reason, figures, of.policy])
+        flat += [of.at_ms - before_ms, givens.setdefault(text, len(givens))]
+        before_ms = of.at_ms
+    return flat
+
+
+def _deltas(pairs: Sequence[tuple[int, int]], start_ms: int) -> list[int]:
+    """Return time since the last one, and the value, of each."""
+    flat, before_ms = [], start_ms
+    for at_ms, value in pairs:
+        flat += [at_ms - before_ms, value]
+        before_ms = at_ms
+    return flat

@@ -1,0 +1,85 @@
+"""Times of passes and prompts as they follow from the reports of engines."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from seamlessflow.lab.calibration.decoding import DecodingTimes, decoding_times
+from seamlessflow.lab.calibration.turns import RecordedTurn
+from seamlessflow.schemas.records import WorkerUsage
+from tests.builders.records.control import usage
+
+PASS_S, ROW_S, PROMPT_S = 0.010, 0.001, 0.0005
+ROWS = 16
+PROMPT, SAMPLED = 20, 50
+
+
+def report(rows: int, begun_ms: int, again_ms: int = 0) -> tuple[WorkerUsage, list[RecordedTurn]]:
+    """Return a worker's account of so many turns that it sampled side by side, and these."""
+    prompts_s = rows * PROMPT * PROMPT_S
+    decoding_s = SAMPLED * (PASS_S + rows * ROW_S)
+    full_s = rows * SAMPLED * (PASS_S / ROWS + ROW_S)
+    took_ms = round(1000 * (prompts_s + decoding_s)) + again_ms
+    turn = RecordedTurn(
+        session="g.0.0",
+        worker="w",
+        requested_ms=begun_ms,
+        started_ms=begun_ms,
+        ended_ms=begun_ms + took_ms,
+        prompt=PROMPT,
+        added=PROMPT,
+        sampled=SAMPLED,
+    )
+    told = usage(
+        from_ms=begun_ms,
+        at_ms=begun_ms + took_ms,
+        decoding_ms=took_ms,
+        full_batch_ms=round(1000 * (prompts_s + full_s)),
+        recomputing_ms=again_ms,
+        tokens=rows * SAMPLED,
+    )
+    return told, [turn] * rows
+
+
+def fitted(counts: Sequence[int], again: float = 0, again_ms: int = 0) -> DecodingTimes | None:
+    """Return the fit to batches of so many turns, the first of which computed KV again."""
+    reports = [
+        report(rows, 10_000 * number, 0 if number else again_ms)
+        for number, rows in enumerate(counts)
+    ]
+    told = [each for each, _ in reports]
+    return decoding_times(told, [turn for _, of in reports for turn in of], ROWS, 0.0, again)
+
+
+def test_the_line_of_a_pass_over_its_rows_is_found() -> None:
+    found = fitted([4, 4, 4], again=1000, again_ms=500)
+
+    assert found is not None
+    assert found.rows == pytest.approx(4)
+    assert found.prompt_s == pytest.approx(PROMPT_S)
+    assert found.pass_s == pytest.approx(PASS_S, rel=0.01)
+    assert found.row_s == pytest.approx(ROW_S, rel=0.05)
+    assert found.rates()["weights_s"] == 0
+
+
+def test_a_token_of_a_prompt_takes_as_long_as_a_sampled_one_if_no_time_tells() -> None:
+    found = fitted([4, 4, 4])
+
+    assert found is not None
+    assert found.pass_s == pytest.approx(PASS_S, rel=0.01)
+    assert found.prompt_s == found.row_s
+    whole_s = SAMPLED * ROW_S + PROMPT * PROMPT_S
+    assert found.row_s * (SAMPLED + PROMPT) == pytest.approx(whole_s, rel=0.05)
+
+
+def test_of_more_turns_than_rows_the_others_wait() -> None:
+    told, turns = report(ROWS, 0)
+
+    found = decoding_times([told], turns * 3, ROWS, 0.0)
+
+    assert found is not None
+    assert found.rows == ROWS
+
+
+def test_without_a_sampled_token_nothing_is_known() -> None:
+    assert decoding_times([usage(at_ms=1000, idle_ms=1000)], [], ROWS, 0.0) is None

@@ -1,0 +1,106 @@
+"""Turns, sessions and waits of a recorded run, and the sections that they become."""
+
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from seamlessflow.lab.calibration.reading import recorded_weights
+from seamlessflow.lab.calibration.sections import at_scale, under
+from seamlessflow.lab.calibration.sessions import recorded_session
+from seamlessflow.lab.calibration.turns import mean_hop_s, recorded_turns
+from seamlessflow.lab.calibration.workload import measured_workload
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.tokens import pack
+from tests.builders.records import control as c
+from tests.builders.records import sessions as s
+from tests.builders.records.commands import request_turn
+from tests.builders.trainer.trajectories import Run, trajectory
+
+TOKENS = pack((5, 6, 7))
+SESSION = "g.0.0"
+
+
+def turns_of_a_session() -> list[Record]:
+    return [
+        s.started("a", session_id=SESSION, at_ms=1_010),
+        s.completed(TOKENS, "a", session_id=SESSION, at_ms=2_000),
+        s.started("b", session_id=SESSION, at_ms=2_500),
+        s.completed(TOKENS, "b", session_id=SESSION, token_offset=4, at_ms=4_000),
+    ]
+
+
+def test_times_are_those_between_the_records() -> None:
+    requests = [request_turn("a", issued_at_ms=1_000), request_turn("b", issued_at_ms=2_470)]
+    turns = recorded_turns(turns_of_a_session(), requests)
+    sessions = [
+        recorded_session(
+            trajectory(
+                [
+                    Run((1, 2), "prompt"),
+                    Run((5, 6, 7), parent=0),
+                    Run((1,), "prompt", "t1", 1),
+                    Run((5, 6), turn="t1", parent=2),
+                ]
+            )
+        )
+    ]
+
+    found = measured_workload(
+        [one for one in sessions if one is not None],
+        turns,
+        [c.admitted("g", at_ms=500), c.ready("g", at_ms=4_200)],
+    )
+
+    assert [turn.sampled for turn in turns] == [3, 7]
+    assert mean_hop_s(turns) == pytest.approx(0.02)
+    assert found["tool_s"] == pytest.approx(0.5)
+    assert (found["start_s"], found["end_s"]) == pytest.approx((0.51, 0.2))
+    assert (found["turns"], found["prompt_tokens"], found["tool_tokens"]) == (2, 2, 1)
+    assert (found["most_tokens"], found["success"]) == (3, 1.0)
+
+
+def test_a_turn_that_moved_is_left_out() -> None:
+    moved = s.completed(TOKENS, "a", session_id=SESSION, dispatch=2)
+
+    assert not recorded_turns([s.started("a", session_id=SESSION), moved])
+
+
+def test_sessions_of_evaluations_and_those_cut_short_are_left_out() -> None:
+    assert recorded_session(trajectory([Run((1,), "prompt")], purpose="eval")) is None
+    assert recorded_session(trajectory([Run((1,), "prompt")], status="aborted")) is None
+
+
+def test_success_is_by_the_rewards_that_the_run_weighs() -> None:
+    settings = orjson.dumps({"trainer": {"rewards": {"test": 0.5, "format": 0.0}}})
+    lineage = r.LineageStarted(at_ms=0, policy="p", lineage="a", step=0, settings=settings)
+    assert recorded_weights([lineage]) == {"test": 0.5}
+    assert recorded_weights([]) == {"reward": 1.0}
+
+    named = tuple(r.Reward(name=name, value=1.0) for name in ("test", "format", "reward"))
+    turn = r.Reward(value=1.0, scope="turn", turn_id="t0")
+    one = replace(trajectory([Run((1,), "prompt")]), rewards=(*named, turn))
+    found = recorded_session(one, {"test": 0.5})
+    assert found is not None and found.reward == 0.5
+
+
+def test_a_value_that_is_given_counts_over_a_measured_one() -> None:
+    measured = {"device_model": {"step_s": 1.0, "rates": {"load_s": 2.0}}, "run": {"lag": 1}}
+    given = {"device_model": {"rates": {"load_s": 3.0}}, "pacing": {}}
+
+    assert under(given, measured) == {
+        "device_model": {"step_s": 1.0, "rates": {"load_s": 3.0}},
+        "run": {"lag": 1},
+        "pacing": {},
+    }
+
+
+def test_of_a_rehearsal_the_times_of_devices_are_divided_by_its_scale() -> None:
+    found = {"device_model": {"rates": {"load_s": 0.5}, "step_s": 1.0}, "run": {"group_size": 4}}
+
+    assert at_scale(found, 0.2) == {
+        "device_model": {"rates": {"load_s": 2.5}, "step_s": 5.0},
+        "run": {"group_size": 4},
+    }
+    assert at_scale(found, 1) == found

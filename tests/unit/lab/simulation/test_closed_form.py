@@ -1,0 +1,75 @@
+"""Step times that follow from device time alone: no variance, no costs of roles and weights.
+
+A step takes R seconds of device time to roll out and T to train on 64 devices. Colocated:
+(R + T) / 64. Disaggregated: R / rollout devices + T / train devices, one step off the larger of the
+two. Multiplexed with lag: (R + T) / 64, but at least T / train devices.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from seamlessflow.lab.simulation.figures import figures
+from seamlessflow.lab.simulation.simulator import simulate, simulate_going_on
+from seamlessflow.scheduler.settings import PacingSection, RunSection, SchedulerSection
+from tests.builders.scheduler.cluster import cluster, workload
+from tests.builders.scheduler.inputs import BOTH, scheduler_settings
+
+B, SIZE, DEVICES = 64, 8, 64
+
+
+@pytest.mark.parametrize(
+    ("strategy", "lag", "rollout_s", "train_s", "train", "tags", "turns", "steps", "step_s"),
+    [
+        ("colocated", 0, 900, 300, 64, BOTH, 1, 11, 18.75),
+        ("disaggregated", 0, 900, 300, 32, ("train",), 1, 11, 37.5),
+        ("disaggregated", 1, 900, 300, 32, ("train",), 1, 11, 28.125),
+        # The first ten steps are shorter: what is begun grows from batch to batch.
+        ("multiplexed", 1, 900, 300, 32, BOTH, 1, 21, 18.75),
+        ("multiplexed", 1, 900, 300, 32, BOTH, 8, 11, 18.75),
+        ("multiplexed", 1, 600, 100, 8, BOTH, 1, 11, 12.5),
+    ],
+)
+def test_a_step_takes_what_the_device_time_says(
+    strategy: str,
+    lag: int,
+    rollout_s: float,
+    train_s: float,
+    train: int,
+    tags: tuple[str, ...],
+    turns: int,
+    steps: int,
+    step_s: float,
+) -> None:
+    settings = scheduler_settings(
+        RunSection(steps=steps, groups_per_step=B, group_size=SIZE, lag=lag),
+        SchedulerSection(policy=strategy, min_dwell_s=0),
+        PacingSection(tasks=Path("made up")),
+    )
+    workers = {f"w{n}": tags if n < train else ("rollout",) for n in range(DEVICES)}
+    samples = B * SIZE
+    modelled = cluster(workers, 1000 * rollout_s / samples, 1000 * train_s, samples, turns=turns)
+
+    found = figures(simulate(settings, modelled, workload(turns)), settings)
+
+    assert found is not None
+    assert found.step_s == pytest.approx(step_s, rel=0.02)
+
+
+@pytest.mark.parametrize("steps", [6, 12])
+def test_idle_share_and_ideal_step_are_of_the_same_steps_as_the_step_time(steps: int) -> None:
+    settings = scheduler_settings(
+        RunSection(steps=steps, groups_per_step=B, group_size=SIZE, lag=1),
+        SchedulerSection(policy="multiplexed", min_dwell_s=0),
+        PacingSection(tasks=Path("made up")),
+    )
+    workers = {f"w{n}": BOTH if n < 10 else ("rollout",) for n in range(DEVICES)}
+    modelled = cluster(workers, 1000 * 600 / (B * SIZE), 1000 * 100, B * SIZE)
+
+    run = simulate_going_on(settings, modelled, workload())
+    found = figures(run, settings)
+
+    assert found is not None
+    assert len(run.tokens) == steps
+    assert found.ideal_s == pytest.approx(700 / DEVICES, rel=0.01), "no work is left out"
+    assert found.spent.idle_share == pytest.approx(1 - 700 / DEVICES / found.step_s, abs=0.01)
