@@ -14,7 +14,7 @@ from seamlessflow.processes.stopping import Stop
 from tests.e2e.runs.short_run import processes_of
 from tests.paths import ROOT
 
-TRAINER = "trainer"
+TRAINER = "seamlessflow.trainer"
 LIMIT_S = 900.0
 """Most time of a run; a few steps take one to two minutes on two busy cores."""
 _POLL_S = 0.02
