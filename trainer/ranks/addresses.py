@@ -38,7 +38,7 @@ class TrainerAbsent(SeamlessFlowError):
         self.policy = policy
         self.waited_s = waited_s
         self.reason = reason
-        text = f"no trainer (python -m trainer) of policy {policy} in {waited_s:.0f} s"
+        text = f"no trainer (python -m seamlessflow.trainer) of policy {policy} in {waited_s:.0f} s"
         super().__init__(f"{text}: {reason}" if reason else text)
 
 
