@@ -65,7 +65,7 @@ def _section_in(annotation: Any) -> tuple[type[BaseModel] | None, str]:
         return annotation, ""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        kinds = [one for one in arguments if one is not NoneType]
+        kinds = [argument for argument in arguments if argument is not NoneType]
         return _section_in(kinds[0]) if len(kinds) == 1 else (None, "")
     if origin is not None and arguments and origin in (dict, tuple, list, Mapping):
         by_name = origin in (dict, Mapping)
@@ -80,15 +80,17 @@ def _spelled(annotation: Any) -> str:
     if origin is Annotated:
         return _spelled(arguments[0])
     if origin is Literal:
-        return " | ".join(repr(one) for one in arguments)
+        return " | ".join(repr(argument) for argument in arguments)
     if origin in (Union, UnionType):
-        return " | ".join(_spelled(one) for one in arguments)
+        return " | ".join(_spelled(argument) for argument in arguments)
     if isinstance(annotation, EllipsisType):
         return "..."
     if annotation in (None, NoneType):
         return "None"
     name = str(getattr(annotation, "__name__", annotation))
-    return f"{name}[{', '.join(_spelled(one) for one in arguments)}]" if arguments else name
+    return (
+        f"{name}[{', '.join(_spelled(argument) for argument in arguments)}]" if arguments else name
+    )
 
 
 def _default(field: FieldInfo) -> str:

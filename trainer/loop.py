@@ -65,7 +65,7 @@ class Loop:
 
     def _receive(self) -> None:
         items = self.process.inbox.take(_WAIT_S)
-        for received in chain.from_iterable(of for of in items if not isinstance(of, Wake)):
+        for received in chain.from_iterable(item for item in items if not isinstance(item, Wake)):
             record, now_ms = received.record, self.process.now_ms()
             if received.topic == TRAJECTORIES.name:
                 if isinstance(record, Trajectory):

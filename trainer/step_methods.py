@@ -132,14 +132,15 @@ def without_settings(methods: Iterable[StepMethod]) -> list[StepMethod]:
 
     By kind and name: a record of settings has its filters in no order of theirs.
     """
-    bare = (replace(one, settings_hash="") for one in methods)
+    bare = (replace(method, settings_hash="") for method in methods)
     return sorted(bare, key=lambda one: (one.kind, one.name))
 
 
 def listed(methods: Iterable[StepMethod]) -> str:
     """Return methods for people, such as `grpo, ppo_clip version 2`."""
     shown = (
-        one.name if one.version == 1 else f"{one.name} version {one.version}" for one in methods
+        method.name if method.version == 1 else f"{method.name} version {method.version}"
+        for method in methods
     )
     return ", ".join(shown) or "none"
 

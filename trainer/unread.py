@@ -104,9 +104,11 @@ def unread(
     of None is as if it were not set.
     """
     for path, readers in READERS.items():
-        if not _set(given, path) or any(one.reads(of) for one in readers for of in trainers):
+        if not _set(given, path) or any(
+            reader.reads(trainer) for reader in readers for trainer in trainers
+        ):
             continue
-        lacking = ", or ".join(one.lacking(trainers[0]) for one in readers)
+        lacking = ", or ".join(reader.lacking(trainers[0]) for reader in readers)
         yield path, f"nothing reads it: it needs {lacking}; choose that, or leave this out"
 
 

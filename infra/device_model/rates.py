@@ -57,7 +57,11 @@ class Rates:
 
     def scaled(self, factor: float) -> "Rates":
         """Return the same worker with all its times multiplied."""
-        times = {of.name: factor * getattr(self, of.name) for of in fields(self) if _timed(of.name)}
+        times = {
+            field.name: factor * getattr(self, field.name)
+            for field in fields(self)
+            if _timed(field.name)
+        }
         return replace(self, **times)
 
     def batch_s(self, rows: int) -> float:

@@ -31,7 +31,7 @@ class DeviceModelSection(Section):
     rates: dict[str, float] = Field(
         default_factory=dict,
         description="Measured times of every worker instead of modelled ones, in seconds: "
-        f"{', '.join(of.name for of in fields(Rates))}",
+        f"{', '.join(field.name for field in fields(Rates))}",
     )
     step_s: float = Field(0, ge=0, description="Fixed part of an optimizer step, in seconds")
     publish_s: float = Field(
@@ -60,7 +60,7 @@ class DeviceModelSection(Section):
     @field_validator("rates")
     @classmethod
     def _known(cls, rates: dict[str, float]) -> dict[str, float]:
-        known = [of.name for of in fields(Rates)]
+        known = [field.name for field in fields(Rates)]
         for name in rates:
             if name not in known:
                 near = suggestion(name, known)

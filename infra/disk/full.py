@@ -70,4 +70,4 @@ def _reason(error: Exception) -> str:
 
 def _size(draft: Path) -> int:
     files = [one for one in draft.rglob("*") if one.is_file()] if draft.is_dir() else [draft]
-    return sum(one.stat().st_size for one in files if one.exists())
+    return sum(file.stat().st_size for file in files if file.exists())

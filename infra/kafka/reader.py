@@ -87,7 +87,11 @@ class Reader:
 
     def remove(self, partitions: Iterable[Partition]) -> None:
         """Stop reading these partitions, as far as it reads them."""
-        gone = {one: self._next.pop(one) for one in partitions if one in self._next}
+        gone = {
+            partition: self._next.pop(partition)
+            for partition in partitions
+            if partition in self._next
+        }
         if gone:  # the client refuses partitions that it does not have, and all if it has none
             self._consumer.incremental_unassign(self._positions(gone))
 

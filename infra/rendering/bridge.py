@@ -49,7 +49,7 @@ class Bridge:
     ) -> bytes | None:
         """Return the ids to append to `prompt + completion`. Raises `RendererError`."""
         suffix = self._template.bridge(self.tail(prompt), completion, new_messages, tools)
-        foreign = any(one.get("role") == "assistant" for one in new_messages)
+        foreign = any(message.get("role") == "assistant" for message in new_messages)
         if suffix is None and (foreign or not new_messages):
             return self._by_difference(prompt, completion, new_messages, tools)
         return suffix
@@ -88,7 +88,7 @@ class Bridge:
 
     def _renderable(self, histories: tuple[Messages, ...]) -> list[Messages]:
         """Return the histories that the template does not refuse."""
-        return [one for one in histories if self._prompt(one, None) is not None][:2]
+        return [history for history in histories if self._prompt(history, None) is not None][:2]
 
     def _prompt(self, messages: Messages, tools: Tools | None) -> bytes | None:
         """Return a prompt, or None if the template refuses it."""

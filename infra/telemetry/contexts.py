@@ -40,7 +40,11 @@ def links_to(causes: Iterable[Headers]) -> tuple[list[Link], int]:
     The limit is OpenTelemetry's: `OTEL_SPAN_LINK_COUNT_LIMIT`, 128 by default.
     """
     contexts = [context_of(headers) for headers in causes]
-    links = [Link(get_current_span(one).get_span_context()) for one in contexts if is_sampled(one)]
+    links = [
+        Link(get_current_span(context).get_span_context())
+        for context in contexts
+        if is_sampled(context)
+    ]
     most = SpanLimits().max_links
     kept = links if most is None else links[:most]
     return kept, len(links) - len(kept)

@@ -22,7 +22,7 @@ def measured_lengths(turns: Iterable[tuple[str, int]]) -> dict[str, float]:
         return {}
     spread = pstdev(logarithms)
     most = exp(max(logarithms))
-    mean = fmean(exp(one) for one in logarithms)
+    mean = fmean(exp(logarithm) for logarithm in logarithms)
     return {
         "turn_tokens": _uncut_mean(mean, spread, most),
         "spread": spread,
@@ -33,7 +33,7 @@ def measured_lengths(turns: Iterable[tuple[str, int]]) -> dict[str, float]:
 
 def shared_part(groups: Mapping[str, Sequence[float]]) -> float:
     """Return the share of the variance that is between the groups, 0 to 1."""
-    several = [of for of in groups.values() if len(of) > 1]
+    several = [group for group in groups.values() if len(group) > 1]
     count = sum(len(of) for of in several)
     if len(several) < 2:
         return 0.0

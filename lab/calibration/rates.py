@@ -44,7 +44,7 @@ def measured_rates(
     line = training_line(times.steps, tokens)
     if line is not None:
         section["step_s"], train_s = line
-        section["publish_s"] = fmean(of.publish_s for of in times.steps)
+        section["publish_s"] = fmean(step.publish_s for step in times.steps)
         rates |= {"train_s": train_s, "train_context_s": 0.0}
     return {"rates": rates | _moves(times), **section}
 

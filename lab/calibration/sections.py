@@ -58,7 +58,7 @@ def sections(of: Recorded) -> dict[str, Any]:
     if len(ends_ms) < _LEAST_STEPS:
         raise TooShort(len(ends_ms))
     since_ms, until_ms = ends_ms[WARM_UP_STEPS - 1], ends_ms[-1]
-    turns = [one for one in of.turns if since_ms <= one.started_ms and one.ended_ms <= until_ms]
+    turns = [turn for turn in of.turns if since_ms <= turn.started_ms and turn.ended_ms <= until_ms]
     rows = of.rows or _ROWS
     window = since_ms, until_ms
     devices = measured_rates(control, turns, _tokens(of.sessions), rows, window)
@@ -111,15 +111,15 @@ def _roles(tags: Sequence[str]) -> tuple[str, ...]:
 
 def _tokens(sessions: Iterable[RecordedSession]) -> Mapping[str, int]:
     tokens: Counter[str] = Counter()
-    for one in sessions:
-        tokens[one.group] += one.tokens
+    for session in sessions:
+        tokens[session.group] += session.tokens
     return tokens
 
 
 def _run(control: Iterable[Record], sessions: Sequence[RecordedSession]) -> dict[str, int]:
     sizes = Counter(len(one.groups) for one in control if isinstance(one, r.BatchReady))
     found = {"groups_per_step": max(1, sizes.most_common(1)[0][0])} if sizes else {}
-    groups = Counter(one.group_size for one in sessions)
+    groups = Counter(session.group_size for session in sessions)
     return {**found, **({"group_size": groups.most_common(1)[0][0]} if groups else {})}
 
 

@@ -108,7 +108,7 @@ def training_line(
 
     `tokens` of the groups, prompts included. None without a step whose groups are known.
     """
-    known = [of for of in steps if sum(tokens.get(group, 0) for group in of.groups)]
+    known = [step for step in steps if sum(tokens.get(group, 0) for group in step.groups)]
     if not known:
         return None
     took_s = np.array([of.took_s for of in known])

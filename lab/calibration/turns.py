@@ -34,7 +34,11 @@ def recorded_turns(
     sessions: Iterable[Record], requests: Iterable[Record] = ()
 ) -> Sequence[RecordedTurn]:
     """Return the turns in the order of their ends; those that moved or failed are left out."""
-    asked = {one.turn_id: one.issued_at_ms for one in requests if isinstance(one, r.RequestTurn)}
+    asked = {
+        request.turn_id: request.issued_at_ms
+        for request in requests
+        if isinstance(request, r.RequestTurn)
+    }
     started: dict[str, r.TurnStarted] = {}
     turns: list[RecordedTurn] = []
     for record in sessions:

@@ -24,7 +24,9 @@ def measured_workload(
     """Return values of the section, as far as they were seen."""
     return {
         **_sizes(sessions),
-        **measured_lengths((of.group, tokens) for of in sessions for tokens in of.sampled),
+        **measured_lengths(
+            (session.group, tokens) for session in sessions for tokens in session.sampled
+        ),
         **_waits(turns),
         **_ends(turns, control),
         "hop_s": mean_hop_s(turns),
@@ -33,17 +35,17 @@ def measured_workload(
 
 def _sizes(sessions: Sequence[RecordedSession]) -> dict[str, Any]:
     """Return turns of a session, tokens of prompts, and the share of successes."""
-    counts = [len(of.sampled) for of in sessions if of.sampled]
+    counts = [len(session.sampled) for session in sessions if session.sampled]
     if not counts:
         return {}
     further = sum(counts) - len(counts)
-    later = sum(of.later for of in sessions)
+    later = sum(session.later for session in sessions)
     return {
         "turns": fmean(counts),
         "turns_spread": pstdev(log(count) for count in counts),
-        "prompt_tokens": max(1, round(fmean(of.first for of in sessions))),
+        "prompt_tokens": max(1, round(fmean(session.first for session in sessions))),
         "tool_tokens": round(later / further) if further else 0,
-        "success": min(1.0, max(0.0, fmean(of.reward for of in sessions))),
+        "success": min(1.0, max(0.0, fmean(session.reward for session in sessions))),
     }
 
 

@@ -77,7 +77,7 @@ class Router:
         given_up = [
             turn
             for name, count in surplus(
-                {of.worker: of.load for of in self._engines.values()}
+                {engine.worker: engine.load for engine in self._engines.values()}
             ).items()
             for turn in self._engines[name].give_up(count)
         ]
@@ -94,7 +94,7 @@ class Router:
         least = min(self._engines.values(), key=_load)
         self._floor = least.load
         if stale or least.version < oldest:
-            current = [one for one in self._engines.values() if one.version >= oldest]
+            current = [engine for engine in self._engines.values() if engine.version >= oldest]
             newer = min(current, key=_load, default=None)
             if newer is not None and newer.load <= 2 * least.load + 4:
                 least, cached = newer, None if stale else cached

@@ -179,7 +179,7 @@ def _beside(axes: Axes, text: str, at: tuple[float, float], units: str | tuple[s
 def _text(figure: Figure, timeline: Timeline, height: float) -> None:
     figure.text(0.09, 1 - 0.3 / height, "What each worker did", fontsize=13, weight="bold")
     figure.text(0.09, 1 - 0.54 / height, _summary(timeline), fontsize=9, color=FAINT)
-    shown = (of for of in timeline.intervals if of.within(timeline.training_ms))
+    shown = (interval for interval in timeline.intervals if interval.within(timeline.training_ms))
     present = {part for of in shown for part in parts(of)}
     figure.legend(
         handles=[
@@ -198,7 +198,7 @@ def _text(figure: Figure, timeline: Timeline, height: float) -> None:
 
 def _by_policy(timeline: Timeline) -> str:
     """Return the number of steps of each of several policies; empty for one."""
-    counts = Counter(policy for policy, _ in {(one.policy, one.step) for one in timeline.steps})
+    counts = Counter(policy for policy, _ in {(step.policy, step.step) for step in timeline.steps})
     if len(counts) < 2:
         return ""
     return ": " + ", ".join(f"{counts[policy]} of {policy}" for policy in timeline.policies)

@@ -88,10 +88,17 @@ def _lines(facts: RunFacts, start_ms: int) -> dict[str, Any]:
     return {
         "steps": [
             [
-                *(since(at_ms) for at_ms in (of.ready_ms, of.started_ms, of.ended_ms)),
-                *(shown_step(of.step), of.version, of.groups, of.tokens, of.workers, of.policy),
+                *(since(at_ms) for at_ms in (step.ready_ms, step.started_ms, step.ended_ms)),
+                *(
+                    shown_step(step.step),
+                    step.version,
+                    step.groups,
+                    step.tokens,
+                    step.workers,
+                    step.policy,
+                ),
             ]
-            for of in facts.steps.values()
+            for step in facts.steps.values()
         ],
         "versions": [[since(at_ms), number, name] for at_ms, number, name in facts.versions],
         "under_way": _deltas(facts.under_way[::thin], start_ms),

@@ -108,9 +108,9 @@ class Backlog:
     def progress(self, partitions: Iterable[Partition]) -> Mapping[Partition, Progress]:
         """Return the progress of partitions that are owned."""
         return {
-            one: self._owned[one].progress(self._running[one])
-            for one in partitions
-            if one in self._owned
+            partition: self._owned[partition].progress(self._running[partition])
+            for partition in partitions
+            if partition in self._owned
         }
 
     def drop(self, partitions: Iterable[Partition]) -> Mapping[Partition, Progress]:
@@ -118,7 +118,11 @@ class Backlog:
 
         Episodes that are under way here go on, so for the next owner they are over.
         """
-        gone = {one: self._owned.pop(one) for one in partitions if one in self._owned}
+        gone = {
+            partition: self._owned.pop(partition)
+            for partition in partitions
+            if partition in self._owned
+        }
         waiting = (item for item in self._waiting if place_of(item).partition not in gone)
         self._waiting = deque(waiting)
         return {one: owned.progress(()) for one, owned in gone.items() if owned.popped}

@@ -48,7 +48,7 @@ class EndedGroups:
 
 def ended_by(records: Iterable[Record]) -> list[str]:
     """Return the groups that these records of `control` end."""
-    return [one.group_id for one in records if isinstance(one, GroupReady | GroupDropped)]
+    return [record.group_id for record in records if isinstance(record, GroupReady | GroupDropped)]
 
 
 def watch_groups(

@@ -79,7 +79,7 @@ def place_of(running: Sequence[FrameSummary]) -> str:
     in_files = [one for one in running if not one.filename.startswith("<")] or running
     if not in_files:
         return ""
-    frame = next((one for one in in_files if not _of_library(one)), in_files[0])
+    frame = next((file for file in in_files if not _of_library(file)), in_files[0])
     return f"{frame.filename}:{frame.lineno} ({frame.name})"
 
 

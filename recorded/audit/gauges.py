@@ -17,11 +17,11 @@ class AuditMetrics:
         """Show the report of one more round."""
         metrics = self._metrics
         metrics.counter("seamlessflow_audit_rounds_total").inc()
-        for one in report.results:
-            metrics.gauge("seamlessflow_audit_checked", check=one.check).set(one.checked)
-            metrics.gauge("seamlessflow_audit_open", check=one.check).set(one.open)
-            gone = metrics.gauge("seamlessflow_audit_not_checkable", check=one.check)
-            gone.set(one.not_checkable)
-            counter = metrics.counter("seamlessflow_audit_violations_total", check=one.check)
-            counter.inc(one.violations - self._violations[one.check])
-            self._violations[one.check] = one.violations
+        for result in report.results:
+            metrics.gauge("seamlessflow_audit_checked", check=result.check).set(result.checked)
+            metrics.gauge("seamlessflow_audit_open", check=result.check).set(result.open)
+            gone = metrics.gauge("seamlessflow_audit_not_checkable", check=result.check)
+            gone.set(result.not_checkable)
+            counter = metrics.counter("seamlessflow_audit_violations_total", check=result.check)
+            counter.inc(result.violations - self._violations[result.check])
+            self._violations[result.check] = result.violations

@@ -54,7 +54,9 @@ class Printing:
         self._last = report
         self._shown.show(report)
         for result in report.results:
-            found = [one for one in report.violations if one.check == result.check]
+            found = [
+                violation for violation in report.violations if violation.check == result.check
+            ]
             before = self._printed.get(result.check, 0)
             for one in found[before:MOST_LINES]:
                 self._print(str(one), "red")

@@ -41,7 +41,7 @@ class AuditReport:
 
     def result(self, check: str) -> CheckResult:
         """Return the result of the check with this name. Raises `KeyError`."""
-        return {one.check: one for one in self.results}[check]
+        return {result.check: result for result in self.results}[check]
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values."""
@@ -50,17 +50,17 @@ class AuditReport:
             "complete": self.complete,
             "records": self.records,
             "checks": {
-                one.check: {
-                    "checked": one.checked,
-                    "open": one.open,
-                    "not_checkable": one.not_checkable,
-                    "violations": one.violations,
+                result.check: {
+                    "checked": result.checked,
+                    "open": result.open,
+                    "not_checkable": result.not_checkable,
+                    "violations": result.violations,
                 }
-                for one in self.results
+                for result in self.results
             },
             "violations": [
-                {"check": one.check, **one.place._asdict(), "detail": one.detail}
-                for one in self.violations
+                {"check": violation.check, **violation.place._asdict(), "detail": violation.detail}
+                for violation in self.violations
             ],
             "notices": list(self.notices),
         }

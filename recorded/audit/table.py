@@ -12,8 +12,8 @@ def audit_table(report: AuditReport) -> Table:
     shown = Table("check", "checked", "open", "not checkable", "violations", caption=_CAPTION)
     for column in range(1, 5):
         shown.columns[column].justify = "right"
-    for one in report.results:
-        counts = (one.checked, one.open, one.not_checkable, one.violations)
-        style = "red" if one.violations else ""
-        shown.add_row(one.check, *(f"{count:,}" for count in counts), style=style)
+    for result in report.results:
+        counts = (result.checked, result.open, result.not_checkable, result.violations)
+        style = "red" if result.violations else ""
+        shown.add_row(result.check, *(f"{count:,}" for count in counts), style=style)
     return shown

@@ -103,17 +103,17 @@ def surviving_steps(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
     `commits` is in log order.
     """
     of_policies: dict[str, list[StepCommitted]] = {}
-    for one in commits:
-        of_policies.setdefault(one.policy, []).append(one)
+    for commit in commits:
+        of_policies.setdefault(commit.policy, []).append(commit)
     return [one for own in of_policies.values() for one in _surviving(own)]
 
 
 def _surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
     by_lineage: dict[str, dict[int, StepCommitted]] = defaultdict(dict)
     parents: dict[str, str] = {}
-    for one in commits:
-        by_lineage[one.lineage][one.step] = one
-        parents[one.lineage] = one.parent_lineage
+    for commit in commits:
+        by_lineage[commit.lineage][commit.step] = commit
+        parents[commit.lineage] = commit.parent_lineage
     kept: dict[int, StepCommitted] = {}
     lineage = commits[-1].lineage if commits else ""
     # From the newest lineage to its oldest ancestor: of each, the steps before those kept so far.
@@ -131,15 +131,15 @@ def wrong_marks(steps: Iterable[StepCommitted]) -> Iterator[str]:
     `steps`: those that survive, of each policy in their order.
     """
     before: Counter[tuple[str, str]] = Counter()
-    for one in steps:
-        for group in one.groups:
-            known = before[one.policy, group.group_id]
+    for step in steps:
+        for group in step.groups:
+            known = before[step.policy, group.group_id]
             if group.reused and group.reused != known:
                 yield (
-                    f"{step_name(one.step)} marks group {group.group_id} as trained by "
+                    f"{step_name(step.step)} marks group {group.group_id} as trained by "
                     f"{group.reused} steps before it, and {known} did"
                 )
-        before.update((one.policy, group.group_id) for group in one.groups)
+        before.update((step.policy, group.group_id) for group in step.groups)
 
 
 def planned(step: StepCommitted) -> frozenset[str]:

@@ -72,7 +72,7 @@ def appended_message(text: str) -> bytes:
 def _by_hand(turns: list[Turn], named: str) -> list[Turn]:
     if named == LAST:
         return turns[-1:]
-    found = [one for one in turns if one.started.turn_id == named]
+    found = [turn for turn in turns if turn.started.turn_id == named]
     if found or not named.isdigit():
         return found
     number = int(named)
@@ -104,4 +104,4 @@ def _compacted(turn: Turn, later: Turn | None) -> bool:
 
 
 def _next(turns: list[Turn], module: str) -> Turn | None:
-    return next((one for one in turns if one.started.module == module), None)
+    return next((turn for turn in turns if turn.started.module == module), None)

@@ -59,10 +59,10 @@ def parts(job: MergeJob) -> list[MergeJob]:
     The same partitions go together whatever the processes are: the transactional id of a part then
     fences an earlier replay of it.
     """
-    numbers = [[one for one in job.bounds if one % PARTS == part] for part in range(PARTS)]
+    numbers = [[bound for bound in job.bounds if bound % PARTS == part] for part in range(PARTS)]
 
     def length(numbers: list[int]) -> int:
-        return sum(job.bounds[one][1] - job.bounds[one][0] for one in numbers)
+        return sum(job.bounds[number][1] - job.bounds[number][0] for number in numbers)
 
     return [job.part(some) for some in sorted(numbers, key=length, reverse=True) if some]
 

@@ -82,7 +82,7 @@ def run_trial(
             if selection.chooses(assembled(ended, item.partition)[0]):
                 outcome.sessions += 1
                 outcome.counts.add(counts)
-    outcome.missing = selection.missing(set[str]().union(*(one.found for one in folds.values())))
+    outcome.missing = selection.missing(set[str]().union(*(fold.found for fold in folds.values())))
     return outcome
 
 

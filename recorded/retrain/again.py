@@ -121,7 +121,9 @@ def recorded_training(
         for item in read_topic(kafka, CONTROL, skipped, stopping=stopping)
     ]
     run = recorded_run(trained_policy(policy, [record for _, record in log]), log)
-    settings = {one.lineage: recorded_settings(one, kafka, replaced) for one in run.lineages}
+    settings = {
+        lineage.lineage: recorded_settings(lineage, kafka, replaced) for lineage in run.lineages
+    }
     if not replaced:
         check_methods(run, {name: step_methods(of) for name, of in settings.items()})
     if any(of.trainer.backend == "clock" for of in settings.values()):

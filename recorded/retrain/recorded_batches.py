@@ -25,7 +25,7 @@ class RecordedBatches:
         """`settings`: those of each lineage."""
         self._of_lineage = settings
         first = settings[run.steps[0].lineage]
-        again = {one.step: one.commit for one in run.steps}
+        again = {step.step: step.commit for step in run.steps}
         fixed = {
             name: of
             for commit in again.values()
@@ -73,7 +73,7 @@ class RecordedBatches:
         number = shown_step(recorded.step)
         groups = recorded.commit.groups if recorded.commit else {}
         lost = [name for name in groups if name not in self._loader.ready_groups]
-        gone = sorted(one for of in groups.values() for one in of if one in self._wanted)
+        gone = sorted(one for group in groups.values() for one in group if one in self._wanted)
         if not gone:
             return f"groups of step {number} have no valid session: {', '.join(lost[:3])}"
         shown = ", ".join(gone[:3])

@@ -53,10 +53,10 @@ class RecordedRun:
     def sessions(self) -> dict[str, str]:
         """Return the lineage that trained each session, by session id."""
         return {
-            session: one.lineage
-            for one in self.steps
-            if one.commit is not None
-            for members in one.commit.groups.values()
+            session: step.lineage
+            for step in self.steps
+            if step.commit is not None
+            for members in step.commit.groups.values()
             for session in members
         }
 
@@ -118,11 +118,11 @@ def check_methods(run: RecordedRun, present: Mapping[str, Sequence[r.StepMethod]
 
     `present`: the methods under the settings of each lineage.
     """
-    for one in run.steps:
-        recorded = without_settings(one.commit.methods) if one.commit else []
-        if differing := differences(recorded, without_settings(present[one.lineage])):
+    for step in run.steps:
+        recorded = without_settings(step.commit.methods) if step.commit else []
+        if differing := differences(recorded, without_settings(present[step.lineage])):
             raise RunNotRepeatable(
-                f"{step_name(one.step)} was trained with other methods than this release has: "
+                f"{step_name(step.step)} was trained with other methods than this release has: "
                 f"{'; '.join(differing)}; the release that trained it repeats it, and --set "
                 "executes it with these"
             )

@@ -95,7 +95,7 @@ class Reexecution(Generic[B]):
 
     def _repeated(self, recorded: RecordedStep, batch: Batch) -> RepeatedStep:
         updates = self._updates(recorded, batch)
-        metrics = of_step([self.backend.train(one.input) for one in updates])
+        metrics = of_step([self.backend.train(update.input) for update in updates])
         self._trained += 1
         if recorded.commit is not None:
             self.backend.remember(recorded.commit.version)

@@ -68,7 +68,7 @@ def _begun(backend: TorchBackend) -> Iterator[tuple[str, Tensor]]:
 
 
 def _inputs(batch: MicroBatch, place: int) -> dict[str, str]:
-    arrays = {one.name: getattr(batch, one.name) for one in fields(batch)}
+    arrays = {field.name: getattr(batch, field.name) for field in fields(batch)}
     arrays |= arrays.pop("columns")
     return {
         f"input {name} of micro-batch {place}": _hash(torch.from_numpy(value))

@@ -28,7 +28,7 @@ def step_line(step: RepeatedStep, ablation: bool) -> str:
 
 def outcome_lines(steps: Sequence[RepeatedStep], ablation: bool) -> list[str]:
     """Return the sentences behind the last step."""
-    trained = [one for one in steps if one.recorded.commit is not None]
+    trained = [step for step in steps if step.recorded.commit is not None]
     if ablation:
         return [f"executed {len(trained)} steps with other settings"]
     differing = [one for one in trained if one.recorded.tensors_hash and not one.equal]
@@ -45,17 +45,17 @@ def steps_json(steps: Sequence[RepeatedStep]) -> list[dict[str, Any]]:
     """Return the steps as JSON values."""
     return [
         {
-            "step": shown_step(one.recorded.step),
-            "skipped": one.recorded.commit is None,
-            "equal": one.equal,
-            "tensors_hash": one.tensors_hash,
-            "recorded_hash": one.recorded.tensors_hash,
-            "metrics": dict(one.metrics),
+            "step": shown_step(step.recorded.step),
+            "skipped": step.recorded.commit is None,
+            "equal": step.equal,
+            "tensors_hash": step.tensors_hash,
+            "recorded_hash": step.recorded.tensors_hash,
+            "metrics": dict(step.metrics),
             "recorded_metrics": {
-                name: value for name, value in one.recorded.metrics.items() if name in one.metrics
+                name: value for name, value in step.recorded.metrics.items() if name in step.metrics
             },
         }
-        for one in steps
+        for step in steps
     ]
 
 
@@ -77,7 +77,7 @@ def _why(first: RepeatedStep) -> str:
 
 
 def _largest(steps: Sequence[RepeatedStep]) -> float:
-    return max((_relative(one.metrics, one.recorded.metrics) for one in steps), default=0.0)
+    return max((_relative(step.metrics, step.recorded.metrics) for step in steps), default=0.0)
 
 
 def _relative(now: Mapping[str, float], then: Mapping[str, float]) -> float:

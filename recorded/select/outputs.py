@@ -15,7 +15,7 @@ def check_file(option: str, path: Path) -> None:
 
 def check_directory(option: str, path: Path) -> None:
     """Raise `SettingsRejected` if no directory of this path can be made, with its parents."""
-    _check_parent(option, next(one for one in path.absolute().parents if one.exists()))
+    _check_parent(option, next(parent for parent in path.absolute().parents if parent.exists()))
 
 
 def _check_parent(option: str, parent: Path) -> None:

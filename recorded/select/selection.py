@@ -50,7 +50,7 @@ class SessionSelection:
             reason = f"there is no partition {unknown[0]} of sessions, only 0 to {count - 1}"
             raise SettingsRejected("--offsets", reason)
         if self.sessions:
-            numbers &= {partition_of(session_name(one), count) for one in self.sessions}
+            numbers &= {partition_of(session_name(session), count) for session in self.sessions}
         if self.offsets:
             numbers &= self.offsets.keys()
         return sorted(numbers)

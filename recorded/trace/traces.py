@@ -8,9 +8,9 @@ from seamlessflow.recorded.trace.row import Row, trace_ids
 def rows_of_traces(rows: Sequence[Row]) -> dict[str, list[str]]:
     """Return the names of the rows whose records each trace id is in, in their order."""
     found: dict[str, list[str]] = {}
-    for one in rows:
-        for trace_id in trace_ids(one.records):
+    for row in rows:
+        for trace_id in trace_ids(row.records):
             names = found.setdefault(trace_id, [])
-            if one.name not in names:
-                names.append(one.name)
+            if row.name not in names:
+                names.append(row.name)
     return found

@@ -118,7 +118,7 @@ def _batch(batch: r.BatchReady, item: Received) -> Row:
 
 def _reused(commit: r.StepCommitted, session_id: str) -> int:
     """Return how many steps trained the session before by plan."""
-    return next((one.reused for one in commit.groups if session_id in one.sessions), 0)
+    return next((group.reused for group in commit.groups if session_id in group.sessions), 0)
 
 
 def _committed(

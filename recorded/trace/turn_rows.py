@@ -39,7 +39,9 @@ def _turn(
     records: Sequence[Received],
     control: Sequence[Received],
 ) -> list[Row]:
-    own = [one for one in records if getattr(one.record, "turn_id", None) == started.turn_id]
+    own = [
+        record for record in records if getattr(record.record, "turn_id", None) == started.turn_id
+    ]
     asked = next(
         (at for one, at in of_kind(own, r.RequestTurn) if one.command_id == started.command_id),
         None,
@@ -110,10 +112,10 @@ def _sampled(of_it: Iterable[Received]) -> str:
     parts.insert(0, f"{tokens} tokens")
     if spans:
         versions = dict.fromkeys(
-            str(one.version_min)
-            if one.version_min == one.version_max
-            else f"{one.version_min}-{one.version_max}"
-            for one in spans
+            str(span.version_min)
+            if span.version_min == span.version_max
+            else f"{span.version_min}-{span.version_max}"
+            for span in spans
         )
         parts.insert(1, f"version {', '.join(versions)}")
     return ", ".join(parts)

@@ -47,20 +47,20 @@ def _table(rows: Sequence[Row], zero_ms: int, width: int) -> Padding:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
-    names = max(len(_name(one)) for one in rows)
+    names = max(len(_name(row)) for row in rows)
     table.add_column(no_wrap=True, max_width=_WIDEST_NAME)
     bar = (width - _TIMES_WIDTH - min(names, _WIDEST_NAME)) * 3 // 5
     bar = min(_WIDEST_BAR, max(_NARROWEST_BAR, bar))
     table.add_column(no_wrap=True, min_width=bar)
     table.add_column(overflow="fold")
-    for one in rows:
-        colour = _COLOURS[min(one.depth, len(_COLOURS) - 1)]
+    for row in rows:
+        colour = _COLOURS[min(row.depth, len(_COLOURS) - 1)]
         table.add_row(
-            Text(_since(one.start_ms, zero_ms), "dim"),
-            Text(_duration(one)),
-            Text(_name(one), "" if one.depth else "bold"),
-            Text(_bar(one, _start(rows), _end(rows), bar), colour),
-            Text(one.detail),
+            Text(_since(row.start_ms, zero_ms), "dim"),
+            Text(_duration(row)),
+            Text(_name(row), "" if row.depth else "bold"),
+            Text(_bar(row, _start(rows), _end(rows), bar), colour),
+            Text(row.detail),
         )
     return Padding(table, (0, 0, 0, 2), expand=False)
 
@@ -70,7 +70,7 @@ def _places(rows: Sequence[Row], zero_ms: int) -> Padding:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(justify="right", style="dim")
     places = {
-        (item.topic, item.partition, item.offset): item for one in rows for item in one.records
+        (item.topic, item.partition, item.offset): item for row in rows for item in row.records
     }
     for item in sorted(places.values(), key=lambda one: (one.timestamp_ms, one[:3])):
         since, kind = _since(item.timestamp_ms, zero_ms), type(item.record).__name__
@@ -102,11 +102,11 @@ def _bar(one: Row, start_ms: int, end_ms: int, width: int) -> str:
 
 
 def _start(rows: Sequence[Row]) -> int:
-    return min(one.start_ms for one in rows)
+    return min(row.start_ms for row in rows)
 
 
 def _end(rows: Sequence[Row]) -> int:
-    times = (item.timestamp_ms for one in rows for item in one.records)
+    times = (item.timestamp_ms for row in rows for item in row.records)
     return max(times, default=_start(rows))
 
 

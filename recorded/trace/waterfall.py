@@ -59,9 +59,9 @@ def _outcome(
 ) -> str:
     commits = [
         item.record
-        for one in steps
-        for item in one.records
-        if one.name == "committed" and isinstance(item.record, r.StepCommitted)
+        for step in steps
+        for item in step.records
+        if step.name == "committed" and isinstance(item.record, r.StepCommitted)
     ]
     if commits:
         last = commits[-1]
@@ -85,7 +85,7 @@ def _why_not(commit: r.StepCommitted, records: Sequence[Received], session_id: s
 
 def _again(commits: Sequence[r.StepCommitted]) -> str:
     """Return which other steps trained a session by plan, and which were executed again."""
-    counts = Counter(shown_step(one.step) for one in commits)
+    counts = Counter(shown_step(commit.step) for commit in commits)
     last = shown_step(commits[-1].step)
     earlier = [str(step) for step in counts if step != last]
     repeated = [f"{step} ({count} times)" for step, count in counts.items() if count > 1]

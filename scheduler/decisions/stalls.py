@@ -23,11 +23,11 @@ def of_all(state: State, settings: SchedulerSettings, now_ms: int) -> list[Progr
     """Return the present stalls of all policies; those of further ones name their policy."""
     leading, *others = pacing.unfinished(state, settings)
     found = stalled(leading, settings, now_ms)
-    for one in others:
-        policy = one.policies[one.shown]
+    for other in others:
+        policy = other.policies[other.shown]
         found += [
             replace(stall, what=f"{stall.what} {policy}")
-            for stall in stalled(one, settings, now_ms)
+            for stall in stalled(other, settings, now_ms)
             # The groups that run are the same for all.
             if stall.what != "rollout"
         ]

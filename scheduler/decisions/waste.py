@@ -157,7 +157,7 @@ def _unfit(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> Ite
         yield Waste("gang_too_small", detail, 1.0, {"devices": trainers, "needed": needed})
     # A scheduler without tasks is one of recorded sessions, or of clients that bring their own.
     expected = settings.pacing.issues or bool(settings.evaluation.splits)
-    if expected and not any("rollout" in of for of in tags):
+    if expected and not any("rollout" in tag for tag in tags):
         yield Waste("no_rollout_worker", "no worker has the tag rollout", 1.0, {})
     odd = [worker.name for worker in snapshot.workers if len(worker.tags) < 2]
     if settings.scheduler.policy == "colocated" and odd:

@@ -76,17 +76,17 @@ class Ledger:
     @property
     def running(self) -> int:
         """Number of groups for training that are not ready."""
-        return sum(not of.ready and of.purpose != EVAL for of in self.groups.values())
+        return sum(not group.ready and group.purpose != EVAL for group in self.groups.values())
 
     @property
     def evaluating(self) -> int:
         """Number of groups for evaluation that have not ended."""
-        return sum(of.purpose == EVAL for of in self.groups.values())
+        return sum(group.purpose == EVAL for group in self.groups.values())
 
     @property
     def ready(self) -> int:
         """Number of groups for training that are ready and in no committed step."""
         return sum(
-            of.ready and of.trained_version is None and of.purpose != EVAL
-            for of in self.groups.values()
+            group.ready and group.trained_version is None and group.purpose != EVAL
+            for group in self.groups.values()
         )

@@ -47,7 +47,7 @@ class ServingProcesses:
 
     def without(self, before_ms: int) -> "ServingProcesses":
         """Return this without the stands that ended before a time from which nothing counts."""
-        kept = tuple(one for one in self.stands if one[1] > before_ms)
+        kept = tuple(stand for stand in self.stands if stand[1] > before_ms)
         return self if len(kept) == len(self.stands) else replace(self, stands=kept)
 
 

@@ -12,8 +12,10 @@ _Rule = tuple[Resource, tuple[str, ...], bool]
 def acl_commands(servers: str, user: str, permissions: Iterable[Permission]) -> Iterator[str]:
     """Yield a line for all resources of one kind that have the same operations."""
     operations: defaultdict[tuple[Resource, str, bool], list[str]] = defaultdict(list)
-    for one in permissions:
-        operations[one.resource, one.name, one.begins].append(one.operation.value)
+    for permission in permissions:
+        operations[permission.resource, permission.name, permission.begins].append(
+            permission.operation.value
+        )
     named: defaultdict[_Rule, list[str]] = defaultdict(list)
     for (resource, name, begins), several in operations.items():
         named[resource, tuple(several), begins].append(name)

@@ -75,7 +75,7 @@ def foreign_tokenizer(directory: Path) -> str:
 def _template(directory: Path) -> str:
     """Return the text of the chat template, in whichever file it is; empty without one."""
     files = (directory / "chat_template.jinja", directory / "tokenizer_config.json")
-    return "\n".join(one.read_text(encoding="utf-8") for one in files if one.is_file())
+    return "\n".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
 
 
 def unrenderable(directory: Path, settings: RendererSettings) -> str:

@@ -18,7 +18,9 @@ _SHOWN = 30
 _DIRECTIVES = [f"%{letter}" for letter in ("-d", "-m", *"aAbBdmyYjHIMSpfcxX")]
 _FIXED_DATE = (
     "{% macro strftime_now(format) %}{{ format"
-    + "".join(f" | replace('{one}', '{TODAY.strftime(one)}')" for one in _DIRECTIVES)
+    + "".join(
+        f" | replace('{directive}', '{TODAY.strftime(directive)}')" for directive in _DIRECTIVES
+    )
     + " }}{% endmacro %}\n"
 )
 """Begin of a template whose date is that of our prompts: `transformers` would print today's."""

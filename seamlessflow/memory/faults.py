@@ -40,7 +40,7 @@ def memory_faults(
     for worker in workers:
         there = machine.device_bytes if worker.on_gpu else None
         if there is not None and worker.least_bytes > there:
-            helping = [one for one in levers(config, shapes, worker) if one.bytes <= there]
+            helping = [lever for lever in levers(config, shapes, worker) if lever.bytes <= there]
             yield Fault(_MODEL, _too_large(worker, there, [one.change for one in helping]))
         limit = config.trainer.offload_mb
         moved = worker.devices * worker.offloaded

@@ -52,7 +52,7 @@ def others(owners: Iterable[str], out: Path) -> list[str]:
 
     One of this directory is dead, since this command holds the lock of the directory. Pure.
     """
-    alive = [one for one in owners if f" of {_place(out)} since " not in one]
+    alive = [owner for owner in owners if f" of {_place(out)} since " not in owner]
     return sorted(alive, key=_begun)
 
 

@@ -91,7 +91,7 @@ def loads(
 
 
 def _load(threads: list[ThreadTime], lasted_s: float) -> ProcessLoad:
-    computed_s = sum(one.computed_s for one in threads)
+    computed_s = sum(thread.computed_s for thread in threads)
     # Any thread of a pool may get a piece of work, and those that compute the most get the most.
-    by_work = sum(one.waited_s * one.computed_s for one in threads)
+    by_work = sum(thread.waited_s * thread.computed_s for thread in threads)
     return ProcessLoad(computed_s / lasted_s, by_work / (computed_s or 1.0) / lasted_s)

@@ -32,8 +32,8 @@ class Hops:
 def hops(commands: Iterable[Record], events: Iterable[Record]) -> Hops:
     """Return the hops of turns that both topics have; a repeated command counts as first sent."""
     issued: dict[str, int] = {}
-    for one in commands:
-        if isinstance(one, RequestTurn):
-            issued.setdefault(one.command_id, one.issued_at_ms)
-    started = (one for one in events if isinstance(one, TurnStarted))
+    for command in commands:
+        if isinstance(command, RequestTurn):
+            issued.setdefault(command.command_id, command.issued_at_ms)
+    started = (event for event in events if isinstance(event, TurnStarted))
     return Hops([one.at_ms - issued[one.command_id] for one in started if one.command_id in issued])

@@ -68,8 +68,8 @@ def bias(figures: Mapping[str, Any]) -> str | None:
 
 
 def _distribution(sessions: Sequence[SessionFacts]) -> dict[str, Any]:
-    tokens = quantiles(one.tokens_sampled for one in sessions)
-    turns = quantiles(one.turns for one in sessions)
+    tokens = quantiles(session.tokens_sampled for session in sessions)
+    turns = quantiles(session.turns for session in sessions)
     return {
         "sessions": len(sessions),
         "tokens": {name: round(value, 1) for name, value in tokens.items()},

@@ -112,7 +112,7 @@ def write_report(
 def _weights(config: RunConfig) -> tuple[Weights, Mapping[str, Weights]]:
     """Return the weights of rewards of the first policy, and of each further one by its name."""
     own, *others = each_policy(config)
-    further = {one.run.policy: one.trainer.reward_weights for one in others}
+    further = {other.run.policy: other.trainer.reward_weights for other in others}
     return own.trainer.reward_weights, further
 
 

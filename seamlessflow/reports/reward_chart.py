@@ -53,7 +53,7 @@ def plot(
     _staleness(below, steps)
     _frame(above, "mean reward")
     _frame(below, "staleness of trained tokens, in steps")
-    rounds = [one.reward_mean for of in evaluations.values() for one in of]
+    rounds = [one.reward_mean for evaluation in evaluations.values() for one in evaluation]
     _limits(above, below, steps, [*held_back, *rounds])
     figure.savefig(path)
 
@@ -71,7 +71,9 @@ def _rewards(axes: Axes, steps: Sequence[StepFacts]) -> None:
         label="one step",
     )
     windows = [steps[end - WINDOW : end] for end in range(WINDOW, len(steps) + 1)]
-    means = [(_middle(one), mean) for one in windows if (mean := mean_reward(one)) is not None]
+    means = [
+        (_middle(window), mean) for window in windows if (mean := mean_reward(window)) is not None
+    ]
     if means:
         first, last = map(mean_reward, edges(steps))
         axes.plot(
@@ -89,8 +91,12 @@ def _with_dropped(
     axes: Axes, steps: Sequence[StepFacts], windows: Sequence[Sequence[StepFacts]]
 ) -> None:
     """Draw the same mean with the groups that filters dropped, if there are any."""
-    if any(one.dropped_rewards for one in steps):
-        means = [(_middle(of), mean) for of in windows if (mean := sampled_reward(of)) is not None]
+    if any(step.dropped_rewards for step in steps):
+        means = [
+            (_middle(window), mean)
+            for window in windows
+            if (mean := sampled_reward(window)) is not None
+        ]
         places, values = [at for at, _ in means], [mean for _, mean in means]
         label = "with the groups that filters dropped"
         axes.plot(places, values, "--", color=REWARD, linewidth=1.4, label=label)
@@ -144,7 +150,7 @@ def _held_back(axes: Axes, end: int, before: float | None, after: float | None) 
 
 
 def _staleness(axes: Axes, steps: Sequence[StepFacts]) -> None:
-    known = [one for one in steps if {"staleness_max", "staleness_mean"} <= one.metrics.keys()]
+    known = [step for step in steps if {"staleness_max", "staleness_mean"} <= step.metrics.keys()]
     numbers = [one.step + 1 for one in known]
     oldest = [one.metrics["staleness_max"] for one in known]
     means = [one.metrics["staleness_mean"] for one in known]
@@ -190,7 +196,7 @@ def _limits(
     above: Axes, below: Axes, steps: Sequence[StepFacts], evaluations: Sequence[float | None]
 ) -> None:
     values = [
-        value for value in (*(one.reward for one in steps), *evaluations) if value is not None
+        value for value in (*(step.reward for step in steps), *evaluations) if value is not None
     ]
     low, high = min([0.0, *values]), max([1.0, *values])
     pad = 0.04 * (high - low)
@@ -203,8 +209,8 @@ def _limits(
 
 
 def _facts(steps: Sequence[StepFacts]) -> str:
-    sessions = sum(len(one.rewards) for one in steps)
-    tokens = sum(one.metrics.get("tokens_trained", 0) for one in steps)
+    sessions = sum(len(step.rewards) for step in steps)
+    tokens = sum(step.metrics.get("tokens_trained", 0) for step in steps)
     parts = f"{len(steps):,} optimizer steps", f"{sessions:,} sessions", f"{tokens:,.0f} tokens"
     return "   ·   ".join(parts) + " trained"
 

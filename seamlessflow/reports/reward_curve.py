@@ -80,10 +80,10 @@ def session_facts(
     by name, as far as they are others.
     """
     found: dict[str, SessionFacts] = {}
-    for one in trajectories:
-        if one.session_id not in found:
-            returns = {name: session_return(one, of) for name, of in of_others.items()}
-            found[one.session_id] = replace(_session(one, weights), returns=returns)
+    for trajectory in trajectories:
+        if trajectory.session_id not in found:
+            returns = {name: session_return(trajectory, of) for name, of in of_others.items()}
+            found[trajectory.session_id] = replace(_session(trajectory, weights), returns=returns)
     return found
 
 
@@ -150,7 +150,9 @@ def mean_reward(steps: Sequence[StepFacts]) -> float | None:
 
 def sampled_reward(steps: Sequence[StepFacts]) -> float | None:
     """Return what `mean_reward` does, with the groups that a filter dropped."""
-    return mean_reward([replace(one, rewards=one.rewards + one.dropped_rewards) for one in steps])
+    return mean_reward(
+        [replace(step, rewards=step.rewards + step.dropped_rewards) for step in steps]
+    )
 
 
 def edge_size(steps: int) -> int:

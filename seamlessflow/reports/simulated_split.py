@@ -82,8 +82,8 @@ def simulated_choice(
 
 def change_s(cluster: ModelledCluster) -> float:
     """Return the modelled time of a change of role there and back, the mean of all workers."""
-    rates = [of.rates for of in cluster.workers.values()]
-    return fmean(of.sleep_s + of.take_s + of.leave_s + of.wake_s for of in rates)
+    rates = [worker.rates for worker in cluster.workers.values()]
+    return fmean(rate.sleep_s + rate.take_s + rate.leave_s + rate.wake_s for rate in rates)
 
 
 def tried_gangs(config: RunConfig) -> list[int]:
@@ -92,7 +92,7 @@ def tried_gangs(config: RunConfig) -> list[int]:
     All of one kind and of those before it, and others evenly; fewer where a step has many turns.
     """
     workers = ordered(config)
-    sizes = list(accumulate(of.devices for of in workers))
+    sizes = list(accumulate(worker.devices for worker in workers))
     kinds = accumulate(len(list(of)) for _, of in groupby(workers, lambda of: of.hardware))
     most = min(_GANGS, int(_TURNS / STEPS / _turns(config) / 2))
     places = {number - 1 for number in kinds}
@@ -138,11 +138,11 @@ def split(
     allow, of the first ones.
     """
     found, before = list[SimulatedWorkersSection](), 0
-    for of in workers:
+    for worker in workers:
         chosen = TRAIN if strategy == DISAGGREGATED else BOTH
         tags = BOTH if strategy == COLOCATED else chosen if before < gang else ROLLOUT
-        found.append(of.model_copy(update={"tags": tags}))
-        before += of.devices
+        found.append(worker.model_copy(update={"tags": tags}))
+        before += worker.devices
     return found
 
 

@@ -63,10 +63,11 @@ def with_own_workers(config: RunConfig, path: Path | None) -> tuple[SimulationSe
 
 
 def _named(config: RunConfig, workers: Iterable[SimulatedWorkersSection]) -> str:
+    hardware = config.device_model.hardware
     return ", ".join(
-        f"{of.count} x {of.devices} {of.hardware or config.device_model.hardware} with the "
-        f"{'tag' if len(of.tags) == 1 else 'tags'} {' and '.join(of.tags)}"
-        for of in workers
+        f"{worker.count} x {worker.devices} {worker.hardware or hardware} with the "
+        f"{'tag' if len(worker.tags) == 1 else 'tags'} {' and '.join(worker.tags)}"
+        for worker in workers
     )
 
 
@@ -189,10 +190,10 @@ def without_room(
 def without_room_of_own(config: RunConfig, control: Iterable[Record]) -> str:
     """Return the same notice for the run's own workers, as a rehearsal has them."""
     workers = dict[str, _Memory]()
-    for of in config.workers:
-        hardware = hardware_named(of.environment.get(_HARDWARE) or config.device_model.hardware)
-        bytes_there = of.device_count * hardware.figures["memory_bytes"]
-        workers[of.id] = (of.device_count, bytes_there)
+    for worker in config.workers:
+        hardware = hardware_named(worker.environment.get(_HARDWARE) or config.device_model.hardware)
+        bytes_there = worker.device_count * hardware.figures["memory_bytes"]
+        workers[worker.id] = (worker.device_count, bytes_there)
     return _without_room(config.device_model, workers, control)
 
 
@@ -220,10 +221,10 @@ def _memory(workers: Iterable[_Memory]) -> float:
 
 
 def _lots(config: RunConfig) -> Iterator[_Lot]:
-    for of in config.workers:
-        roles = tuple(role for role in ROLES if role in of.tags)
-        if roles and not of.shared and of.policy in ("", config.run.policy):
-            yield roles, of.device_count, of.environment.get(_HARDWARE)
+    for worker in config.workers:
+        roles = tuple(role for role in ROLES if role in worker.tags)
+        if roles and not worker.shared and worker.policy in ("", config.run.policy):
+            yield roles, worker.device_count, worker.environment.get(_HARDWARE)
 
 
 def _left_out(config: RunConfig) -> str:

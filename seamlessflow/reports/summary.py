@@ -114,7 +114,7 @@ def summary(
     own = own or {"": control}
     made = [step_facts(records, sessions) for records in own.values()]
     first, steps = made[0], [step for of in made for step in of]
-    training = [one for one in sessions.values() if one.purpose != "eval"]
+    training = [session for session in sessions.values() if session.purpose != "eval"]
     roles, window = timeline(control), _training(control)
     each = {
         name: policy_figures(of, for_policy(sessions, name), roles.pauses)
@@ -190,7 +190,7 @@ def _tokens(training: Sequence[SessionFacts], steps: Sequence[StepFacts]) -> dic
 
 def _reused(steps: Iterable[StepFacts]) -> dict[str, int]:
     """Return the trained tokens of groups that earlier steps trained, if there are any."""
-    shares = [(one.metrics.get("reused_share", 0.0), one.metrics) for one in steps]
+    shares = [(step.metrics.get("reused_share", 0.0), step.metrics) for step in steps]
     count = round(sum(share * of["tokens_trained"] for share, of in shares if share))
     return {"tokens_reused": count} if count else {}
 
@@ -203,7 +203,7 @@ def _edge_rewards(steps: Sequence[StepFacts]) -> dict[str, Any]:
         "reward_last10": mean_reward(last),
         "edge_steps": edge_size(len(steps)),
     }
-    if any(one.dropped_rewards for one in steps):
+    if any(step.dropped_rewards for step in steps):
         found["reward_sampled"] = {"first10": sampled_reward(first), "last10": sampled_reward(last)}
     return found
 
@@ -264,7 +264,7 @@ def _rounded(figures: Mapping[str, float]) -> dict[str, float]:
 
 def _ended_at(sessions: Sequence[SessionFacts]) -> dict[str, float]:
     """Return the share of sessions that each limit ended."""
-    counts = Counter(one.limit for one in sessions if one.limit)
+    counts = Counter(session.limit for session in sessions if session.limit)
     return {limit: round(count / len(sessions), 4) for limit, count in sorted(counts.items())}
 
 

@@ -43,7 +43,7 @@ def running(fleet: Iterable[Record], managers: Sequence[str], now_ms: int) -> li
             case _:
                 continue
         if isinstance(record, r.ManagerStarted):
-            lives = any(one.startswith(f"{record.manager}-") for one in managers)
+            lives = any(manager.startswith(f"{record.manager}-") for manager in managers)
         else:
             lives = now_ms - record.at_ms < SILENT_MS
         found[name] = RunningProcess(name, record.release) if lives else None
@@ -52,7 +52,7 @@ def running(fleet: Iterable[Record], managers: Sequence[str], now_ms: int) -> li
 
 def older(processes: Iterable[RunningProcess], release: str) -> list[RunningProcess]:
     """Return the processes that cannot read all records of a release."""
-    return [one for one in processes if order(one.release) < order(release)]
+    return [process for process in processes if order(process.release) < order(release)]
 
 
 def verdict(processes: Sequence[RunningProcess], release: str) -> str:

@@ -100,7 +100,7 @@ class RunProgress:
     @property
     def is_finished(self) -> bool:
         """True once the trainer of each policy has reported the end of the run."""
-        others = all(one.is_finished for one in self.others.values())
+        others = all(other.is_finished for other in self.others.values())
         return self.finished >= self.total and others
 
     @property

@@ -20,7 +20,9 @@ class StepLines:
         """
         if progress.others:
             of_policies = (progress, *progress.others.values())
-            return [f"{one.policy}: {line}" for one in of_policies for line in self._own(one)]
+            return [
+                f"{policy.policy}: {line}" for policy in of_policies for line in self._own(policy)
+            ]
         return self._own(progress)
 
     def _own(self, progress: RunProgress) -> list[str]:

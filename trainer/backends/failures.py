@@ -71,9 +71,9 @@ class PassFailures:
     def with_others(self, others: Iterable["PassFailures"]) -> "PassFailures":
         """Return the failures of several ranks."""
         found = PassFailures(self.reason, self.wrong, [*self.chains])
-        for one in others:
-            found.reason = found.reason or one.reason
-            found._add(one.wrong, one.chains)
+        for other in others:
+            found.reason = found.reason or other.reason
+            found._add(other.wrong, other.chains)
         return found
 
     def check(self, norms: GradientNorms, tokens: int, settings: TrainerSection) -> None:

@@ -112,7 +112,10 @@ class Forward:
         if asked is None or asked.hidden_NH is None or not self._too_many(layer, asked):
             return None
         # A layer that shares its weight with the embedding may be called with it.
-        weight_VH = cast(Tensor, next((of for of in arguments[1:] if of is not None), layer.weight))
+        weight_VH = cast(
+            Tensor,
+            next((argument for argument in arguments[1:] if argument is not None), layer.weight),
+        )
         found = linear_scores(
             asked.hidden_NH,
             weight_VH,
@@ -153,7 +156,7 @@ class _Asked:
 
 def _asked(batch: MicroBatch, device: torch.device, entropy_gradient: bool = False) -> _Asked:
     arrays = (batch.rows_N, batch.columns_N, batch.targets_N)
-    rows_N, columns_N, targets_N = (torch.from_numpy(of).to(device) for of in arrays)
+    rows_N, columns_N, targets_N = (torch.from_numpy(array).to(device) for array in arrays)
     return _Asked(rows_N, columns_N, targets_N, _temperatures(batch, device), entropy_gradient)
 
 

@@ -102,7 +102,7 @@ def decoupled(episodes: Sequence[Episode], rules: ReturnRules) -> Float64s:
     """
     found_S = np.zeros(len(episodes))
     for name in sorted(rules.rewards):
-        rewards_S = np.array([one.rewards.get(name, 0.0) for one in episodes])
+        rewards_S = np.array([episode.rewards.get(name, 0.0) for episode in episodes])
         found_S += rules.rewards[name] * grpo(rewards_S, rules)
     return found_S
 
@@ -124,7 +124,7 @@ def spread(values_S: Float64s, rules: ReturnRules) -> float:
 
 def no_advantages(episodes: Sequence[Episode]) -> Advantages:
     """Return 0 for each token: its advantage is estimated once the batch is fixed."""
-    return [np.zeros(len(one)) for one in episodes]
+    return [np.zeros(len(episode)) for episode in episodes]
 
 
 def turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
@@ -133,7 +133,7 @@ def turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
 
     Turn-level credit, arXiv 2505.11821 (MT-GRPO), with discounted returns: see `turn_returns`.
     """
-    returns = [turn_returns(one, settings.discount) for one in episodes]
+    returns = [turn_returns(episode, settings.discount) for episode in episodes]
     return _by_turn(episodes, returns, settings)
 
 
@@ -142,7 +142,7 @@ def session_and_turn(episodes: Sequence[Episode], settings: ReturnRules) -> Adva
 
     Episode and step advantage, arXiv 2509.11543 (UI-S1) and 2505.10978 (GiGPO).
     """
-    returns = [turn_returns(one, settings.discount, outcome=0.0) for one in episodes]
+    returns = [turn_returns(episode, settings.discount, outcome=0.0) for episode in episodes]
     of_turns = _by_turn(episodes, returns, settings)
     of_sessions = by_session(grpo, episodes, settings)
     return [
@@ -163,7 +163,7 @@ def by_session(
     settings: ReturnRules,
 ) -> Advantages:
     """Return for all tokens of a session the advantage that `of_returns` gives its return."""
-    values = of_returns(np.array([one.reward for one in episodes]), settings).tolist()
+    values = of_returns(np.array([episode.reward for episode in episodes]), settings).tolist()
     return [np.full(len(one), value) for one, value in zip(episodes, values, strict=True)]
 
 
@@ -192,7 +192,7 @@ def _by_turn(
     episodes: Sequence[Episode], returns: Sequence[Mapping[int, float]], settings: ReturnRules
 ) -> Advantages:
     """Return returns of turns, normalised over the turns of all sessions at the same depth."""
-    depths = [_depths(one) for one in episodes]
+    depths = [_depths(episode) for episode in episodes]
     by_depth: defaultdict[int, list[float]] = defaultdict(list)
     for depth, values in zip(depths, returns, strict=True):
         for number, value in values.items():

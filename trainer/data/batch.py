@@ -141,20 +141,20 @@ class Batch:
     @property
     def own(self) -> tuple[Prepared, ...]:
         """Its new groups, without those that earlier steps trained."""
-        return tuple(one for one in self.groups if not one.reused)
+        return tuple(group for group in self.groups if not group.reused)
 
     @property
     def reused(self) -> tuple[Prepared, ...]:
         """Its groups that earlier steps trained."""
-        return tuple(one for one in self.groups if one.reused)
+        return tuple(group for group in self.groups if group.reused)
 
     def chains(self) -> list[Chain]:
         """Return all chains that enter the loss."""
-        return [chain for one in self.groups for chain in one.chains]
+        return [chain for group in self.groups for chain in group.chains]
 
     def counted(self) -> list[Chain]:
         """Return all chains that only count in the means of the loss."""
-        return [chain for one in self.groups for chain in one.counted]
+        return [chain for group in self.groups for chain in group.counted]
 
     def trained(self) -> int:
         """Return how many tokens enter the loss."""
@@ -169,7 +169,7 @@ class Batch:
 
     def foreign_tokens(self) -> dict[str, int]:
         """Return the trained tokens of each session of which another system sampled some."""
-        sources = [session.source for one in self.groups for session in one.group.sessions]
+        sources = [session.source for group in self.groups for session in group.group.sessions]
         foreign = {source.session_id for source in sources if source.foreign}
         trained = self.trained_tokens() if foreign else {}
         return {session: count for session, count in trained.items() if session in foreign}
@@ -177,18 +177,18 @@ class Batch:
     def lengths(self) -> list[SessionLength]:
         """Return the lengths of the sessions of which tokens enter the loss."""
         trained = self.trained_tokens()
-        sources = (session.source for one in self.groups for session in one.group.sessions)
+        sources = (session.source for group in self.groups for session in group.group.sessions)
         return [source.length for source in sources if source.session_id in trained]
 
     def traces(self) -> list[Trace]:
         """Return the traces of its sessions, as far as they are traced."""
-        sources = (session.source for one in self.groups for session in one.group.sessions)
+        sources = (session.source for group in self.groups for session in group.group.sessions)
         return [source.trace for source in sources if source.trace]
 
     def members(self) -> tuple[StepGroup, ...]:
         """Return groups and sessions as `StepCommitted` records them."""
         foreign = self.foreign_tokens()
-        return tuple(one.member(foreign) for one in self.groups)
+        return tuple(group.member(foreign) for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,11 +79,11 @@ def episode(
     if not chains:
         nowhere = np.zeros(0, np.int64)
         return Episode(reward, np.zeros(0), np.zeros(0, np.int32), lambda: nowhere, rewards=given)
-    turns_N = np.concatenate([one.tokens.turns_T[one.tokens.trained_T] for one in chains])
+    turns_N = np.concatenate([chain.tokens.turns_T[chain.tokens.trained_T] for chain in chains])
     of_turns = [turn_rewards.get(turn, 0.0) for turn in chains[0].turns]
     rewards_K = np.array(of_turns, np.float64)
     columns = {
-        name: np.concatenate([one.columns[name] for one in chains]).astype(np.float64)
+        name: np.concatenate([chain.columns[name] for chain in chains]).astype(np.float64)
         for name in chains[0].columns
     }
     previous = partial(_previous, chains)

@@ -185,21 +185,21 @@ def shard(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
 
 def _flatten(chains: Sequence[Chain], weights_C: Float64s | None) -> _Flat:
     tokens = [chain.tokens for chain in chains]
-    lengths_C = np.fromiter((len(one.ids_T) for one in tokens), np.int64, len(tokens))
-    trained_S = np.concatenate([one.trained_T for one in tokens])
+    lengths_C = np.fromiter((len(token.ids_T) for token in tokens), np.int64, len(tokens))
+    trained_S = np.concatenate([token.trained_T for token in tokens])
     if weights_C is None:
         weights_C = np.full(len(chains), 1 / max(1, int(trained_S.sum())))
     of = membership(chains)
-    turns_S = np.concatenate([one.turns_T for one in tokens])
+    turns_S = np.concatenate([token.turns_T for token in tokens])
     return _Flat(
         lengths_C,
         np.cumsum(lengths_C) - lengths_C,
-        np.concatenate([one.ids_T for one in tokens]),
+        np.concatenate([token.ids_T for token in tokens]),
         trained_S,
-        np.concatenate([one.logprobs_T for one in tokens]),
-        np.concatenate([one.temperatures_T for one in tokens]),
-        np.concatenate([one.versions_T for one in tokens]),
-        np.concatenate([one.advantages_T for one in tokens]),
+        np.concatenate([token.logprobs_T for token in tokens]),
+        np.concatenate([token.temperatures_T for token in tokens]),
+        np.concatenate([token.versions_T for token in tokens]),
+        np.concatenate([token.advantages_T for token in tokens]),
         turns_S + np.repeat(of.first_turns_C, lengths_C).astype(np.int32),
         of.sessions_C,
         weights_C,
@@ -209,11 +209,11 @@ def _flatten(chains: Sequence[Chain], weights_C: Float64s | None) -> _Flat:
 
 def _columns(chains: Sequence[Chain]) -> Mapping[Column, Floats]:
     """Return each column over all tokens (S) of all chains."""
-    trained_S = np.concatenate([one.tokens.trained_T for one in chains])
+    trained_S = np.concatenate([chain.tokens.trained_T for chain in chains])
     found = {}
     for name in chains[0].columns:
         found[name] = np.zeros(len(trained_S), np.float32)
-        found[name][trained_S] = np.concatenate([one.columns[name] for one in chains])
+        found[name][trained_S] = np.concatenate([chain.columns[name] for chain in chains])
     return found
 
 

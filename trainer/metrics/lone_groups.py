@@ -11,8 +11,8 @@ def lone_group(batch: Batch, settings: TrainerSection) -> str:
     """Return a warning about the first group that asked for one session; empty if all is well."""
     if settings.advantage not in COMPARED or settings.loss.chosen_surrogate == "cloning":
         return ""
-    for one in batch.groups:
-        source = one.group.sessions[0].source
+    for group in batch.groups:
+        source = group.group.sessions[0].source
         if source.group_size == 1:
             return (
                 f"group {source.group_id} is of one session, and trainer.advantage "

@@ -62,7 +62,7 @@ def mean_phases(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
     That is of all their tokens and seconds, so that long steps weigh more. Empty without a step.
     """
-    known = [one for one in steps if all(name in one for name in PHASES)]
+    known = [step for step in steps if all(name in step for name in PHASES)]
     found = {name: fmean(one[name] for one in known) for name in PHASES if known}
     if all_s := sum(found.values()):
         found["tokens_per_s"] = fmean(one.get("tokens_trained", 0.0) for one in known) / all_s

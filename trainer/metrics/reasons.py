@@ -62,7 +62,7 @@ def shares_of_ended(steps: Sequence[Metrics], family: str, counted: str) -> dict
     Each step counts as many as ended before it, by the metric `counted`; one of an earlier release,
     which lacks that, counts as one. Empty if none ended.
     """
-    weights = [(of, of.get(counted, _uncounted(of))) for of in steps if _some_ended(of)]
+    weights = [(step, step.get(counted, _uncounted(step))) for step in steps if _some_ended(step)]
     names = sorted({name for of, _ in weights for name in of if name.startswith(family)})
     whole = sum(weight for _, weight in weights)
     return {

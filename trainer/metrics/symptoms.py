@@ -26,20 +26,20 @@ class Symptom(NamedTuple):
 
 def symptoms(steps: Sequence[Metrics]) -> list[str]:
     """Return what stands out in the last steps, in the order of a session's way to the loss."""
-    last = [one for one in steps if "modelled_s" not in one][-WINDOW:]
+    last = [step for step in steps if "modelled_s" not in step][-WINDOW:]
     return [] if not last else list(_told(last))
 
 
 def _told(last: Sequence[Metrics]) -> Iterator[str]:
-    for one in SYMPTOMS:
-        figure = one.figure(last)
-        if figure is not None and figure >= one.threshold:
-            yield f"{one.text.format(figure)}: {one.levers}"
+    for symptom in SYMPTOMS:
+        figure = symptom.figure(last)
+        if figure is not None and figure >= symptom.threshold:
+            yield f"{symptom.text.format(figure)}: {symptom.levers}"
 
 
 def _mean(name: str) -> Callable[[Sequence[Metrics]], float | None]:
     def figure(steps: Sequence[Metrics]) -> float | None:
-        known = [one[name] for one in steps if name in one]
+        known = [step[name] for step in steps if name in step]
         return fmean(known) if known else None
 
     return figure
@@ -47,7 +47,7 @@ def _mean(name: str) -> Callable[[Sequence[Metrics]], float | None]:
 
 def _family(prefix: str) -> Callable[[Sequence[Metrics]], float | None]:
     """Return the mean of the sum of a family, which a step has only as far as it is above 0."""
-    return lambda steps: fmean(_sum(prefix, one) for one in steps)
+    return lambda steps: fmean(_sum(prefix, step) for step in steps)
 
 
 def _of_ended(
@@ -78,8 +78,8 @@ def _lost(prefix: str, kept: str) -> Callable[[Sequence[Metrics]], float | None]
     """Return the share of what was lost, beside what was kept, over all steps."""
 
     def figure(steps: Sequence[Metrics]) -> float | None:
-        lost = sum(_sum(prefix, one) for one in steps)
-        all_of_them = lost + sum(one.get(kept, 0.0) for one in steps)
+        lost = sum(_sum(prefix, step) for step in steps)
+        all_of_them = lost + sum(step.get(kept, 0.0) for step in steps)
         return lost / all_of_them if all_of_them else None
 
     return figure
@@ -87,25 +87,25 @@ def _lost(prefix: str, kept: str) -> Callable[[Sequence[Metrics]], float | None]
 
 def _unrewarded(steps: Sequence[Metrics]) -> float | None:
     """Return the share of sessions that lack a reward, of those that ended, failed or not."""
-    lacking = sum(_sum("samples_unrewarded", one) for one in steps)
-    failed = max(lacking, sum(_sum("samples_failed", one) for one in steps))
-    ended = failed + sum(one.get("sessions", 0.0) for one in steps)
+    lacking = sum(_sum("samples_unrewarded", step) for step in steps)
+    failed = max(lacking, sum(_sum("samples_failed", step) for step in steps))
+    ended = failed + sum(step.get("sessions", 0.0) for step in steps)
     return lacking / ended if ended else None
 
 
 def _dominated(steps: Sequence[Metrics]) -> float | None:
     """Return how many times its part the largest group has, of groups with trained tokens."""
     known = [
-        one["largest_group_share"] * one["groups"] * (1 - _sum("filtered/", one))
-        for one in steps
-        if "largest_group_share" in one
+        step["largest_group_share"] * step["groups"] * (1 - _sum("filtered/", step))
+        for step in steps
+        if "largest_group_share" in step
     ]
     return fmean(known) if known else None
 
 
 def _recurring(steps: Sequence[Metrics]) -> float | None:
     """Return how many times its part the largest task has, if that is more than one group."""
-    known = [one for one in steps if "largest_task_share" in one]
+    known = [step for step in steps if "largest_task_share" in step]
     group, task = _mean("largest_group_share")(known), _mean("largest_task_share")(known)
     if group is None or task is None or task <= group:
         return None
@@ -116,7 +116,7 @@ def _fall(name: str) -> Callable[[Sequence[Metrics]], float | None]:
     """Return the share by which a figure fell, from the first to the last quarter of the steps."""
 
     def figure(steps: Sequence[Metrics]) -> float | None:
-        known = [one[name] for one in steps if name in one]
+        known = [step[name] for step in steps if name in step]
         quarter = len(known) // 4
         if quarter < 2 or (first := fmean(known[:quarter])) <= 0:
             return None

@@ -148,4 +148,4 @@ def _read(directory: Path) -> Checkpoint:
 
 
 def _used_group(sessions: Sequence[Mapping[str, Any]], **own: Any) -> UsedGroup:
-    return UsedGroup(**own, sessions=tuple(UsedSession(**one) for one in sessions))
+    return UsedGroup(**own, sessions=tuple(UsedSession(**session) for session in sessions))

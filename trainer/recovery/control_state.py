@@ -128,7 +128,7 @@ class ControlState:
         return {
             "policy": self.policy,
             "offset": self.offset,
-            "commits": [one.to_json() for one in self.commits.values()],
+            "commits": [commit.to_json() for commit in self.commits.values()],
             "ready": self.ready,
             "under_way": {
                 name: [one.version, one.deadline_ms] for name, one in self.under_way.items()
@@ -151,7 +151,7 @@ class ControlState:
         return cls(
             policy=values["policy"],
             offset=values["offset"],
-            commits={one.step: one for one in commits},
+            commits={commit.step: commit for commit in commits},
             ready={name: tuple(of) for name, of in values["ready"].items()},
             under_way={name: GroupAdmission(*of) for name, of in values["under_way"].items()},
             **{name: set(values[name]) for name in _SETS},

@@ -82,7 +82,9 @@ class Resume:
     def reused_until(self) -> dict[str, int]:
         """Return the groups that recorded steps trained again, with the last of these steps."""
         commits = (self.again[step] for step in sorted(self.again))
-        return {name: one.step for one in commits if one is not None for name in one.reused}
+        return {
+            name: commit.step for commit in commits if commit is not None for name in commit.reused
+        }
 
 
 def resume_from(
@@ -135,11 +137,11 @@ def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
     one survive: the child began from a checkpoint before the others.
     """
     found: list[StepCommitted] = []
-    parents = {one.lineage: one.parent_lineage for one in commits}
+    parents = {commit.lineage: commit.parent_lineage for commit in commits}
     lineage = commits[-1].lineage if commits else ""
     while lineage:
         first = found[0].step if found else None
-        own = [one for one in commits if one.lineage == lineage]
+        own = [commit for commit in commits if commit.lineage == lineage]
         found = [one for one in own if first is None or one.step < first] + found
         lineage = parents.get(lineage, "")
     return found

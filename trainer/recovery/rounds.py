@@ -49,7 +49,7 @@ def _ended(groups: Sequence[Sequence[Any]] | int, rewards: float = 0) -> list[Ev
     """Return the groups of a round; of an earlier release their sessions and rewards in one."""
     if isinstance(groups, int):
         return [EvaluatedGroup(groups, rewards / groups, None)] if groups else []
-    return [EvaluatedGroup(*of) for of in groups]
+    return [EvaluatedGroup(*group) for group in groups]
 
 
 def evaluated_from(values: Mapping[str, Any]) -> dict[str, int]:

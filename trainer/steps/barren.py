@@ -74,12 +74,12 @@ class StepTokens:
     def with_groups(self, groups: Iterable[Prepared]) -> "StepTokens":
         """Return these tokens together with those of `groups`."""
         found = replace(self, masked=self.masked.copy())
-        for one in groups:
-            if one.dropped and one.dropped[0] == METHOD_FAILED:
-                found.failed, found.failure = found.failed + 1, one.dropped[1]
-            found.trainable += one.trainable
-            found.masked += one.masked()
-            found.over_age += one.over_age
+        for group in groups:
+            if group.dropped and group.dropped[0] == METHOD_FAILED:
+                found.failed, found.failure = found.failed + 1, group.dropped[1]
+            found.trainable += group.trainable
+            found.masked += group.masked()
+            found.over_age += group.over_age
         return found
 
 

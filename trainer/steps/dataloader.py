@@ -277,7 +277,11 @@ class Dataloader:
     def _without_turn(self, group_id: str, now_ms: int) -> Records:
         """Drop a group that is ready, if no session of it has a turn of the policy."""
         group = self._grouping.ready.get(group_id)
-        if not self.policies or group is None or any(one.has_turn for one in group.sessions):
+        if (
+            not self.policies
+            or group is None
+            or any(session.has_turn for session in group.sessions)
+        ):
             return []
         detail = f"no turn of {self._policy}"
         return [self._grouping.drop(group_id, NOTHING_OF_IT, detail, now_ms)]

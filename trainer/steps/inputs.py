@@ -94,8 +94,8 @@ def of_step(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
     if len(updates) == 1:
         return dict(updates[0])
     found: dict[str, float] = {"updates": len(updates)}
-    for name in dict.fromkeys(name for one in updates for name in one):
-        values = [one[name] for one in updates if name in one]
+    for name in dict.fromkeys(name for update in updates for name in update):
+        values = [update[name] for update in updates if name in update]
         found[name] = sum(values) if name in _SUMS else fmean(values)
     return found
 
@@ -131,7 +131,7 @@ def _parts(trainer: TrainerSection, batch: Batch) -> Iterator[tuple[int, Batch]]
     The order depends on seed and step only, so a run can be repeated. A part without a trained
     token is no update.
     """
-    groups = [one for one in batch.groups if one.chains or one.counted]
+    groups = [group for group in batch.groups if group.chains or group.counted]
     if trainer.mini_batches == 1 or not batch.trained():
         yield from ((epoch, batch) for epoch in range(trainer.epochs))
         return
@@ -152,8 +152,8 @@ def _learning(part: Batch) -> Batch:
     if not total:
         return part
     groups = tuple(
-        replace(one, chains=tuple(_scaled(chain, 1 / total) for chain in one.chains))
-        for one in part.groups
+        replace(group, chains=tuple(_scaled(chain, 1 / total) for chain in group.chains))
+        for group in part.groups
     )
     return replace(part, groups=groups)
 

@@ -198,9 +198,11 @@ class StepRunner:
                 order.trained_before,
                 self._backend.remembered(),
             )
-            metrics = of_step([self._updated(order.batch.step, one) for one in updates])
+            metrics = of_step([self._updated(order.batch.step, update) for update in updates])
         # Each token is in one update of an epoch.
-        once = [(one.chains, one.input.micro_batches) for one in updates if not one.epoch]
+        once = [
+            (update.chains, update.input.micro_batches) for update in updates if not update.epoch
+        ]
         packed = [of for _, batches in once for of in batches]
         header = Header(
             step=order.batch.step,

@@ -151,10 +151,10 @@ class Ownership:
 
     def _read_sessions(self, takeovers: list[Takeover]) -> None:
         starts = {
-            one.partition.number: one.partition.progress.rebuild
-            if one.partition.progress.known
+            takeover.partition.number: takeover.partition.progress.rebuild
+            if takeover.partition.progress.known
             else BEGINNING
-            for one in takeovers
+            for takeover in takeovers
         }
         # What the inbox holds before `_begin_reading` was read for an earlier assignment.
         self._readers.add_sessions(

@@ -33,8 +33,8 @@ class ReadAhead:
     def look(self) -> None:
         """Pause or resume reading. Called once a round."""
         takeovers = self._takeovers.values()
-        commands = [command.size for one in takeovers for command in one.commands]
-        emitted = [emission for one in takeovers for emission in one.partition.emitted]
+        commands = [command.size for takeover in takeovers for command in takeover.commands]
+        emitted = [emission for takeover in takeovers for emission in takeover.partition.emitted]
         many = len(commands) > self._most_commands or sum(commands) > self._most_bytes
         self._pause(REQUESTS.name, many)
         # A known progress leaves little to emit, and it is only committed by the owner.

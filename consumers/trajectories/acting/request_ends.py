@@ -38,7 +38,7 @@ class RequestEnds:
     def look(self) -> None:
         """Begin a measurement if one is due. Called once a round."""
         now_ms = self._clock()
-        owned = [one for one in self._partitions.values() if one.owned]
+        owned = [partition for partition in self._partitions.values() if partition.owned]
         if self._under_way or not owned or now_ms < self._next_ms:
             return
         self._under_way, self._next_ms = True, now_ms + _EVERY_MS

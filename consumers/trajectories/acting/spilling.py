@@ -63,7 +63,7 @@ class Spilling:
     def measure(self) -> None:
         """Update the metrics, and try again if the store had no room. Called once a second."""
         self._refused = False
-        self._open.set(sum(len(one.sessions) for one in self._partitions.values()))
+        self._open.set(sum(len(partition.sessions) for partition in self._partitions.values()))
         self._spilled.set(self._store.count)
         self._spilled_bytes.set(self._store.held_bytes)
         self._reads.inc(self._store.reads - self._reads_counted)
@@ -82,8 +82,12 @@ class Spilling:
         return not self._refused
 
     def _in_memory(self) -> int:
-        return sum(one.sessions.bytes_in_memory for one in self._partitions.values())
+        return sum(partition.sessions.bytes_in_memory for partition in self._partitions.values())
 
     def _idle(self) -> list[OpenSessions]:
         partitions = self._partitions.values()
-        return [one.sessions for one in partitions if one.sessions.longest_idle() is not None]
+        return [
+            partition.sessions
+            for partition in partitions
+            if partition.sessions.longest_idle() is not None
+        ]

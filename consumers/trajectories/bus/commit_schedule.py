@@ -51,9 +51,10 @@ class CommitSchedule:
         self._rounds += 1
         offsets_too = self._rounds % _OFFSETS_ONLY_EVERY == 0
         chosen = {
-            one.number: one
-            for one in sorted(self._partitions.values(), key=_taken_over_last)
-            if one.commits and (one.emitted or (one.owned and offsets_too and one.uncommitted))
+            partition.number: partition
+            for partition in sorted(self._partitions.values(), key=_taken_over_last)
+            if partition.commits
+            and (partition.emitted or (partition.owned and offsets_too and partition.uncommitted))
         }
         emissions = portion(
             {number: one.emitted for number, one in chosen.items()},
@@ -93,10 +94,10 @@ def portion(
     records, size = 0, 0
     for number, emissions in emitted.items():
         count = 0
-        for one in emissions:
-            if records and (records == most_records or size + one.size > most_bytes):
+        for emission in emissions:
+            if records and (records == most_records or size + emission.size > most_bytes):
                 break
-            count, records, size = count + 1, records + 1, size + one.size
+            count, records, size = count + 1, records + 1, size + emission.size
         if count or not emissions:
             taken[number] = tuple(emissions[:count])
     return taken

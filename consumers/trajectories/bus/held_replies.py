@@ -58,9 +58,9 @@ def _joined(replies: Sequence[Addressed]) -> list[Addressed]:
     if len(replies) < 2:
         return list(replies)  # the usual case: no JSON to read
     runs: list[_Run] = []
-    for one in replies:
-        if not (runs and runs[-1].append(one)):
-            runs.append(_Run(one))
+    for reply in replies:
+        if not (runs and runs[-1].append(reply)):
+            runs.append(_Run(reply))
     return [run.whole() for run in runs]
 
 

@@ -188,7 +188,9 @@ def _opening(
     """Return the ids that open the tool call which `tool_choice` forces."""
     name = None if command.tool_choice == "required" else command.tool_choice
     tools = read_json(command.tools) if command.tools else None
-    return renderer.forced_call(prompt, [orjson.loads(one) for one in messages], tools, name)
+    return renderer.forced_call(
+        prompt, [orjson.loads(message) for message in messages], tools, name
+    )
 
 
 def whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:

@@ -116,7 +116,7 @@ def _choose(
         if candidates:
             return session.turns[candidates[-1]], False
         # They leave out the text beside calls too.
-        turns = [one for one in turns if _same_text(session.turns[one], answer)] or turns
+        turns = [turn for turn in turns if _same_text(session.turns[turn], answer)] or turns
     return session.turns[turns[-1]], len(turns) > 1
 
 
@@ -131,9 +131,9 @@ def _differs(session: Session, repeated: bytes, sampled: bytes) -> tuple[str, ..
         return ()
     rules = session.opened.fold_version
     return tuple(
-        one
-        for one in STRICTNESSES
-        if message_key(repeated, one, rules) != message_key(sampled, one, rules)
+        strictness
+        for strictness in STRICTNESSES
+        if message_key(repeated, strictness, rules) != message_key(sampled, strictness, rules)
     )
 
 

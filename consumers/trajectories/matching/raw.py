@@ -140,7 +140,7 @@ def _named(session: Session, found: Match, policy: str, stop_token_ids: tuple[in
     if place == ROOT:
         return found
     node = session.tree.nodes[place]
-    same = [one for one in _samples(session, node) if one.started.policy == policy]
+    same = [sample for sample in _samples(session, node) if sample.started.policy == policy]
     begun = end >= _end_of_text(bytes(node.ids), stop_token_ids)
     if not begun or node.turn_id not in [one.started.turn_id for one in same]:
         return found

@@ -152,7 +152,7 @@ class Session:
         if len(self.turns) < count:
             return False
         vain = (TurnState.FAILED, TurnState.CANCELLED)
-        counted = (one for one in self.sampled_turns if one.state not in vain)
+        counted = (turn for turn in self.sampled_turns if turn.state not in vain)
         return sum(one.started.choice == 0 for one in counted) >= count
 
     def has_rewards(self, closed: SessionClosed, given: AssignReward | None = None) -> bool:

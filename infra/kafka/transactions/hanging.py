@@ -134,7 +134,7 @@ class TransactionLookup:
         stable = self._stable.ends(places, _ASK_S)
         if places and not stable:
             raise self._refused(KafkaError(KafkaError._TIMED_OUT), "ends of partitions")
-        return [one for one in places if one in stable and stable[one] < ends.get(one, 0)]
+        return [place for place in places if place in stable and stable[place] < ends.get(place, 0)]
 
     def _producers(self, metadata: Any, places: Iterable[TopicPartition]) -> list[OpenProducer]:
         by_broker: dict[tuple[str, int], list[TopicPartition]] = {}

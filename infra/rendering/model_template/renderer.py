@@ -204,10 +204,10 @@ class TemplateRenderer:
         has = self._has
         if not messages:
             raise TemplateRefusal("there are no messages")
-        called = any(one.get("tool_calls") or one["role"] == "tool" for one in messages)
+        called = any(message.get("tool_calls") or message["role"] == "tool" for message in messages)
         if has.no_tools and (tools or called):
             raise TemplateRefusal(f"tools cannot be used with the model's template: {has.no_tools}")
-        if not has.writes_system and any(one["role"] == "system" for one in messages):
+        if not has.writes_system and any(message["role"] == "system" for message in messages):
             raise TemplateRefusal("the model's template leaves out system messages")
         return with_short_ids(messages) if has.short_ids else messages
 

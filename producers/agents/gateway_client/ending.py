@@ -139,7 +139,7 @@ def _finished(result: Result, rules: EndingRules) -> ClosingCalls:
     if status not in _STATUSES:
         raise BadResult(f"an agent may end as {' or '.join(_STATUSES)}, not as {shown(status)}")
     rewards = rewards_of(result)
-    given = [one.name for one in rewards if one.response_id is None]
+    given = [reward.name for reward in rewards if reward.response_id is None]
     lacks = [name for name in rules.rewards if name not in given]
     if lacks and not rules.await_reward_s:
         reason = _lack(lacks, given, result)

@@ -37,7 +37,7 @@ class GatewayRotation:
 
     def any_serves(self) -> bool:
         """Return whether a gateway is left that is not passed over."""
-        return any(self._serves(one) for one in self._gateways)
+        return any(self._serves(gateway) for gateway in self._gateways)
 
     def close(self) -> None:
         """Close the idle connections."""

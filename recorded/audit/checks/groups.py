@@ -137,7 +137,7 @@ class GroupsCheck:
         elif (name := self._named(record.policy, group_id)) not in self._dropped:
             self._dropped.add(name)
             self.findings.checked += 1
-            if any(hash_of(name) in one.groups for one in self._commits):
+            if any(hash_of(name) in commit.groups for commit in self._commits):
                 self._late_drops[name] = place_of(received)
 
     def _judge_dropped(self) -> None:
@@ -206,7 +206,7 @@ class GroupsCheck:
             for one in surviving
             if one is not commit and one.record.policy == policy
         }
-        theirs = _together(one.groups for one in others.values())
+        theirs = _together(other.groups for other in others.values())
         for name in names:
             marked = commit.again.get(name, 0)
             group = f"group {_shown(name)} is in {step_name(number)}"

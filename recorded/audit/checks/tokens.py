@@ -103,12 +103,15 @@ class TokensCheck:
     def settle(self) -> None:
         """Compare the steps that are new. All of `sessions` was read to behind their commits."""
         steps = [
-            one for one in surviving_steps(self._commits) if _commit_of(one) not in self._compared
+            step
+            for step in surviving_steps(self._commits)
+            if _commit_of(step) not in self._compared
         ]
         if steps:
             self._compare(steps)
         self._commits = [
-            _shortened(one) if _commit_of(one) in self._compared else one for one in self._commits
+            _shortened(commit) if _commit_of(commit) in self._compared else commit
+            for commit in self._commits
         ]
         self._forget()
 
@@ -277,9 +280,11 @@ def _steps_again(started: r.LineageStarted) -> int:
 
 def _shortened(commit: r.StepCommitted) -> r.StepCommitted:
     """Return a commit that was judged without what no later one needs."""
-    if not commit.trained_tokens and not any(one.sessions for one in commit.groups):
+    if not commit.trained_tokens and not any(group.sessions for group in commit.groups):
         return commit
-    groups = tuple(one if one.reused else replace(one, sessions=()) for one in commit.groups)
+    groups = tuple(
+        group if group.reused else replace(group, sessions=()) for group in commit.groups
+    )
     return replace(commit, groups=groups, trained_tokens={})
 
 

@@ -67,7 +67,9 @@ class TurnsCheck:
     @property
     def open(self) -> int:
         """Number of turns without an end."""
-        return sum(not turn.over for one in self._sessions.values() for turn in one.turns.values())
+        return sum(
+            not turn.over for session in self._sessions.values() for turn in session.turns.values()
+        )
 
     def apply(self, received: Received) -> None:
         """Fold in a record; of events only those that count."""

@@ -87,15 +87,15 @@ def _balance(
 ) -> Mapping[str, Mapping[str, float]]:
     rollers = _rollers(state, served)
     due = proportional(state.policies, rollers.total(), queued)
-    total = sum(queued.get(one, 0.0) for one in state.policies)
+    total = sum(queued.get(policy, 0.0) for policy in state.policies)
     return {
-        one: {
-            "queued_turns": queued.get(one, 0.0),
+        policy: {
+            "queued_turns": queued.get(policy, 0.0),
             "all_queued_turns": total,
-            "workers": rollers[one],
-            "proportional_workers": due[one],
+            "workers": rollers[policy],
+            "proportional_workers": due[policy],
         }
-        for one in state.policies
+        for policy in state.policies
     }
 
 

@@ -42,10 +42,10 @@ def parts(of: Interval) -> dict[Part, float]:
 def spent_by_part(intervals: Iterable[Interval], window: Window) -> dict[str, dict[Part, float]]:
     """Return the device time of each worker in the window by part, in milliseconds."""
     spent: defaultdict[str, defaultdict[Part, float]] = defaultdict(lambda: defaultdict(float))
-    for of in intervals:
-        if inside_ms := of.within(window):
-            for name, share in parts(of).items():
-                spent[of.worker][name] += share * inside_ms * of.devices
+    for interval in intervals:
+        if inside_ms := interval.within(window):
+            for name, share in parts(interval).items():
+                spent[interval.worker][name] += share * inside_ms * interval.devices
     return {worker: dict(found) for worker, found in spent.items()}
 
 
@@ -89,14 +89,14 @@ def _joined(intervals: Iterable[Interval], window: Window, least_ms: int) -> Ite
             shares = {name: ms / (end_ms - start_ms) for name, ms in spent.items()}
             yield Bar(start_ms, end_ms, shares)
 
-    for of in intervals:
-        from_ms, to_ms = max(of.start_ms, window[0]), min(of.end_ms, window[1])
+    for interval in intervals:
+        from_ms, to_ms = max(interval.start_ms, window[0]), min(interval.end_ms, window[1])
         alone = to_ms - from_ms >= least_ms
         if alone or from_ms != end_ms or end_ms - start_ms >= least_ms:
             yield from flush()
             spent.clear()
             start_ms = end_ms = from_ms
-        for name, share in parts(of).items():
+        for name, share in parts(interval).items():
             spent[name] += share * (to_ms - from_ms)
         end_ms = to_ms
     yield from flush()

@@ -81,10 +81,10 @@ def device_time(intervals: Iterable[Interval], window: Window) -> dict[str, Devi
     The categories of a worker sum to its devices times the time in which it was there.
     """
     spent: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for of in intervals:
-        if inside_ms := of.within(window):
-            for category, share in of.by_category().items():
-                spent[of.worker][category] += share * inside_ms * of.devices
+    for interval in intervals:
+        if inside_ms := interval.within(window):
+            for category, share in interval.by_category().items():
+                spent[interval.worker][category] += share * inside_ms * interval.devices
     return {worker: DeviceTime(dict(ms)) for worker, ms in spent.items()}
 
 

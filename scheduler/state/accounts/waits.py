@@ -94,9 +94,9 @@ class Waits:
 
     def explained(self, intervals: Iterable[Interval]) -> Iterator[Interval]:
         """Yield the intervals, those with waiting in them with its reasons."""
-        for of in intervals:
-            waiting = of.by_category().get(WAITING, 0.0)
-            yield replace(of, waits=self._reasons(of, waiting)) if waiting else of
+        for interval in intervals:
+            waiting = interval.by_category().get(WAITING, 0.0)
+            yield replace(interval, waits=self._reasons(interval, waiting)) if waiting else interval
 
     def _reasons(self, of: Interval, waiting: float) -> dict[str, float]:
         if of.state == ROLLOUT:
@@ -115,7 +115,7 @@ class Waits:
 
     def _ready(self, start_ms: int, end_ms: int) -> int:
         """Return how long a batch waits in this time."""
-        return max((of.within(start_ms, end_ms) for of in self._batches.values()), default=0)
+        return max((batch.within(start_ms, end_ms) for batch in self._batches.values()), default=0)
 
     def _stretches(self, of: Interval) -> Iterator[tuple[int, int, str]]:
         """Yield the interval in parts in which the worker has one role."""

@@ -90,7 +90,7 @@ def run_training_again(options: TrainOptions) -> None:
         console.print(line)
     if options.as_json:
         print(orjson.dumps(steps_json(steps), option=orjson.OPT_INDENT_2).decode())
-    differs = any(one.recorded.tensors_hash and not one.equal for one in steps)
+    differs = any(step.recorded.tensors_hash and not step.equal for step in steps)
     if differs and not again.ablation and not again.machine_differs:
         raise typer.Exit(ExitStatus.LASTING)
 
@@ -201,6 +201,6 @@ def _plot(path: Path, steps: list[RepeatedStep], options: TrainOptions) -> None:
     from seamlessflow.reports.comparison_chart import plot_comparison
 
     title = ", ".join(options.replaced) or "executed again"
-    recorded = {shown_step(one.recorded.step): one.recorded.metrics for one in steps}
-    repeated = {shown_step(one.recorded.step): one.metrics for one in steps}
+    recorded = {shown_step(step.recorded.step): step.recorded.metrics for step in steps}
+    repeated = {shown_step(step.recorded.step): step.metrics for step in steps}
     plot_comparison(title, COMPARED, recorded, repeated, path)

@@ -25,7 +25,7 @@ def print_plan(
     from seamlessflow.reports.split_plan import advice, as_simulated, choices
 
     typer.echo(_row((*_COLUMNS, *(_SIMULATED if rows else ()))))
-    for one, found in rows or [(one, None) for one in choices(of)]:
+    for one, found in rows or [(choice, None) for choice in choices(of)]:
         figures = tuple[str, ...]()
         if found is not None:
             idle = f"{found.spent.idle_share:.0%}"

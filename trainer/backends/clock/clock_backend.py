@@ -89,7 +89,7 @@ class ClockBackend:
     def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
         """Return zeros, after a forward pass for each column."""
         self._slowest(batches, len(columns))
-        return {name: [np.zeros(len(of), np.float32) for of in batches] for name in columns}
+        return {name: [np.zeros(len(batch), np.float32) for batch in batches] for name in columns}
 
     def train(self, step: StepInput) -> dict[str, float]:
         slowest_s = self._slowest(step.micro_batches)
@@ -148,7 +148,7 @@ class ClockBackend:
 
     def _slowest(self, batches: Sequence[MicroBatch], columns: int = 0) -> float:
         """Let all workers compute their parts; return the seconds of the slowest."""
-        lengths = [tokens for of in batches for tokens in of.lengths_C.tolist()]
+        lengths = [tokens for batch in batches for tokens in batch.lengths_C.tolist()]
         for line in self._others:
             line.send([lengths, columns])
         own_s = self._compute(lengths, columns)

@@ -100,7 +100,7 @@ def shards(leaf: Leaf, whole: Mapping[str, Tensor], dimensions: Dimensions) -> l
             )
             return list(torch.cat([sources[0], filler]).chunk(ranks, 0))
         case "fused":
-            blocks = [one.reshape(leaf.blocks, -1, *one.shape[1:]) for one in sources]
+            blocks = [source.reshape(leaf.blocks, -1, *source.shape[1:]) for source in sources]
             return list(torch.cat(blocks, 1).flatten(0, 1).chunk(ranks, 0))
 
 
@@ -146,7 +146,7 @@ def source_parts(
             in_blocks = shard.reshape(max(1, leaf.blocks // ranks), -1, *shard.shape[1:])
             unit = in_blocks.shape[1] // sum(leaf.parts)
             values = torch.split(in_blocks, [unit * part for part in leaf.parts], 1)
-            flat = [one.flatten(0, 1).contiguous() for one in values]
+            flat = [value.flatten(0, 1).contiguous() for value in values]
             return {
                 name: TensorPart(own, (len(own) * ranks, *own.shape[1:]), 0, place * len(own))
                 for name, own in zip(leaf.sources, flat, strict=True)

@@ -128,7 +128,7 @@ def distill(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     def gains_N(one: Episode) -> Float64s:
         return one.column(Column.TEACHER) - one.column(Column.PROXIMAL)
 
-    return [[Credit(gains_N(one)) for one in of] for of in groups]
+    return [[Credit(gains_N(one)) for one in group] for group in groups]
 
 
 def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:

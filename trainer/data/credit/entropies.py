@@ -34,5 +34,5 @@ def entropy_scaled(batch: Batch, scale: float) -> Batch:
         advantages_N = chain.tokens.advantages_T[chain.tokens.trained_T]
         return credited(chain, advantages_N.astype("f8") * factor)
 
-    groups = [replace(one, chains=tuple(map(scaled, one.chains))) for one in batch.groups]
+    groups = [replace(group, chains=tuple(map(scaled, group.chains))) for group in batch.groups]
     return replace(batch, groups=tuple(groups))

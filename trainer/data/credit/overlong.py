@@ -41,12 +41,12 @@ def punishment(tokens: int, rules: OverlongRules) -> float:
 
 def ruled(group: Group, rules: OverlongRules) -> Group:
     """Return the group with the punishment of each session, and with truncated ones left out."""
-    return replace(group, sessions=tuple(_ruled(one, rules) for one in group.sessions))
+    return replace(group, sessions=tuple(_ruled(session, rules) for session in group.sessions))
 
 
 def kept(group: Group, chains: Sequence[Chain]) -> list[Chain]:
     """Return the chains of those sessions that are not left out."""
-    out = {one.source.session_id for one in group.sessions if one.left_out}
+    out = {session.source.session_id for session in group.sessions if session.left_out}
     return [chain for chain in chains if chain.session_id not in out]
 
 
@@ -55,13 +55,13 @@ def overlong_facts(groups: Sequence[Group]) -> dict[str, float]:
 
     None if no session is.
     """
-    sessions = [one for group in groups for one in group.sessions]
-    ruled_ones = sum(one.left_out or one.punishment < 0 for one in sessions)
+    sessions = [session for group in groups for session in group.sessions]
+    ruled_ones = sum(session.left_out or session.punishment < 0 for session in sessions)
     if not ruled_ones:
         return {}
     return {
         "overlong_share": ruled_ones / len(sessions),
-        "overlong_penalty": -sum(one.punishment for one in sessions) / len(sessions),
+        "overlong_penalty": -sum(session.punishment for session in sessions) / len(sessions),
     }
 
 

@@ -32,7 +32,7 @@ def with_advantages(batch: Batch, estimate: Estimate) -> Batch:
     Tokens that no loss will see, stale ones for instance, are no part of the sessions here. Raises
     what `estimate` does, and `ResultMalformed`.
     """
-    episodes = [_episodes(one) for one in batch.groups]
+    episodes = [_episodes(group) for group in batch.groups]
     found = checked_credit(estimate(episodes), episodes)
     learned = sum(_learned(credit) for of_group in found for credit in of_group)
     # Chains of a session stand together, in the order of `Batch.chains`.
@@ -69,9 +69,9 @@ def checked_credit(found: Sequence[Sequence[Credit]], groups: Episodes) -> list[
         raise ResultMalformed(counts, f"of {sizes[1]}")
     sessions = [one for group in groups for one in group]
     credits = [one for of_group in found for one in of_group]
-    advantages = checked_advantages([one.advantages_N for one in credits], sessions)
+    advantages = checked_advantages([credit.advantages_N for credit in credits], sessions)
     targets = [_checked_targets(*pair) for pair in zip(credits, sessions, strict=True)]
-    if len({one is None for one in targets}) > 1:
+    if len({target is None for target in targets}) > 1:
         raise ResultMalformed("targets of some sessions", "of all or none")
     checked = iter(map(Credit, advantages, targets))
     return [[next(checked) for _ in of_group] for of_group in found]
@@ -85,8 +85,8 @@ def by_chain(
         return []
     starts_C = np.cumsum([0, *map(len, chains)])
     # The place of each trained token among all trained ones.
-    places_S = np.cumsum(np.concatenate([one.tokens.trained_T for one in chains])) - 1
-    ends_C = np.cumsum([one.trained() for one in chains])
+    places_S = np.cumsum(np.concatenate([chain.tokens.trained_T for chain in chains])) - 1
+    ends_C = np.cumsum([chain.trained() for chain in chains])
     found: list[dict[Column, Floats]] = [{} for _ in chains]
     for name, arrays in annotated.items():
         flat_N = np.zeros(int(ends_C[-1]), np.float32)
@@ -115,13 +115,15 @@ def batch_facts(batch: Batch) -> dict[str, float]:
 
 def _replaced(batch: Batch, change: Callable[[Chain], Chain]) -> Batch:
     """Return the batch with each chain changed, in order."""
-    groups = [replace(one, chains=tuple(map(change, one.chains))) for one in batch.groups]
+    groups = [replace(group, chains=tuple(map(change, group.chains))) for group in batch.groups]
     return replace(batch, groups=tuple(groups))
 
 
 def _by_session(prepared: Prepared) -> list[list[Chain]]:
     """Return the chains of each session of a group, none for one of which no token is trained."""
-    found: dict[str, list[Chain]] = {one.source.session_id: [] for one in prepared.group.sessions}
+    found: dict[str, list[Chain]] = {
+        session.source.session_id: [] for session in prepared.group.sessions
+    }
     for chain in prepared.chains:
         found[chain.session_id].append(chain)
     return list(found.values())

@@ -21,7 +21,7 @@ _MOST_NAMED = 5
 
 def session_rewards(trajectory: Trajectory) -> dict[str, Reward]:
     """Return the last session reward of each name."""
-    return {one.name: one for one in trajectory.rewards if one.scope == "session"}
+    return {reward.name: reward for reward in trajectory.rewards if reward.scope == "session"}
 
 
 def session_return(trajectory: Trajectory, weights: Weights = ONE_REWARD) -> float | None:
@@ -47,9 +47,9 @@ def lacking(trajectory: Trajectory, weights: Weights) -> list[str]:
 def turn_returns(trajectory: Trajectory, weights: Weights) -> dict[str, float]:
     """Return the weighted sum of the rewards of each turn that has any; those it lacks are 0."""
     found: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for one in trajectory.rewards:
-        if one.scope == "turn" and one.turn_id is not None and one.name in weights:
-            found[one.turn_id][one.name] = one.value
+    for reward in trajectory.rewards:
+        if reward.scope == "turn" and reward.turn_id is not None and reward.name in weights:
+            found[reward.turn_id][reward.name] = reward.value
     return {turn: weighted(rewards, weights) for turn, rewards in found.items()}
 
 

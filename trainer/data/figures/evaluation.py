@@ -47,7 +47,7 @@ def figures(groups: Sequence[EvaluatedGroup]) -> EvaluationFigures:
     m, and N sessions (arXiv 2411.00640, section 2.2). With one session a task it is the standard
     deviation over sqrt(N).
     """
-    counted = [one for one in groups if one.sessions]
+    counted = [group for group in groups if group.sessions]
     sessions, count = sum(one.sessions for one in counted), len(counted)
     if not sessions:
         return EvaluationFigures()

@@ -26,10 +26,10 @@ def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict
     """
     # Those that earlier steps trained were told of then.
     groups = batch.own
-    returns = np.array([value for one in groups for value in one.group.returns()])
-    spread = [float(np.std(one.group.returns())) for one in groups]
-    masked = sum((one.masked() for one in groups), Counter[str]())
-    filtered = Counter(one.filtered for one in groups if one.filtered)
+    returns = np.array([value for group in groups for value in group.group.returns()])
+    spread = [float(np.std(group.group.returns())) for group in groups]
+    masked = sum((group.masked() for group in groups), Counter[str]())
+    filtered = Counter(group.filtered for group in groups if group.filtered)
     found = {
         "groups": len(groups),
         "sessions": len(returns),
@@ -37,8 +37,8 @@ def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict
         "reward_std": float(np.mean(spread)) if spread else 0.0,
         "tokens_trained": batch.trained(),
         "tokens_masked": sum(masked.values()),
-        "tokens_over_age": sum(one.over_age for one in groups),
-        "tokens_stale_longest": max((one.longest_stale for one in groups), default=0),
+        "tokens_over_age": sum(group.over_age for group in groups),
+        "tokens_stale_longest": max((group.longest_stale for group in groups), default=0),
         **{f"filtered/{name}": n / len(groups) for name, n in filtered.items()},
         **{f"masked/{reason}": count for reason, count in sorted(masked.items())},
         **length_metrics("trained", batch.lengths()),
@@ -46,8 +46,10 @@ def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict
         **_foreign(batch),
         **_reused(batch),
         **variety(groups),
-        **reward_figures([session for one in groups for session in one.group.sessions], weights),
-        **overlong_facts([one.group for one in groups]),
+        **reward_figures(
+            [session for group in groups for session in group.group.sessions], weights
+        ),
+        **overlong_facts([group.group for group in groups]),
         **{f"pass_at/{k}": chance for k, chance in _passing(batch).items()},
         **_by_source(batch),
     }

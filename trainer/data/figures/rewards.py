@@ -20,15 +20,17 @@ def reward_figures(sessions: Sequence[ValidSession], weights: Weights) -> dict[s
     A reward's are over the sessions that have it; a source's is the mean over all sessions of what
     its rewards add to the return by their weights, so that all of them add up to `reward_mean`.
     """
-    given = Counter(name for one in sessions for name in one.rewards)
+    given = Counter(name for session in sessions for name in session.rewards)
     others = (name for name, _ in given.most_common() if name not in weights)
     found: dict[str, float] = {}
     for name in [*(name for name in weights if given[name]), *others][:MOST_SHOWN]:
-        told = quantiles(one.rewards[name].value for one in sessions if name in one.rewards)
+        told = quantiles(
+            session.rewards[name].value for session in sessions if name in session.rewards
+        )
         label = f"reward/{_label(name)}"
         found[label] = told.pop("mean")
         found |= {f"{label}/{quantile}": value for quantile, value in told.items()}
-    spread = quantiles(one.reward for one in sessions)
+    spread = quantiles(session.reward for session in sessions)
     spread.pop("mean", None)
     found |= {f"return/{quantile}": value for quantile, value in spread.items()}
     return found | _of_sources(sessions, weights)
@@ -38,10 +40,10 @@ def _of_sources(sessions: Sequence[ValidSession], weights: Weights) -> dict[str,
     sums: defaultdict[str, float] = defaultdict(float)
     counts = Counter[str]()
     for session in sessions:
-        for one in session.rewards.values():
-            if one.name in weights:
-                sums[one.source] += weights[one.name] * one.value
-                counts[one.source] += 1
+        for reward in session.rewards.values():
+            if reward.name in weights:
+                sums[reward.source] += weights[reward.name] * reward.value
+                counts[reward.source] += 1
     shown = [source for source, _ in counts.most_common(MOST_SHOWN)]
     return {f"reward_of/{_label(name)}": sums[name] / len(sessions) for name in shown}
 

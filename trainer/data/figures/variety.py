@@ -13,7 +13,7 @@ def variety(groups: Sequence[Prepared]) -> dict[str, float]:
 
     Equal are sessions of a group with the same sampled tokens; divided is one with several chains.
     """
-    by_group = [[one for one in of.group.sessions if one.chains] for of in groups]
+    by_group = [[session for session in of.group.sessions if session.chains] for of in groups]
     sessions = sum(map(len, by_group))
     if not sessions:
         return {}
@@ -45,4 +45,6 @@ def _equal(sessions: Sequence[ValidSession]) -> int:
 
 def _sampled(session: ValidSession) -> bytes:
     """Return the trained tokens of a session as bytes."""
-    return b"".join(one.tokens.ids_T[one.tokens.trained_T].tobytes() for one in session.chains)
+    return b"".join(
+        chain.tokens.ids_T[chain.tokens.trained_T].tobytes() for chain in session.chains
+    )

@@ -34,7 +34,11 @@ class ReuseStore:
     def of(cls, begun: Iterable[UsedGroup], needed: Mapping[str, int]) -> "ReuseStore":
         """Return the store of a checkpoint."""
         used = {one.group_id: one for one in begun}
-        awaited = {of.session_id: (name, of) for name, one in used.items() for of in one.sessions}
+        awaited = {
+            session.session_id: (name, session)
+            for name, one in used.items()
+            for session in one.sessions
+        }
         return cls(used, needed, {}, awaited)
 
     @property
@@ -94,18 +98,18 @@ class ReuseStore:
         Raises `MethodFailed`.
         """
         used = [self._used[name] for name in names]
-        if any(of.session_id in self._awaited for one in used for of in one.sessions):
+        if any(session.session_id in self._awaited for one in used for session in one.sessions):
             return None
         return [self._prepared(one, clock, rules) for one in used]
 
     def trained(self, step: int, groups: Iterable[Prepared], rules: BatchRules) -> None:
         """Count a step that is committed, and forget the groups that no later one may train."""
-        for one in groups:
-            name = one.group.group_id
-            if one.reused:
-                self._used[name] = replace(self._used[name], uses=one.reused + 1)
-            elif one.credited and (rules.reuse.groups or name in self._needed):
-                self._keep(step, one.group)
+        for group in groups:
+            name = group.group.group_id
+            if group.reused:
+                self._used[name] = replace(self._used[name], uses=group.reused + 1)
+            elif group.credited and (rules.reuse.groups or name in self._needed):
+                self._keep(step, group.group)
         for used in list(self._used.values()):
             needed = self._needed.get(used.group_id, -1) > step
             if not needed and not may_be_used(used, step + 1, rules.reuse):
@@ -122,14 +126,16 @@ class ReuseStore:
             self._lose(group_id, f"session {name} is not on the topic any more")
 
     def _prepared(self, of: UsedGroup, clock: StepClock, rules: BatchRules) -> Prepared:
-        sessions = tuple(self._sessions[one.session_id] for one in of.sessions)
+        sessions = tuple(self._sessions[session.session_id] for session in of.sessions)
         # Its tokens are older by plan, so they have a rule of their own.
         own = replace(rules, max_staleness=rules.reuse.max_staleness, on_stale="mask")
         return replace(prepare(Group(of.group_id, sessions), clock, own), reused=of.uses)
 
     def _keep(self, step: int, group: Group) -> None:
         sources = [session.source for session in group.sessions]
-        places = tuple(UsedSession(of.session_id, of.partition, of.offset) for of in sources)
+        places = tuple(
+            UsedSession(source.session_id, source.partition, source.offset) for source in sources
+        )
         self._used[group.group_id] = UsedGroup(group.group_id, step, 1, places)
         self._sessions |= {of.source.session_id: of for of in group.sessions}
 
@@ -139,6 +145,6 @@ class ReuseStore:
             self._forget(group_id)
 
     def _forget(self, group_id: str) -> None:
-        for one in self._used.pop(group_id).sessions:
-            self._sessions.pop(one.session_id, None)
-            self._awaited.pop(one.session_id, None)
+        for session in self._used.pop(group_id).sessions:
+            self._sessions.pop(session.session_id, None)
+            self._awaited.pop(session.session_id, None)

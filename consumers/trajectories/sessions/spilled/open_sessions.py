@@ -116,15 +116,15 @@ class OpenSessions(MutableMapping[str, Session]):
     @property
     def oldest(self) -> tuple[int, int] | None:
         """First offset of the oldest session and the epoch of its opening, or None."""
-        for one in self._sessions.values():
-            epoch = one.epoch if isinstance(one, SpilledSession) else one.opened.epoch
-            return one.first_offset, epoch
+        for session in self._sessions.values():
+            epoch = session.epoch if isinstance(session, SpilledSession) else session.opened.epoch
+            return session.first_offset, epoch
         return None
 
     @property
     def in_memory(self) -> list[Session]:
         """The sessions in memory, among them all with a running turn."""
-        return [one for one in self._sessions.values() if isinstance(one, Session)]
+        return [session for session in self._sessions.values() if isinstance(session, Session)]
 
     @property
     def spilled(self) -> dict[str, SpilledSession]:

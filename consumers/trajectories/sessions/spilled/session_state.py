@@ -23,7 +23,7 @@ _length = Struct("<Q")
 
 def _others(kind: type[Session | Turn | Node | ForkPlace], *named: str) -> tuple[str, ...]:
     """Return the names of all other fields, whose values stand in the JSON text as they are."""
-    return tuple(one.name for one in fields(kind) if one.name not in named)
+    return tuple(field.name for field in fields(kind) if field.name not in named)
 
 
 _OF_SESSION = _others(
@@ -56,7 +56,9 @@ def state_of(session: Session) -> bytes:
         parts.append(encode(session.closed))
     if session.fork is not None:
         parts += (session.fork.history_key, *session.fork.messages)
-    return b"".join([_length.pack(len(parts)), *(_length.pack(len(one)) for one in parts), *parts])
+    return b"".join(
+        [_length.pack(len(parts)), *(_length.pack(len(part)) for part in parts), *parts]
+    )
 
 
 def session_of(state: bytes) -> Session:

@@ -32,7 +32,9 @@ def _opened(event: r.SessionOpened) -> int:
         return _OPENED_BYTES
     prompts = [turn.prompt for turn in fork.turns]
     prompts += () if fork.prompt is None else (fork.prompt,)
-    copied = sum(len(one.ids) + sum(map(len, one.messages)) + _TURN_BYTES for one in prompts)
+    copied = sum(
+        len(prompt.ids) + sum(map(len, prompt.messages)) + _TURN_BYTES for prompt in prompts
+    )
     return _OPENED_BYTES + copied + sum(len(one.ids) + len(one.message) for one in fork.turns)
 
 

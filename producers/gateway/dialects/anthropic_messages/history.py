@@ -127,7 +127,7 @@ class AnthropicHistory:
 
     def _calls(self) -> Sequence[object]:
         """Return the ids of the calls in the last assistant message."""
-        answers = (one for one in reversed(self._messages) if one.role == "assistant")
+        answers = (message for message in reversed(self._messages) if message.role == "assistant")
         last = next(answers, None)
         return [] if last is None else [call["id"] for call in last.calls]
 

@@ -146,7 +146,7 @@ class GoogleHistory:
         unsupported([])(f"{place}.parts", given.get("parts", []))
         unsupported(False)(f"{place}.willContinue", given.get("willContinue", False))
         name = text(f"{place}.name", given.get("name", ""))
-        spoken = (one for one in reversed(self._messages) if one.role == "assistant")
+        spoken = (message for message in reversed(self._messages) if message.role == "assistant")
         asked = next(spoken, _Said("assistant"))
         call = _answered(place, name, given.get("id"), asked)
         asked.answered.add(call)

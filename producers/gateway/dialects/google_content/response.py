@@ -75,8 +75,8 @@ def usage(answers: Sequence[ReplyFinished]) -> dict[str, object]:
 
     Tokens of thoughts are counted apart if the renderer can count them.
     """
-    prompt, sampled = answers[0].prompt_tokens, sum(one.completion_tokens for one in answers)
-    thought = [one.reasoning_tokens for one in answers if one.reasoning_tokens is not None]
+    prompt, sampled = answers[0].prompt_tokens, sum(answer.completion_tokens for answer in answers)
+    thought = [answer.reasoning_tokens for answer in answers if answer.reasoning_tokens is not None]
     apart = sum(thought) if len(thought) == len(answers) else 0
     counts: dict[str, object] = {
         "promptTokenCount": prompt,

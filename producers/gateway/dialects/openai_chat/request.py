@@ -43,14 +43,14 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     request = read_body(body)
     refuse(request, _REFUSED)
     functions = read_tools(request.get("tools"))
-    names = [str(one["name"]) for one in functions]
+    names = [str(function["name"]) for function in functions]
     choice, shown = tool_choice(request.get("tool_choice", "auto"), names)
     stream = flag("stream", request.get("stream", False))
     return CanonicalRequest(
         dialect=DIALECT,
         model=text("model", request.get("model")),
         messages=canonical_messages(request.get("messages")),
-        tools=functions_json([one for one in functions if one["name"] in shown]),
+        tools=functions_json([function for function in functions if function["name"] in shown]),
         template_args=_template_args(request.get("chat_template_kwargs", {})),
         sampling=_sampling(request),
         tool_choice=choice,

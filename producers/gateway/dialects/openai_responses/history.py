@@ -109,7 +109,10 @@ class ResponsesHistory:
 
     def messages(self) -> list[Item]:
         """Return all messages in canonical form."""
-        return [one.message() if isinstance(one, AssistantTurn) else one for one in self._messages]
+        return [
+            message.message() if isinstance(message, AssistantTurn) else message
+            for message in self._messages
+        ]
 
     def _belongs(self, assistant: AssistantTurn, part: Part, turn: str | None) -> bool:
         # Some agents put each tool's answer right after its call, between items of one turn.

@@ -75,7 +75,8 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
         wants_logprobs=wants_logprobs,
         previous_turn=previous,
         own_messages=len(own),
-        echoed=repeated | {"tools": tools, "offered": {one.function: one for one in functions}},
+        echoed=repeated
+        | {"tools": tools, "offered": {function.function: function for function in functions}},
     )
 
 
@@ -175,9 +176,9 @@ def _named(place: str, tool: object, functions: Collection[Offered]) -> str:
     if isinstance(tool, dict):
         name = str(tool.get("name", tool.get("type")))
         wanted = function_name(name, tool.get("namespace"))
-        for one in functions:
-            if wanted in (one.function, one.name):
-                return one.function
+        for function in functions:
+            if wanted in (function.function, function.name):
+                return function.function
     raise bad(place, f"{place} names a tool that is not in tools")
 
 
