@@ -8,6 +8,7 @@ import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -25,6 +26,8 @@ HEAP_MB = 1024
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 IMAGE = "apache/kafka:4.3.1"
+TESTS = Path(__file__).parent
+WHOLE_RUNS = ("agents", "calibration", "e2e", "faults", "golden")
 
 
 def pytest_configure() -> None:
@@ -37,17 +40,27 @@ def pytest_report_header() -> list[str]:
     return [f"kafka: {_kind()}", f"seed: {seed} (SEAMLESSFLOW_TEST_SEED={seed} repeats it)"]
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that need a broker, so that `-m "not kafka"` leaves them out."""
+    """Mark tests that need a broker, so that `-m "not kafka"` leaves them out.
+
+    The tests of a file stay in one process. Whole runs follow each other in one: each starts eight
+    processes, and two at a time would wait for each other's imports.
+    """
     for item in items:
         if {"broker", "kafka"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
+        folder, _, file = item.path.relative_to(TESTS).as_posix().partition("/")
+        item.add_marker(
+            pytest.mark.xdist_group("runs" if folder in WHOLE_RUNS else f"{folder}/{file}")
+        )
 
 
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> random.Random:
     """Return the randomness of one test, which depends on the seed and no other test."""
-    return random.Random(f"{seed} {request.node.nodeid}")
+    # Not the node id, which has a group behind it if tests run in several processes.
+    return random.Random(f"{seed} {request.node.location[0]} {request.node.name}")
 
 
 @pytest.fixture(scope="session")
