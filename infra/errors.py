@@ -181,12 +181,12 @@ class TopicMismatch(SeamlessFlowError):
 
     lasting = True
 
-    def __init__(self, topic: str, wanted: int, found: int) -> None:
+    def __init__(self, topic: str, wanted: int, present: int) -> None:
         self.topic = topic
         self.wanted = wanted
-        self.found = found
+        self.found = present
         super().__init__(
-            f"topic {topic} has {found} partitions, {wanted} are needed; partition counts never "
+            f"topic {topic} has {present} partitions, {wanted} are needed; partition counts never "
             "change: use another topic_prefix or delete the topic"
         )
 

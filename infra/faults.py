@@ -65,18 +65,18 @@ def faults(error: ValidationError, settings: type[BaseModel]) -> list[Fault]:
     return [_fault(item, settings) for item in items if not _only_lost_members(item, items)]
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """Return the known name that is most like `name`, or None if none is like it."""
-    names = sorted(known)
-    begin = [one for one in names if name and one.startswith(name)]
-    found = begin or get_close_matches(name, names, 1, _LIKE)
-    return found[0] if found else None
+    names = sorted(candidates)
+    begin = [candidate for candidate in names if name and candidate.startswith(name)]
+    likely = begin or get_close_matches(name, names, 1, _LIKE)
+    return likely[0] if likely else None
 
 
-def suggestion(name: object, known: Iterable[str]) -> str:
+def suggestion(name: object, candidates: Iterable[str]) -> str:
     """Return the end of a message that names the nearest known name, empty if none is like it."""
-    found = nearest(name, known) if isinstance(name, str) else None
-    return f"; did you mean {found}?" if found else ""
+    near = nearest(name, candidates) if isinstance(name, str) else None
+    return f"; did you mean {near}?" if near else ""
 
 
 def _only_lost_members(item: Mapping[str, Any], items: Iterable[Mapping[str, Any]]) -> bool:
@@ -94,10 +94,10 @@ def _fault(item: Mapping[str, Any], settings: type[BaseModel]) -> Fault:
         if not meant and 0 < len(around) <= _FEW:
             text += f"; there are {', '.join(sorted(around))}"
         return Fault(path, text, (*path[:-1], meant) if meant else None)
-    given = _given(path, item["input"])
+    got = _given(path, item["input"])
     if item["type"] == "literal_error":
-        known = _QUOTED.findall(item["ctx"]["expected"])
-        text = f"must be one of {', '.join(known)}{given}{suggestion(item['input'], known)}"
+        choices = _QUOTED.findall(item["ctx"]["expected"])
+        text = f"must be one of {', '.join(choices)}{got}{suggestion(item['input'], choices)}"
         return Fault(path, text)
     if item["input"] is None and item["type"] != "missing":
         text = "it is empty (null, which ~ is also): give a value, or leave it out for its default"
@@ -107,22 +107,22 @@ def _fault(item: Mapping[str, Any], settings: type[BaseModel]) -> Fault:
         text = _characters(item["ctx"]["pattern"]) or text
     if item["type"] in ("int_parsing", "float_parsing"):
         text = _no_number(str(item["input"])) or text
-    return Fault(path, f"{text}{given}")
+    return Fault(path, f"{text}{got}")
 
 
 def _characters(pattern: str) -> str:
     """Return which characters a text of a pattern has, empty for a pattern of another form."""
-    if (found := _ONE_CLASS.fullmatch(pattern)) is None:
+    if (matched := _ONE_CLASS.fullmatch(pattern)) is None:
         return ""
-    *others, last = list(found[1].replace("A-Za-z", "").replace("0-9", ""))
+    *others, last = list(matched[1].replace("A-Za-z", "").replace("0-9", ""))
     return f"must be made of letters (A to Z), digits, {', '.join(others)} and {last} alone"
 
 
 def _no_number(text: str) -> str:
     """Return why a text with a comma is no number, empty if it has none."""
-    if (found := _COMMA.fullmatch(text.strip())) is None:
+    if (matched := _COMMA.fullmatch(text.strip())) is None:
         return ""
-    whole, rest = found.groups()
+    whole, rest = matched.groups()
     thousands = (
         f", or {whole}{rest} if it stands between thousands"
         if _THOUSANDS.fullmatch(text.strip())
@@ -131,10 +131,10 @@ def _no_number(text: str) -> str:
     return f"is a text, since a comma is in it: write a decimal point, {whole}.{rest}{thousands}"
 
 
-def _given(path: SettingPath, given: object) -> str:
+def _given(path: SettingPath, value: object) -> str:
     """Return the value that was set, if it is a single value and no credential."""
-    hidden = any(name in str(path).lower() for name in _CREDENTIALS) or _PASSWORD.search(str(given))
-    return "" if hidden or not isinstance(given, str | int | float) else f" (got {given!r})"
+    hidden = any(name in str(path).lower() for name in _CREDENTIALS) or _PASSWORD.search(str(value))
+    return "" if hidden or not isinstance(value, str | int | float) else f" (got {value!r})"
 
 
 def _place(loc: Sequence[int | str], settings: Any) -> tuple[SettingPath, Sequence[str]]:

@@ -116,16 +116,16 @@ def _rules() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
         first: [(tag, form) for tag, form in rules if tag not in (_INT, _FLOAT, _DATE)]
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
-    own = [(tag, re.compile(form)) for tag, form in _NUMBERS]
-    return kept | {first: [*kept.get(first, ()), *own] for first in "-+.0123456789"}
+    numbers = [(tag, re.compile(form)) for tag, form in _NUMBERS]
+    return kept | {first: [*kept.get(first, ()), *numbers] for first in "-+.0123456789"}
 
 
 def _leading_zero(_: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
     """Raise an error that names the numbers that it may be."""
     digits = node.value.replace("_", "")
     octal = "" if set(digits) & set("89") else f"{int(digits, 8)} to YAML 1.1 and "
-    told = f"{node.value} is {octal}{int(digits)} to YAML 1.2: write one of them, or quotes"
-    raise _refused(node, told)
+    reason = f"{node.value} is {octal}{int(digits)} to YAML 1.2: write one of them, or quotes"
+    raise _refused(node, reason)
 
 
 class _Loader(yaml.SafeLoader):

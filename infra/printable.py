@@ -27,7 +27,7 @@ def printable_with_colours(text: str) -> str:
 
     For outputs to which a library writes what it has coloured itself.
     """
-    return _HIDDEN_BUT_COLOURS.sub(lambda found: found[1] or _sign(found), text)
+    return _HIDDEN_BUT_COLOURS.sub(lambda match: match[1] or _sign(match), text)
 
 
 def number_of(number: int, thing: str, things: str = "") -> str:
@@ -35,8 +35,8 @@ def number_of(number: int, thing: str, things: str = "") -> str:
     return f"1 {thing}" if number == 1 else f"{number:,} {things or f'{thing}s'}"
 
 
-def _sign(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _sign(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if code == _DELETE:
         return _DELETE_PICTURE
     return chr(_PICTURES + code) if code < ord(" ") else "\ufffd"

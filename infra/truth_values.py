@@ -12,9 +12,9 @@ def refuse_truth(value: Any, annotation: Any) -> Any:
     """
     kinds = set(_kinds(annotation))
     if kinds & _NUMBERS and bool not in kinds and (places := list(_truths(value))):
-        of = f"{places[0]}: " if places[0] else ""
+        place = f"{places[0]}: " if places[0] else ""
         raise ValueError(
-            f"{of}must be a number, not true or false, which yes, no, on and off are also"
+            f"{place}must be a number, not true or false, which yes, no, on and off are also"
         )
     return value
 
@@ -22,8 +22,8 @@ def refuse_truth(value: Any, annotation: Any) -> Any:
 def _kinds(annotation: Any) -> Iterator[Any]:
     """Yield the types that an annotation is made of."""
     if inner := get_args(annotation):
-        for one in inner:
-            yield from _kinds(one)
+        for part in inner:
+            yield from _kinds(part)
     else:
         yield annotation
 

@@ -13,12 +13,12 @@ from importlib.resources import files
 
 
 class UnknownRelease(ValueError):
-    """No release has this version; `known` are those that there are, the oldest first."""
+    """No release has this version; `versions` are those that there are, the oldest first."""
 
-    def __init__(self, version: str, known: tuple[str, ...]) -> None:
+    def __init__(self, version: str, versions: tuple[str, ...]) -> None:
         self.version = version
-        self.known = known
-        super().__init__(f"release {version} is unknown here; known are {', '.join(known)}")
+        self.known = versions
+        super().__init__(f"release {version} is unknown here; known are {', '.join(versions)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +32,21 @@ class SchemaRelease:
     def changed_since(self, earlier: "SchemaRelease") -> list[str]:
         """Return the records that this release writes otherwise than an earlier one, or alone."""
         before = earlier.fingerprints
-        return [name for name, known in self.fingerprints.items() if before.get(name) != known]
+        return [
+            name
+            for name, fingerprint in self.fingerprints.items()
+            if before.get(name) != fingerprint
+        ]
 
 
 @cache
 def releases() -> tuple[SchemaRelease, ...]:
     """Return all releases, the oldest first; the last one is that of these sources."""
-    found = [
+    listed = [
         SchemaRelease(path.name.removesuffix(".json"), json.loads(path.read_text()))
         for path in (files("seamlessflow.schemas") / "manifests").iterdir()
     ]
-    return tuple(sorted(found, key=lambda release: order(release.version)))
+    return tuple(sorted(listed, key=lambda release: order(release.version)))
 
 
 def this_release() -> SchemaRelease:

@@ -83,20 +83,20 @@ def build(
     publication.check_tokens()
     publication.check_rendering()
     log = f"{find_cluster(settings.kafka, (CONTROL, FLEET), stopping).id}/{_prefixes(settings)}"
-    found = _newest(settings, log, stopping)
-    left = _left(settings, publication, found, stopping)
+    newest = _newest(settings, log, stopping)
+    left = _left(settings, publication, newest, stopping)
     instance = uuid.uuid4().hex[:12]
     gang = GangBackend(settings.trainer.host, instance)
-    process = _process(settings, found, gang, instance, (traces, metrics), stopping)
-    control_state = found.control_state
-    resume = resume_from(control_state, found.origin, uuid.uuid4().hex[:12], found.reusable)
+    process = _process(settings, newest, gang, instance, (traces, metrics), stopping)
+    control_state = newest.control_state
+    resume = resume_from(control_state, newest.origin, uuid.uuid4().hex[:12], newest.reusable)
     _log_resume(resume)
-    first = _joined(process, publication, gang, found, resume, stopping)
+    first = _joined(process, publication, gang, newest, resume, stopping)
     if detail := changes(resume, step_methods(settings)):
         _log.warning("%s", detail)
         at_ms = now_ms()
-        told = ProgressStalled(at_ms=at_ms, what="other methods", detail=detail, since_ms=at_ms)
-        process.send(told)
+        stalled = ProgressStalled(at_ms=at_ms, what="other methods", detail=detail, since_ms=at_ms)
+        process.send(stalled)
     process.status.state = "ready"
     dataloader = Dataloader(
         first.resume,
@@ -114,11 +114,11 @@ def build(
     reports = Reports(settings.trainer, sinks, _decoder(settings.policy.model))
     return Loop(
         process=process,
-        sessions=_sessions_thread(process, found.first_offsets, metrics, stopping),
+        sessions=_sessions_thread(process, newest.first_offsets, metrics, stopping),
         control_state=control_state,
         dataloader=dataloader,
         gang=gang,
-        steps=StepSequence(process, found, first.resume, dataloader, runner, reports),
+        steps=StepSequence(process, newest, first.resume, dataloader, runner, reports),
         reports=reports,
     )
 
@@ -127,7 +127,7 @@ def _joined(
     process: ProcessParts,
     publication: Publication,
     gang: GangBackend,
-    found: Checkpoint,
+    newest: Checkpoint,
     resume: Resume,
     stopping: Stopping,
 ) -> FirstWeights:
@@ -135,8 +135,8 @@ def _joined(
     settings = process.settings
     try:
         gang.connect(_JOIN_S, stopping)
-        gang.load(found.directory, found.origin.version)
-        root, state = settings.weights_dir, found.control_state
+        gang.load(newest.directory, newest.origin.version)
+        root, state = settings.weights_dir, newest.control_state
         first = first_weights(publication, root, state, resume, gang)
         lineage = lineage_started(settings, first.resume, gang.machine, now_ms())
         announce(first, publication, process.producer, now_ms(), lineage, stopping)
@@ -151,8 +151,8 @@ def _joined(
 
 def _prefixes(settings: TrainerSettings) -> str:
     """Return the prefix of the topics, and that of a recording which is trained."""
-    own, source = settings.kafka.topic_prefix, settings.trainer.source_prefix
-    return own if source is None else f"{own} of {source}"
+    prefix, source = settings.kafka.topic_prefix, settings.trainer.source_prefix
+    return prefix if source is None else f"{prefix} of {source}"
 
 
 def _newest(settings: TrainerSettings, log: str, stopping: Stopping) -> Checkpoint:
@@ -160,9 +160,9 @@ def _newest(settings: TrainerSettings, log: str, stopping: Stopping) -> Checkpoi
     source = source_kafka(settings)
     partitions = find_cluster(source, (TRAJECTORIES,), stopping).partitions[TRAJECTORIES.name]
     newest = checkpoint.newest(settings.checkpoints_dir, settings.run.policy, log)
-    found = replace(newest, partitions=partitions)
-    check_kept(settings.kafka, found, stopping, source)
-    return found
+    with_partitions = replace(newest, partitions=partitions)
+    check_kept(settings.kafka, with_partitions, stopping, source)
+    return with_partitions
 
 
 def _limits(settings: TrainerSettings) -> BatchLimits:
@@ -179,7 +179,7 @@ def _limits(settings: TrainerSettings) -> BatchLimits:
 
 
 def _left(
-    settings: TrainerSettings, publication: Publication, found: Checkpoint, stopping: Stopping
+    settings: TrainerSettings, publication: Publication, newest: Checkpoint, stopping: Stopping
 ) -> dict[int, int] | None:
     """Return the last offset of each partition of a recording that is not read to there.
 
@@ -188,7 +188,7 @@ def _left(
     if settings.trainer.source_prefix is None:
         return None
     last = surveyed(settings, publication.tokenizer_hash, stopping).last
-    first = found.first_offsets
+    first = newest.first_offsets
     return {number: at for number, at in last.items() if first.get(number, at) <= at}
 
 
@@ -207,18 +207,18 @@ def _sessions_thread(
 
 def _process(
     settings: TrainerSettings,
-    found: Checkpoint,
+    newest: Checkpoint,
     gang: GangBackend,
     instance: str,
     observers: tuple[Telemetry, Metrics],
     stopping: Stopping,
 ) -> ProcessParts:
     """Start the heartbeat, by which ranks find the gang's address, then fold all that `control`
-    holds into the state of `found`.
+    holds into the state of `newest`.
     """
     traces, metrics = observers
     producer = Producer(settings.kafka, _client_id(settings), trace=traces.send)
-    watch, status = GangWatch(found.epoch, settings.run.policy), TrainerStatus()
+    watch, status = GangWatch(newest.epoch, settings.run.policy), TrainerStatus()
     heartbeat = Heartbeat(
         settings.trainer,
         producer,
@@ -232,7 +232,7 @@ def _process(
     metrics.watch(control)
     inbox = Inbox[Wake]()
     try:
-        read_recorded(settings.kafka, control, found.control_state, watch, stopping)
+        read_recorded(settings.kafka, control, newest.control_state, watch, stopping)
     except BaseException:
         gang.close()
         heartbeat.close()

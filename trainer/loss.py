@@ -163,9 +163,9 @@ class LossSection(Section):
     @classmethod
     def _of_surrogate(cls, value: Any, info: ValidationInfo) -> Any:
         name = info.field_name or ""
-        needed, found = _OF_SURROGATE[name], _surrogate(info.data)
-        if value != cls.model_fields[name].default and found != needed:
-            raise ValueError(f"needs surrogate {needed}, not {found}")
+        needed, surrogate = _OF_SURROGATE[name], _surrogate(info.data)
+        if value != cls.model_fields[name].default and surrogate != needed:
+            raise ValueError(f"needs surrogate {needed}, not {surrogate}")
         return value
 
     @field_validator("dual_clip")
@@ -178,8 +178,8 @@ class LossSection(Section):
     @field_validator("floor")
     @classmethod
     def _has_floor(cls, value: float | None, info: ValidationInfo) -> float | None:
-        if value is not None and (found := _correction(info.data)) != "icepop":
-            raise ValueError(f"needs correction icepop, not {found}")
+        if value is not None and (correction := _correction(info.data)) != "icepop":
+            raise ValueError(f"needs correction icepop, not {correction}")
         return value
 
     @field_validator("masks")
@@ -201,8 +201,8 @@ class LossSection(Section):
     @field_validator("correction_level")
     @classmethod
     def _of_correction(cls, value: str, info: ValidationInfo) -> str:
-        if value != "token" and (found := _correction(info.data)) != "tis":
-            raise ValueError(f"{value} needs correction tis, not {found}")
+        if value != "token" and (correction := _correction(info.data)) != "tis":
+            raise ValueError(f"{value} needs correction tis, not {correction}")
         return value
 
     @field_validator("constant_length")
@@ -254,10 +254,10 @@ class LossSection(Section):
 
 
 def _surrogate(data: Mapping[str, Any]) -> SurrogateName:
-    found: SurrogateName | None = data.get("surrogate")
-    return found or PRESETS.get(data.get("name") or "", PRESETS["ppo_clip"])[0]
+    surrogate: SurrogateName | None = data.get("surrogate")
+    return surrogate or PRESETS.get(data.get("name") or "", PRESETS["ppo_clip"])[0]
 
 
 def _correction(data: Mapping[str, Any]) -> CorrectionName:
-    found: CorrectionName | None = data.get("correction")
-    return found or PRESETS.get(data.get("name") or "", PRESETS["ppo_clip"])[1]
+    correction: CorrectionName | None = data.get("correction")
+    return correction or PRESETS.get(data.get("name") or "", PRESETS["ppo_clip"])[1]

@@ -196,8 +196,8 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
             # A critic learns from it all the same.
             "kl_penalty": self.kl_penalty > 0 and not self.critic_used,
         }
-        for name, given in without_effect.items():
-            if given:
+        for name, is_set in without_effect.items():
+            if is_set:
                 raise ValueError(
                     f"{name} makes advantages, and loss.surrogate cloning trains each token "
                     "whatever its advantage: set another surrogate, or leave it out"
@@ -243,9 +243,9 @@ class TrainerSettings(ProcessSettings):
                 "trainer.reuse writes marks that releases before this one lack: unset "
                 "kafka.write_release, or set trainer.reuse.groups 0"
             )
-        own = max(1, len(self.trainer.devices))
-        if self.trainer.rank + own > self.trainer.ranks:
-            last = self.trainer.rank + own - 1
+        devices = max(1, len(self.trainer.devices))
+        if self.trainer.rank + devices > self.trainer.ranks:
+            last = self.trainer.rank + devices - 1
             raise ValueError(f"trainer.ranks must exceed {last}, the last rank of this worker")
         if self.trainer.ranks > 1 and self.trainer.backend == "torch":
             raise ValueError("trainer.ranks > 1 needs backend fsdp2 or megatron (or clock)")
@@ -293,5 +293,5 @@ class TrainerSettings(ProcessSettings):
     @property
     def max_staleness(self) -> int:
         """Return the largest staleness of a trained token, in optimizer steps."""
-        given = self.trainer.max_staleness
-        return self.run.lag if given is None else given
+        limit = self.trainer.max_staleness
+        return self.run.lag if limit is None else limit

@@ -95,18 +95,18 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
             reuse["seed"] = trainer.seed
         chosen.append(("reuse", trainer.reuse.choice, reuse))
     if trainer.updates > 1:
-        own = {"mini_batches": trainer.mini_batches, "epochs": trainer.epochs}
+        update = {"mini_batches": trainer.mini_batches, "epochs": trainer.epochs}
         if trainer.mini_batches > 1:
-            own["seed"] = trainer.seed  # draws the groups of each part
-        chosen.append(("update", "mini_batches", own))
+            update["seed"] = trainer.seed  # draws the groups of each part
+        chosen.append(("update", "mini_batches", update))
     return tuple(
         StepMethod(
             kind=kind,
             name=name,
-            version=_version(kind, name, own),
-            settings_hash=_hash({key: one for key, one in own.items() if key not in NAMING}),
+            version=_version(kind, name, values),
+            settings_hash=_hash({key: value for key, value in values.items() if key not in NAMING}),
         )
-        for kind, name, own in chosen
+        for kind, name, values in chosen
     )
 
 
@@ -115,16 +115,18 @@ def differences(recorded: Sequence[StepMethod], present: Sequence[StepMethod]) -
 
     None for a step of a release that recorded no methods.
     """
-    kinds = dict.fromkeys(one.kind for one in (*recorded, *present)) if recorded else {}
-    found = []
+    kinds = dict.fromkeys(method.kind for method in (*recorded, *present)) if recorded else {}
+    phrases = []
     for kind in kinds:
-        old, new = ([one for one in of if one.kind == kind] for of in (recorded, present))
+        old, new = (
+            [method for method in methods if method.kind == kind] for methods in (recorded, present)
+        )
         if old != new:
             change = "has other values"
             if (then := listed(old)) != (now := listed(new)):
                 change = f"was {then}, is {now}"
-            found.append(f"{kind} {change} ({SETTINGS.get(kind, kind)})")
-    return found
+            phrases.append(f"{kind} {change} ({SETTINGS.get(kind, kind)})")
+    return phrases
 
 
 def without_settings(methods: Iterable[StepMethod]) -> list[StepMethod]:
@@ -133,7 +135,7 @@ def without_settings(methods: Iterable[StepMethod]) -> list[StepMethod]:
     By kind and name: a record of settings has its filters in no order of theirs.
     """
     bare = (replace(method, settings_hash="") for method in methods)
-    return sorted(bare, key=lambda one: (one.kind, one.name))
+    return sorted(bare, key=lambda method: (method.kind, method.name))
 
 
 def listed(methods: Iterable[StepMethod]) -> str:
@@ -145,9 +147,13 @@ def listed(methods: Iterable[StepMethod]) -> str:
     return ", ".join(shown) or "none"
 
 
-def _version(kind: str, name: str, own: Mapping[str, Any]) -> int:
+def _version(kind: str, name: str, values: Mapping[str, Any]) -> int:
     """Return the version of a method under its settings."""
-    further = sum(more for (of, one), more in RAISED_WITH.items() if of == kind and one in own)
+    further = sum(
+        more
+        for (raised, setting), more in RAISED_WITH.items()
+        if raised == kind and setting in values
+    )
     return RAISED.get((kind, name), 1) + further
 
 
@@ -175,7 +181,7 @@ def _rewards(weights: Mapping[str, float]) -> Iterator[tuple[str, str, Mapping[s
         yield "rewards", "weighted_sum", {"weights": dict(weights)}
 
 
-def _hash(own: Mapping[str, Any]) -> str:
+def _hash(values: Mapping[str, Any]) -> str:
     """Return 12 hex digits for these values; nothing for none."""
-    content = orjson.dumps(own, option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(content).hexdigest()[:12] if own else ""
+    content = orjson.dumps(values, option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(content).hexdigest()[:12] if values else ""

@@ -35,19 +35,21 @@ def _listed(values: tuple[str, ...]) -> str:
 
 
 def _surrogate(*values: str) -> SettingReader:
-    return SettingReader("loss.surrogate", lambda of: of.loss.chosen_surrogate, values)
+    return SettingReader("loss.surrogate", lambda trainer: trainer.loss.chosen_surrogate, values)
 
 
 def _correction(*values: str) -> SettingReader:
-    return SettingReader("loss.correction", lambda of: of.loss.chosen_correction, values)
+    return SettingReader("loss.correction", lambda trainer: trainer.loss.chosen_correction, values)
 
 
 def _advantage(*values: str) -> SettingReader:
-    return SettingReader("advantage", lambda of: of.advantage, values)
+    return SettingReader("advantage", lambda trainer: trainer.advantage, values)
 
 
 def _above_0(setting: str, number: Callable[[TrainerSection], float | None]) -> SettingReader:
-    return SettingReader(setting, lambda of: "above 0" if number(of) else "0", ("above 0",))
+    return SettingReader(
+        setting, lambda trainer: "above 0" if number(trainer) else "0", ("above 0",)
+    )
 
 
 _CRITIC = _advantage("gae", "turn_gae")
@@ -55,12 +57,14 @@ _BY_DEVIATION = (
     *("grpo", "grpo_batch", "gdpo", "turn", "session_and_turn"),
     *("reinforce_pp", "reinforce_pp_baseline", "gae", "turn_gae"),
 )
-_KL = _above_0("loss.kl", lambda of: of.loss.kl)
-_REUSE = _above_0("reuse.groups", lambda of: of.reuse.groups)
+_KL = _above_0("loss.kl", lambda trainer: trainer.loss.kl)
+_REUSE = _above_0("reuse.groups", lambda trainer: trainer.reuse.groups)
 _FALLING = SettingReader(
-    "optimizer.schedule", lambda of: of.optimizer.schedule, ("linear", "cosine")
+    "optimizer.schedule", lambda trainer: trainer.optimizer.schedule, ("linear", "cosine")
 )
-_CONSTANT = SettingReader("loss.aggregation", lambda of: of.loss.aggregation, ("constant",))
+_CONSTANT = SettingReader(
+    "loss.aggregation", lambda trainer: trainer.loss.aggregation, ("constant",)
+)
 
 READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
     ("loss", "clip_low"): (_surrogate("ppo_clip", "gspo"),),
@@ -85,7 +89,7 @@ READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
     ("returns", "epsilon"): (_advantage(*_BY_DEVIATION, "maxrl"),),
     ("returns", "deviation"): (_advantage(*_BY_DEVIATION),),
     **{("critic", name): (_CRITIC,) for name in ("kind", "coefficient", "lr", "clip")},
-    ("overlong", "weight"): (_above_0("overlong.length", lambda of: of.overlong.length),),
+    ("overlong", "weight"): (_above_0("overlong.length", lambda trainer: trainer.overlong.length),),
     **{("reuse", name): (_REUSE,) for name in ("uses", "max_staleness", "choice")},
     ("optimizer", "min_lr"): (_FALLING,),
 }
@@ -96,15 +100,15 @@ Directories of models are none of them: one that is not used may stay named (doc
 
 
 def unread(
-    given: TrainerSection, trainers: tuple[TrainerSection, ...]
+    section: TrainerSection, trainers: tuple[TrainerSection, ...]
 ) -> Iterator[tuple[SettingPath, str]]:
-    """Yield each setting that was set in `given` and that none of the trainers reads, and why.
+    """Yield each setting that was set in `section` and that none of the trainers reads, and why.
 
     `trainers`: those that have what was given, the one that the text is about first. A setting
     of None is as if it were not set.
     """
     for path, readers in READERS.items():
-        if not _set(given, path) or any(
+        if not _set(section, path) or any(
             reader.reads(trainer) for reader in readers for trainer in trainers
         ):
             continue

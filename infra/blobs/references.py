@@ -95,8 +95,8 @@ def following(
     """
 
     def decode_referred(value: bytes) -> Record:
-        found = reference(value)
-        return decode_record(value if found is None else _content(store, found, patience_s))
+        blob = reference(value)
+        return decode_record(value if blob is None else _content(store, blob, patience_s))
 
     return decode_referred
 
@@ -110,13 +110,13 @@ def whole_records(
     return following(blob_store(settings), decode_record)
 
 
-def _content(store: BlobStore | None, found: BlobReference, patience_s: float) -> bytes:
+def _content(store: BlobStore | None, blob: BlobReference, patience_s: float) -> bytes:
     if store is None:
-        raise BlobUnavailable(found.sha256, _SETTING, f"holds a {found.record}", lasting=True)
+        raise BlobUnavailable(blob.sha256, _SETTING, f"holds a {blob.record}", lasting=True)
     deadline = time.monotonic() + patience_s
     while True:
         try:
-            return store.get(found.sha256)
+            return store.get(blob.sha256)
         except BlobUnavailable as error:
             if error.lasting or time.monotonic() > deadline:
                 raise

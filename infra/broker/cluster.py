@@ -44,15 +44,19 @@ class BrokerCluster:
         self.brokers: Sequence[Broker] = [
             Broker(
                 data_dir / str(number),
-                own,
+                client_port,
                 heap_mb=_HEAP_MB,
                 short_lived=short_lived,
                 ready_timeout_s=ready_timeout_s,
                 cluster_id=cluster_id,
                 watches=False,
-                properties={**shared, "node.id": number, "listeners": _listeners(own, vote)},
+                properties={
+                    **shared,
+                    "node.id": number,
+                    "listeners": _listeners(client_port, vote),
+                },
             )
-            for number, (own, vote) in enumerate(zip(ports, voting, strict=True), 1)
+            for number, (client_port, vote) in enumerate(zip(ports, voting, strict=True), 1)
         ]
         """The brokers by number: that of a broker in Kafka is one more than its place here."""
 

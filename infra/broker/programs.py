@@ -36,8 +36,8 @@ class KafkaPrograms:
         """
         whole = cache.absolute()  # the programs run in the directory of their broker
         if os.pathsep in str(whole):
-            told = f"{whole} has a colon, which Java takes for the border between two directories"
-            raise SettingsRejected("SEAMLESSFLOW_CACHE", told)
+            reason = f"{whole} has a colon, which Java takes for the border between two directories"
+            raise SettingsRejected("SEAMLESSFLOW_CACHE", reason)
         jars, archive = class_path(whole), start_archive(whole)
         return cls(jars, archive, archive_to_write, heap_mb, short_lived)
 

@@ -143,7 +143,7 @@ class ModelledBatch(Generic[T]):
         if turn in self._waiting:
             self._waiting.remove(turn)
             return
-        self._running = [one for one in self._running if one[2] is not turn]
+        self._running = [entry for entry in self._running if entry[2] is not turn]
         heapq.heapify(self._running)
         self._leave(turn)
 

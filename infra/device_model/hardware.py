@@ -35,16 +35,16 @@ class Hardware:
 class UnknownPreset(SeamlessFlowError):
     """No device, or no model, has this name."""
 
-    def __init__(self, kind: str, name: str, known: Mapping[str, object]) -> None:
+    def __init__(self, kind: str, name: str, presets: Mapping[str, object]) -> None:
         self.kind = kind
         self.name = name
-        near = suggestion(name, known)
-        super().__init__(f"no {kind} {name!r} is known; known are {', '.join(known)}{near}")
+        near = suggestion(name, presets)
+        super().__init__(f"no {kind} {name!r} is known; known are {', '.join(presets)}{near}")
 
 
 HARDWARE: Mapping[str, Hardware] = {
-    one.name: one
-    for one in (
+    preset.name: preset
+    for preset in (
         Hardware("H20", 148e12, 4.0e12, 96e9),
         Hardware("H100", 989e12, 3.35e12, 80e9),
         Hardware("H800", 989e12, 3.35e12, 80e9),

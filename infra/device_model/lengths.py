@@ -31,14 +31,14 @@ class LengthsSection(Section):
     )
 
 
-def drawn_tokens(of: LengthsSection, group: float, turn: float, factor: float = 1.0) -> int:
+def drawn_tokens(section: LengthsSection, group: float, turn: float, factor: float = 1.0) -> int:
     """Return the tokens of a turn from two standard normal draws, its group's and its own.
 
     `factor` is that of the mean.
     """
-    mixed = sqrt(of.prompt_effect) * group + sqrt(1 - of.prompt_effect) * turn
-    tokens = log_normal(factor * of.turn_tokens, of.spread, mixed)
-    return max(1, round(min(of.most_tokens, tokens)))
+    mixed = sqrt(section.prompt_effect) * group + sqrt(1 - section.prompt_effect) * turn
+    tokens = log_normal(factor * section.turn_tokens, section.spread, mixed)
+    return max(1, round(min(section.most_tokens, tokens)))
 
 
 def log_normal(mean: float, spread: float, normal: float) -> float:

@@ -122,8 +122,8 @@ def read_config(directory: Path) -> Mapping[str, Any]:
 
     Raises `OSError`, `ValueError`, `TypeError` and `AttributeError` for a file that is none.
     """
-    found = json.loads(_config_file(directory).read_bytes())
-    return {**found, **found.get("text_config", {})}
+    config = json.loads(_config_file(directory).read_bytes())
+    return {**config, **config.get("text_config", {})}
 
 
 def positions_of(directory: Path) -> int:
@@ -141,7 +141,9 @@ def has_sliding_window(directory: Path) -> bool:
     """Return True if layers of a model may keep fewer keys than a sequence has tokens."""
     config = read_config(directory)
     slides = bool(config.get("sliding_window")) and config.get("use_sliding_window", True)
-    return slides or any(one != "full_attention" for one in config.get("layer_types") or ())
+    return slides or any(
+        layer_type != "full_attention" for layer_type in config.get("layer_types") or ()
+    )
 
 
 def implied_tensors(config: Mapping[str, Any]) -> Mapping[str, list[int]]:
@@ -208,8 +210,8 @@ def _shape(config: Mapping[str, Any], tensors: Mapping[str, list[int]]) -> Model
     sizes = {name: math.prod(shape) for name, shape in tensors.items()}
     blocks: defaultdict[str, int] = defaultdict(int)
     for name, size in sizes.items():
-        if found := _BLOCK.match(name):
-            blocks[found[1]] += size
+        if block := _BLOCK.match(name):
+            blocks[block[1]] += size
     normed = any(name.endswith("q_norm.weight") for name in sizes)
     layer, unknown = _layer(config, normed)
     total, vocabulary = sum(sizes.values()), _number(config, "vocab_size") or 0
@@ -228,12 +230,12 @@ def _shape(config: Mapping[str, Any], tensors: Mapping[str, list[int]]) -> Model
 
 
 def _widths(tensors: Mapping[str, list[int]]) -> Mapping[str, int]:
-    found: defaultdict[str, int] = defaultdict(int)
+    widths: defaultdict[str, int] = defaultdict(int)
     for name, shape in tensors.items():
         layer, _, last = name.rpartition(".")
         if _BLOCK.match(name) and last == "weight" and len(shape) == _LINEAR:
-            found[layer.rpartition(".")[2]] += sum(shape)
-    return found
+            widths[layer.rpartition(".")[2]] += sum(shape)
+    return widths
 
 
 def _layer(config: Mapping[str, Any], normed: bool) -> tuple[LayerShape | None, str]:
@@ -278,14 +280,14 @@ def _weight_files(directory: Path) -> list[Path]:
 
 def _tensors(files: Iterable[Path]) -> Mapping[str, list[int]]:
     """Return the shape of each tensor, by name. Raises `OSError` and `ValueError`."""
-    found: dict[str, list[int]] = {}
+    shapes: dict[str, list[int]] = {}
     for file in files:
-        found |= {
+        shapes |= {
             name: tensor["shape"]
             for name, tensor in _header(file).items()
             if name != "__metadata__"
         }
-    return found
+    return shapes
 
 
 def _header(file: Path) -> dict[str, Any]:

@@ -55,8 +55,8 @@ def _model(
 
 
 MODELS: Mapping[str, ModelSize] = {
-    one.name: one
-    for one in (
+    model.name: model
+    for model in (
         _model("Qwen3-0.6B", 0.6, 28, 16, 8),
         _model("Qwen3-1.7B", 1.7, 28, 16, 8),
         _model("Qwen3-4B", 4.0, 36, 32, 8),

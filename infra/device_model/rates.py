@@ -77,12 +77,12 @@ class Rates:
         """Return the time to train one sequence."""
         return tokens * (self.train_s + self.train_context_s * tokens / 2)
 
-    def part(self, lengths: Iterable[float], own: int, devices: int) -> float:
+    def part(self, lengths: Iterable[float], mine: int, devices: int) -> float:
         """Return the time of this worker's part of an optimizer step on sequences of these lengths.
 
-        A gang of so many `devices` divides them evenly; `own` of these are the worker's.
+        A gang of so many `devices` divides them evenly; `mine` of these are the worker's.
         """
-        return own * sum(self.training(tokens) for tokens in lengths) / devices
+        return mine * sum(self.training(tokens) for tokens in lengths) / devices
 
     def releasing(self, role: str) -> float:
         """Return the time to release `rollout` or `train`."""

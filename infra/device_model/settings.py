@@ -60,11 +60,11 @@ class DeviceModelSection(Section):
     @field_validator("rates")
     @classmethod
     def _known(cls, rates: dict[str, float]) -> dict[str, float]:
-        known = [field.name for field in fields(Rates)]
+        names = [field.name for field in fields(Rates)]
         for name in rates:
-            if name not in known:
-                near = suggestion(name, known)
-                raise ValueError(f"no rate is named {name}; known are {', '.join(known)}{near}")
+            if name not in names:
+                near = suggestion(name, names)
+                raise ValueError(f"no rate is named {name}; known are {', '.join(names)}{near}")
         if wrong := [f"{name} (got {value:g})" for name, value in rates.items() if value < 0]:
             raise ValueError(f"{', '.join(wrong)} must be at least 0")
         if rates.get("weights_s") == rates.get("row_s") == 0 and not rates.get("launch_s"):
@@ -95,8 +95,8 @@ def known_hardware(name: str) -> str:
     return _preset(lambda: hardware_named(name).name)
 
 
-def _preset(found: Callable[[], str]) -> str:
+def _preset(look_up: Callable[[], str]) -> str:
     try:
-        return found()
+        return look_up()
     except UnknownPreset as error:
         raise ValueError(str(error)) from error

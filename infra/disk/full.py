@@ -69,5 +69,5 @@ def _reason(error: Exception) -> str:
 
 
 def _size(draft: Path) -> int:
-    files = [one for one in draft.rglob("*") if one.is_file()] if draft.is_dir() else [draft]
+    files = [path for path in draft.rglob("*") if path.is_file()] if draft.is_dir() else [draft]
     return sum(file.stat().st_size for file in files if file.exists())

@@ -59,14 +59,14 @@ class BoundsLookup:
         if topic not in self._counts:
             name = self._prefix + topic
             try:
-                found = self._consumer.list_topics(name, timeout=timeout_s).topics[name]
+                metadata = self._consumer.list_topics(name, timeout=timeout_s).topics[name]
             except KafkaException as error:
                 self._renew()
                 servers = str(self._options["bootstrap.servers"])
                 raise KafkaUnavailable(servers, timeout_s, error.args[0].str()) from error
-            if found.error is not None:
+            if metadata.error is not None:
                 return []
-            self._counts[topic] = len(found.partitions)
+            self._counts[topic] = len(metadata.partitions)
         return [(topic, number) for number in range(self._counts[topic])]
 
     def metadata(self, timeout_s: float) -> Any:
@@ -82,13 +82,13 @@ class BoundsLookup:
     ) -> dict[Partition, int]:
         asked = [TopicPartition(self._prefix + topic, n, bound) for topic, n in partitions]
         try:
-            found = self._consumer.offsets_for_times(asked, timeout_s) if asked else []
+            places = self._consumer.offsets_for_times(asked, timeout_s) if asked else []
         except KafkaException:
             self._renew()
             return {}
         return {
             (place.topic.removeprefix(self._prefix), place.partition): place.offset
-            for place in found
+            for place in places
             if place.error is None
         }
 
@@ -118,8 +118,8 @@ class LagLookup:
             if self._closed:
                 return {}
             self._lookup = self._lookup or BoundsLookup(self._settings)
-            found = self._lookup.bounds(list(read), _ASK_S)
-        return {place: max(0, end - max(read[place], at)) for place, (at, end) in found.items()}
+            bounds = self._lookup.bounds(list(read), _ASK_S)
+        return {place: max(0, end - max(read[place], at)) for place, (at, end) in bounds.items()}
 
     def close(self) -> None:
         """Close the client."""

@@ -54,10 +54,10 @@ class RateLimit(logging.Filter):
 @cache
 def logger(name: str = NAME) -> logging.Logger:
     """Return a logger of that name, or that of all clients of the process."""
-    found = logging.getLogger(name)
-    found.addFilter(RateLimit())
-    found.addHandler(logging.NullHandler())
-    return found
+    log = logging.getLogger(name)
+    log.addFilter(RateLimit())
+    log.addHandler(logging.NullHandler())
+    return log
 
 
 def _kind(record: logging.LogRecord) -> str:

@@ -67,8 +67,8 @@ class Producer:
         self._sent = 0
         self._numbering = threading.Lock()
         self._unsettled: dict[int, None] = {}
-        own = {"linger.ms": linger_ms, **producer_options(settings, client_id), **options}
-        self._watch, self._producer = watched(ConfluentProducer, own)
+        configuration = {"linger.ms": linger_ms, **producer_options(settings, client_id), **options}
+        self._watch, self._producer = watched(ConfluentProducer, configuration)
         self._closed = threading.Event()
         self._thread = threading.Thread(
             target=self._serve, name=f"{client_id} deliveries", daemon=True
@@ -112,13 +112,13 @@ class Producer:
         """
         self.check()
         value = self._fitting(topic, value)
-        own = {"partition": partition, "timestamp": timestamp_ms}
-        place: dict[str, Any] = {name: at for name, at in own.items() if at is not None}
+        options = {"partition": partition, "timestamp": timestamp_ms}
+        place: dict[str, Any] = {name: at for name, at in options.items() if at is not None}
         span = None
         if headers or causes:
-            given = headers or ()
-            span = None if self._trace is None else self._trace(topic, given, key, causes)
-            place["headers"] = list(given if span is None else span.headers or given)
+            carried = headers or ()
+            span = None if self._trace is None else self._trace(topic, carried, key, causes)
+            place["headers"] = list(carried if span is None else span.headers or carried)
         with self._numbering:  # delivery callbacks also send, on the producer's own thread
             self._sent += 1
             number = self._sent

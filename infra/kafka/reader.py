@@ -170,15 +170,15 @@ class Reader:
         warn_s = WARN_EVERY_S
         while True:
             try:
-                found = self._consumer.committed(asked, ASK_S)
+                answer = self._consumer.committed(asked, ASK_S)
                 break
             except KafkaException as error:
                 outage.endure(error.args[0])
             if outage.waited_s > warn_s:
                 warn_s = outage.waited_s + WARN_EVERY_S
                 warn_of_hanging(self._settings, self._stopping)
-        places = zip(self._partitions(found), found, strict=True)
-        committed = {one: (place.offset, place.metadata or "") for one, place in places}
+        places = zip(self._partitions(answer), answer, strict=True)
+        committed = {partition: (place.offset, place.metadata or "") for partition, place in places}
         for partition in committed.keys() & self._next.keys():  # a member of the group begins there
             self._next[partition] = max(self._next[partition], committed[partition][0])
         return committed
@@ -216,9 +216,9 @@ class Reader:
         outage = Outage(self._settings, self._stopping, limit_s)
         patience_s = min(_TOPIC_PATIENCE_S, outage.limit_s)
         while True:
-            found, reason = self._latest(asked, min(ASK_S, outage.limit_s))
+            answer, reason = self._latest(asked, min(ASK_S, outage.limit_s))
             if reason is None:
-                return {(p.topic.removeprefix(self._prefix), p.partition): p.offset for p in found}
+                return {(p.topic.removeprefix(self._prefix), p.partition): p.offset for p in answer}
             if reason.code() in NO_LEADER_YET and outage.waited_s > patience_s:
                 self._check_there(asked, ASK_S)
             outage.endure(reason)
@@ -267,19 +267,19 @@ class Reader:
         if not asked:
             return [], None
         try:
-            found = self._consumer.offsets_for_times(asked, timeout_s)
+            answer = self._consumer.offsets_for_times(asked, timeout_s)
         except KafkaException as error:
             return [], error.args[0]
-        return found, next((place.error for place in found if place.error is not None), None)
+        return answer, next((place.error for place in answer if place.error is not None), None)
 
     def _check_there(self, asked: list[TopicPartition], timeout_s: float) -> None:
         """Raise `TopicMissing` if the cluster answers and a topic is not there."""
         try:
-            there = self._consumer.list_topics(timeout=timeout_s).topics
+            topics = self._consumer.list_topics(timeout=timeout_s).topics
         except KafkaException:
             return
         for place in asked:
-            if place.topic not in there:
+            if place.topic not in topics:
                 raise TopicMissing(place.topic, self._settings.bootstrap_servers)
 
     def _fault(self, error: KafkaError, message: Message) -> None:

@@ -64,8 +64,8 @@ def read_partitions(
     silence_s = _SILENCE_S if limit_s is None else limit_s
     try:
         begins = dict.fromkeys(places, BEGINNING) | dict(starts or {})
-        found = reader.ends(places, limit_s) if ends is None else ends
-        ends = {place: found[place] for place in places if found[place] > max(begins[place], 0)}
+        stops = reader.ends(places, limit_s) if ends is None else ends
+        ends = {place: stops[place] for place in places if stops[place] > max(begins[place], 0)}
         reader.assign({place: begins[place] for place in ends})
         received_s = time.monotonic()
         while ends:

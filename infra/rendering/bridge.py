@@ -59,11 +59,11 @@ class Bridge:
     ) -> bytes | None:
         """Return the ids that end the turn, and those behind that; None if either is unknown."""
         with suppress(RendererError):  # such as two answers in a row: the whole prompt decides
-            for sample, known in self._samples:
+            for sample, ending in self._samples:
                 ended = self._template.bridge(self.tail(prompt), completion, sample, tools)
-                if ended is not None and ended.endswith(known):
+                if ended is not None and ended.endswith(ending):
                     added = self._added(new_messages, tools)
-                    return None if added is None else ended[: len(ended) - len(known)] + added
+                    return None if added is None else ended[: len(ended) - len(ending)] + added
         return None
 
     def _try_adding(self, new_messages: Messages) -> bytes | None:

@@ -129,12 +129,12 @@ def template_messages(messages: Sequence[Mapping[str, object]]) -> list[dict[str
     """
     ready: list[dict[str, object]] = []
     for place, message in enumerate(messages):
-        one = _message(place, message)
-        if ready and _same_system(ready[-1], one):
-            texts = (str(ready[-1]["content"]), str(one["content"]))
+        converted = _message(place, message)
+        if ready and _same_system(ready[-1], converted):
+            texts = (str(ready[-1]["content"]), str(converted["content"]))
             ready[-1]["content"] = "\n\n".join(filter(None, texts))
         else:
-            ready.append(one)
+            ready.append(converted)
     return ready
 
 

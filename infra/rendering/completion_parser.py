@@ -66,8 +66,10 @@ class CompletionParser:
         self, stops: frozenset[int], samples: Sequence[bytes], tools: Offered
     ) -> Markup | None:
         """Return the markup for the incremental parser, or None if it disagrees on a sample."""
-        known = map(self._tokenizer.token_id, MARKS)
-        markup = Markup(stops, *(ABSENT if one is None else one for one in known))
+        token_ids = map(self._tokenizer.token_id, MARKS)
+        markup = Markup(
+            stops, *(ABSENT if token_id is None else token_id for token_id in token_ids)
+        )
         agrees = (self._agrees_with_library(markup, ids, tools) for ids in samples)
         return markup if all(agrees) else None
 

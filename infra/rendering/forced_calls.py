@@ -53,7 +53,7 @@ def find_opening(
     """
     history = _context(messages)
     asked = render(history, True)
-    rendered = {own: render([*history, call], False) for own, call in _samples(name)}
+    rendered = {function: render([*history, call], False) for function, call in _samples(name)}
     start = common_start(list(rendered.values()))
     if name is None and tools:
         start = _unjoined(start, render, history, tools[0])
@@ -63,7 +63,7 @@ def find_opening(
     return Opening(
         generation_prompt=asked[len(common_start([asked, render(history, False)])) :],
         ids=ids,
-        calls={own: ids + call[len(start) :] for own, call in rendered.items()},
+        calls={function: ids + call[len(start) :] for function, call in rendered.items()},
     )
 
 
@@ -106,8 +106,8 @@ def _context(messages: Sequence[Message]) -> list[Message]:
 
 
 def _samples(name: str | None) -> Iterator[tuple[str, Message]]:
-    for own, arguments in zip(NAMES, ARGUMENTS, strict=True):
-        yield own, _call(own if name is None else name, arguments)
+    for function, arguments in zip(NAMES, ARGUMENTS, strict=True):
+        yield function, _call(function if name is None else name, arguments)
 
 
 def _call(name: str, arguments: str) -> Message:

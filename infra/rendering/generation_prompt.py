@@ -30,26 +30,28 @@ class GenerationPrompts:
     """Generation prompts of one template behind messages of each role."""
 
     def __init__(self, render: Render) -> None:
-        found = {tuple(self._ends(render, *sample)) for sample in _BEFORE} - {()}
-        self._known = sorted(map(list, found), key=len, reverse=True)
+        endings = {tuple(self._ends(render, *sample)) for sample in _BEFORE} - {()}
+        self._known = sorted(map(list, endings), key=len, reverse=True)
 
     def end_of(self, prompt: list[int]) -> list[int]:
         """Return the generation prompt at the end of a prompt; all of it if none is known.
 
         A prompt may be cut at its beginning.
         """
-        for known in self._known:
-            size = min(len(known), len(prompt))
-            if size and prompt[-size:] == known[-size:]:
+        for ending in self._known:
+            size = min(len(ending), len(prompt))
+            if size and prompt[-size:] == ending[-size:]:
                 return prompt[-size:]
         return prompt
 
     def _ends(self, render: Render, before: Sequence[Message], last: Message) -> list[int]:
         """Return what the renderings of a history have in common behind its last message."""
         with suppress(RendererError, ValueError):
-            one, two = (render([*before, {**last, "content": words}]) for words in _WORDS)
+            first, second = (render([*before, {**last, "content": words}]) for words in _WORDS)
             shared = 0
-            while shared < min(len(one), len(two)) and one[-1 - shared] == two[-1 - shared]:
+            while (
+                shared < min(len(first), len(second)) and first[-1 - shared] == second[-1 - shared]
+            ):
                 shared += 1
-            return one[len(one) - shared :]
+            return first[len(first) - shared :]
         return []

@@ -130,7 +130,7 @@ class _RecordingTokenizer:
         return getattr(self._tokenizer, name)
 
     def convert_tokens_to_ids(self, token: str) -> int:
-        known = self._tokenizer.token_id(token)
-        if known is None:
+        token_id = self._tokenizer.token_id(token)
+        if token_id is None:
             self.missing.append(token)
-        return known or 0
+        return token_id or 0

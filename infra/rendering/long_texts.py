@@ -35,12 +35,12 @@ class LongTexts:
 
     def ids(self, text: str) -> list[int]:
         """Return the ids of a text. Raises `TokensWanted`, and the error of its tokenising."""
-        known = self._known.get(text)
-        if known is None:
+        remembered = self._known.get(text)
+        if remembered is None:
             raise TokensWanted(text, lambda: self._learn(text))
-        if isinstance(known, Exception):
-            raise known
-        return known.tolist()
+        if isinstance(remembered, Exception):
+            raise remembered
+        return remembered.tolist()
 
     def _learn(self, text: str) -> None:
         try:

@@ -72,8 +72,8 @@ class Renderer:
         this one is from.
         """
         if published not in ("", self.hash):
-            there = f"the tokenizer in {directory} has the hash {self.hash}"
-            raise RendererError(self.settings.name, f"{there}, the trainer's {published}")
+            text = f"the tokenizer in {directory} has the hash {self.hash}"
+            raise RendererError(self.settings.name, f"{text}, the trainer's {published}")
 
     def put_off(self, longer_than: int) -> None:
         """Raise `TokensWanted` for texts of more letters, from now on, also in variants.
@@ -132,10 +132,10 @@ class Renderer:
             opening = find_opening(render, self._tokenizer, messages, name, tools or ())
             if not prompt.endswith(pack(opening.generation_prompt)):
                 raise NoOpening("the prompt does not end where an answer begins")
-            for own, ids in opening.calls.items():
+            for function, ids in opening.calls.items():
                 parsed = self.parse(pack(ids), tools, prompt).tool_calls
-                if [call.name for call in parsed] != [name or own]:
-                    raise NoOpening(f"a call of {name or own} that is opened so is not read")
+                if [call.name for call in parsed] != [name or function]:
+                    raise NoOpening(f"a call of {name or function} that is opened so is not read")
         except NoOpening as error:
             raise RendererError(self.settings.name, f"cannot render: {error}") from error
         return pack(opening.ids)

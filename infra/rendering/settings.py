@@ -110,8 +110,8 @@ class RendererSettings:
 
 def faults(error: pydantic.ValidationError) -> str:
     """Return the errors as one line."""
-    found = ((".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors())
-    return "; ".join(f"{place}: {text}" if place else text for place, text in found)
+    errors = ((".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors())
+    return "; ".join(f"{place}: {text}" if place else text for place, text in errors)
 
 
 _SETTINGS = pydantic.TypeAdapter(RendererSettings)

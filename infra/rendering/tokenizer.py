@@ -73,7 +73,7 @@ class Tokenizer:
         self.unk_token_id = None if unk_token is None else inner.token_to_id(unk_token)
         self.eos_token_id = None if eos_token is None else inner.token_to_id(eos_token)
         added = inner.get_added_tokens_decoder()
-        self.special_ids = frozenset(one for one, token in added.items() if token.special)
+        self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         self.added_tokens = {token.content: token.special for token in added.values()}
         """Added tokens, each with True if it is special."""
         self._byte_level = _is_byte_level(inner)
@@ -150,10 +150,10 @@ class Tokenizer:
 
     def token_bytes(self, token_id: int) -> bytes:
         """Return the bytes of a token of a byte-level tokenizer; empty for unknown ids."""
-        known = self._bytes_of.get(token_id)
-        if known is None:
-            known = self._bytes_of[token_id] = _spelling(self._inner.id_to_token(token_id))
-        return known
+        spelt = self._bytes_of.get(token_id)
+        if spelt is None:
+            spelt = self._bytes_of[token_id] = _spelling(self._inner.id_to_token(token_id))
+        return spelt
 
     @cached_property
     def _removing_marks(self) -> tokenizers.Tokenizer:

@@ -60,16 +60,16 @@ def _member(text: str, wanted: str) -> str | None:
     """
     decoder = json.JSONDecoder()
     place = text.index("{") + 1
-    found = None
+    value = None
     while True:
         place = _skip(text, place)
         if text[place] == "}":
-            return found
+            return value
         name, place = decoder.raw_decode(text, place)
         start = _skip(text, _skip(text, place) + len(":"))
         _, end = decoder.raw_decode(text, start)
         if name == wanted:
-            found = text[start:end]
+            value = text[start:end]
         place = _skip(text, end)
         place += text[place] == ","  # otherwise it is the end of the object
 

@@ -43,16 +43,16 @@ def endpoint(
         return None
     if environment.get(f"OTEL_{signal.upper()}_EXPORTER") == "none":
         return None
-    own = environment.get(f"{_OTLP}{signal.upper()}_ENDPOINT")
+    of_signal = environment.get(f"{_OTLP}{signal.upper()}_ENDPOINT")
     base = settings.otlp_endpoint or environment.get(f"{_OTLP}ENDPOINT")
-    if not (base or own):
+    if not (base or of_signal):
         return None
     _check_protocol(signal, environment)
     if signal == "traces":
         _check_propagators(environment)
     # The variable of one signal is a whole URL; that for all signals is what their paths follow.
-    if own and settings.otlp_endpoint is None:
-        return own
+    if of_signal and settings.otlp_endpoint is None:
+        return of_signal
     return f"{(base or '').rstrip('/')}/v1/{signal}"
 
 
@@ -64,8 +64,10 @@ def sample_ratio(settings: TelemetrySettings, environment: Mapping[str, str] = o
     if sampler in ("", *_RATIOS):
         return _RATIOS.get(sampler, 1.0)
     if sampler != _BY_RATIO:
-        known = ", ".join([*_RATIOS, _BY_RATIO])
-        raise SettingsRejected("OTEL_TRACES_SAMPLER", f"use one of {known}, or parentbased_ of it")
+        samplers = ", ".join([*_RATIOS, _BY_RATIO])
+        raise SettingsRejected(
+            "OTEL_TRACES_SAMPLER", f"use one of {samplers}, or parentbased_ of it"
+        )
     return _ratio(environment.get("OTEL_TRACES_SAMPLER_ARG") or "1")
 
 
@@ -95,14 +97,14 @@ def resource(service: str, instance: str, environment: Mapping[str, str] = os.en
 
     `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win over the names of this project.
     """
-    told = Resource.create().attributes
+    attributes = Resource.create().attributes
     named = environment.get("OTEL_SERVICE_NAME") or "service.name=" in environment.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
     )
     return Resource.create(
         {
-            "service.name": told["service.name"] if named else f"seamlessflow-{service}",
-            "service.namespace": told.get("service.namespace", "seamlessflow"),
+            "service.name": attributes["service.name"] if named else f"seamlessflow-{service}",
+            "service.namespace": attributes.get("service.namespace", "seamlessflow"),
             "service.instance.id": instance,
         }
     )
@@ -116,9 +118,9 @@ def _check_protocol(signal: Signal, environment: Mapping[str, str]) -> None:
 
 
 def _check_propagators(environment: Mapping[str, str]) -> None:
-    given = environment.get("OTEL_PROPAGATORS") or _PROPAGATOR
-    if _PROPAGATOR not in given.replace(" ", "").split(","):
-        reason = f"{given!r} is not supported: contexts travel as {_PROPAGATOR}"
+    propagators = environment.get("OTEL_PROPAGATORS") or _PROPAGATOR
+    if _PROPAGATOR not in propagators.replace(" ", "").split(","):
+        reason = f"{propagators!r} is not supported: contexts travel as {_PROPAGATOR}"
         raise SettingsRejected("OTEL_PROPAGATORS", reason)
 
 

@@ -61,11 +61,11 @@ class BaseModel:
 
         Reads all of it.
         """
-        found = BaseModel.of(Path(self.directory))
-        if found.hash != self.hash:
+        base = BaseModel.of(Path(self.directory))
+        if base.hash != self.hash:
             raise AdapterInvalid(
                 str(adapter),
-                f"its base {self.directory} has other tensors ({found.hash}) than it was trained "
+                f"its base {self.directory} has other tensors ({base.hash}) than it was trained "
                 f"on ({self.hash})",
             )
 
@@ -87,15 +87,15 @@ class AdapterConfig:
         """Return the configuration in a directory. Raise `AdapterInvalid`."""
         try:
             values: Mapping[str, Any] = json.loads((directory / CONFIG).read_bytes())
-            found = cls(int(values["r"]), float(values["lora_alpha"]))
+            config = cls(int(values["r"]), float(values["lora_alpha"]))
             named = [name for name, none in _UNSUPPORTED.items() if values.get(name, none) != none]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise AdapterInvalid(str(directory), f"{CONFIG}: {error!r}") from error
-        if found.rank < 1 or values.get("peft_type", "LORA") != "LORA":
+        if config.rank < 1 or values.get("peft_type", "LORA") != "LORA":
             raise AdapterInvalid(str(directory), f"{CONFIG} is of no LoRA adapter")
         if named:
             raise AdapterInvalid(str(directory), f"{', '.join(named)} cannot be used here")
-        return found
+        return config
 
 
 def tensor_name(layer: str, half: Literal["A", "B"]) -> str:
@@ -108,13 +108,13 @@ def layers(directory: Path, names: set[str]) -> list[str]:
 
     Raise `AdapterInvalid` for a tensor of another kind, and for a half without the other.
     """
-    found = sorted({name.removeprefix(_PREFIX).rpartition(".lora_")[0] for name in names})
-    wanted = {name for layer in found for name in _halves(layer)}
+    adapted = sorted({name.removeprefix(_PREFIX).rpartition(".lora_")[0] for name in names})
+    wanted = {name for layer in adapted for name in _halves(layer)}
     if wrong := sorted(names ^ wanted):
         raise AdapterInvalid(str(directory), f"{wrong[0]} is not half of a layer's adapter")
-    if not found:
+    if not adapted:
         raise AdapterInvalid(str(directory), "it has no tensor")
-    return found
+    return adapted
 
 
 def fitting(directory: Path, adapter: Shapes, model: Shapes) -> AdapterConfig:

@@ -62,9 +62,9 @@ def write_changes(base: Path, new: Path, target: Path) -> bool:
     old, now = (np.memmap(path, np.uint8, "r") for path in (base, new))
     body, sizes = target.with_name(f"{target.name}.body"), []
     with body.open("wb") as file:
-        for found in _changed(old, now, _parts(new, header)):
-            sizes.append([len(one) for one in found])
-            file.writelines(found)
+        for pieces in _changed(old, now, _parts(new, header)):
+            sizes.append([len(piece) for piece in pieces])
+            file.writelines(pieces)
     text = json.dumps({"size": now.size, "parts": sizes}).encode()
     with target.open("wb") as file, body.open("rb") as written:
         file.write(_LENGTH.pack(len(text)) + text)
@@ -87,8 +87,8 @@ def apply_changes(base: Path, changes: Sequence[Path], target: Path) -> None:
         for part in parts:
             content = np.frombuffer(_exactly(source, part.end - part.begin, base), np.uint8)
             elements = content.view(f"<u{part.item}")
-            for path, found in zip(changes, read, strict=True):
-                _put(elements, *next(found), path)
+            for path, stored in zip(changes, read, strict=True):
+                _put(elements, *next(stored), path)
             file.write(content.data)
 
 
@@ -161,10 +161,10 @@ def _ranges(path: Path, header: bytes) -> Iterator[tuple[int, int, int]]:
     """Yield begin and end of each tensor's bytes, and the size of an element."""
     try:
         facts = json.loads(header)
-        for name, one in facts.items():
+        for name, tensor in facts.items():
             if name != "__metadata__":
-                start, end = one["data_offsets"]
-                item = _SIZES.get(one["dtype"], 1)
+                start, end = tensor["data_offsets"]
+                item = _SIZES.get(tensor["dtype"], 1)
                 yield start, end, item if (end - start) % item == 0 else 1
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ChangesInvalid(str(path), f"has no header of safetensors: {error}") from error

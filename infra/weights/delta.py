@@ -37,8 +37,8 @@ def write_delta(base: Path, new: Path, draft: Path) -> int:
     """
     before, after = read_manifest(base), read_manifest(new)
     for name, digest in after.files.items():
-        known = after.hash == before.hash and before.files.get(name) == digest
-        if not known and not _changed(base, new, name, draft):
+        same = after.hash == before.hash and before.files.get(name) == digest
+        if not same and not _changed(base, new, name, draft):
             shutil.copyfile(new / name, draft / name)
     shutil.copyfile(new / MANIFEST, draft / FULL)
     against = {"base_version": before.version, "base_manifest_sha256": sha256(base / MANIFEST)}
@@ -98,8 +98,8 @@ def _make(name: str, base: Path, deltas: Sequence[Path], target: Path) -> None:
     for directory in reversed([base, *deltas]):
         if (directory / name).is_file():
             break
-        if (one := directory / f"{name}{_CHANGES}").is_file():
-            changes.insert(0, one)
+        if (file := directory / f"{name}{_CHANGES}").is_file():
+            changes.insert(0, file)
     try:
         if changes:
             apply_changes(directory / name, changes, target)

@@ -84,6 +84,6 @@ def stamp(path: Path) -> Stamp:
 
 def _hash_file(path: Path, name: HashName, beside: ByteTaker | None) -> HashedFile:
     before = stamp(path)
-    found = file_hash(path, name, beside)
+    digest = file_hash(path, name, beside)
     settled = os.stat(path).st_ctime_ns < time.time_ns() - _SETTLED_NS
-    return HashedFile(found, before if settled and before == stamp(path) else None)
+    return HashedFile(digest, before if settled and before == stamp(path) else None)

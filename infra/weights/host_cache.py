@@ -46,10 +46,10 @@ class HostCache:
     def version(self, version: int, manifest_sha256: str, make: Callable[[], Path]) -> Path:
         """Return the directory of a version, made if it is not there. Raises what `make` does."""
         with self._turn():
-            found = self.known(version, manifest_sha256) or make()
+            directory = self.known(version, manifest_sha256) or make()
             # By age: versions of an earlier run may have higher numbers.
             retain(self.root, FEWEST_KEPT, by_age=True)
-        return found
+        return directory
 
     def known(self, version: int, manifest_sha256: str) -> Path | None:
         """Return the directory of a version that is here whole, or None; a broken one goes."""
@@ -97,9 +97,9 @@ class HostCache:
 
         Raises `WeightsInvalid` if they are not what was published; `source` is named then.
         """
-        found = sha256(draft / MANIFEST) if (draft / MANIFEST).exists() else "none"
-        if found != manifest_sha256:
-            reason = f"has SHA-256 {found}, published was {manifest_sha256}"
+        digest = sha256(draft / MANIFEST) if (draft / MANIFEST).exists() else "none"
+        if digest != manifest_sha256:
+            reason = f"has SHA-256 {digest}, published was {manifest_sha256}"
             raise WeightsInvalid(source, MANIFEST, reason)
 
         def fill(target: Path) -> None:

@@ -33,21 +33,21 @@ class HostMarks:
     """The marks of one directory of weights."""
 
     def __init__(self, directory: Path) -> None:
-        found = directory.resolve()
-        self._directory = str(found)
+        resolved = directory.resolve()
+        self._directory = str(resolved)
         place = _place()
         # By the directory of all versions: other runs' marks, however many, are not looked at.
-        self._file = place and place / _name(found.parent) / f"{_name(found)}.json"
+        self._file = place and place / _name(resolved.parent) / f"{_name(resolved)}.json"
 
     def read(self, manifest_sha256: str) -> Mapping[str, Stamp]:
         """Return the stamps of files that were equal to what this manifest says, by name."""
         if self._file is None:
             return {}
         try:
-            found = json.loads(self._file.read_bytes())
-            if (found["boot"], found["manifest"]) != (_boot(), manifest_sha256):
+            mark = json.loads(self._file.read_bytes())
+            if (mark["boot"], mark["manifest"]) != (_boot(), manifest_sha256):
                 return {}
-            return {name: tuple(of) for name, of in found["stamps"].items()}
+            return {name: tuple(stamp) for name, stamp in mark["stamps"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}  # no mark, or one that says nothing: the files are hashed
 
@@ -55,12 +55,12 @@ class HostMarks:
         """Replace the mark. Files whose stamp is None have none."""
         if self._file is None:
             return
-        known = {name: one for name, one in stamps.items() if one is not None}
+        stamped = {name: stamp for name, stamp in stamps.items() if stamp is not None}
         facts = {"directory": self._directory, "boot": _boot(), "manifest": manifest_sha256}
         draft = self._file.with_suffix(f".{uuid.uuid4().hex[:8]}")
         try:
             draft.parent.mkdir(exist_ok=True)
-            draft.write_text(json.dumps(facts | {"stamps": known}))
+            draft.write_text(json.dumps(facts | {"stamps": stamped}))
             draft.replace(self._file)
             _remove_others(self._file.parent)
         except OSError as error:
@@ -102,8 +102,8 @@ def _place() -> Path | None:
         facts = path.lstat()
     except OSError:
         return None
-    own = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid()
-    return path if own and not facts.st_mode & 0o077 else None
+    ours = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid()
+    return path if ours and not facts.st_mode & 0o077 else None
 
 
 def _name(directory: Path) -> str:

@@ -113,7 +113,7 @@ class Manifest:
         return BaseModel(self.base_model, self.base_hash)
 
 
-_FIELDS = {one.name for one in fields(Manifest)}
+_FIELDS = {member.name for member in fields(Manifest)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class NewVersion:
     def tensors_hash(self) -> str:
         """See `tensors_hash` of `infra/weights/tensors.py`; raises `ValueError` as that does."""
         return hash_of(
-            {name: one for file in self.tensors for name, one in file.hexdigests().items()}
+            {name: digest for file in self.tensors for name, digest in file.hexdigests().items()}
         )
 
 
@@ -154,10 +154,10 @@ def publish_version(
     with whole_directory(target, sync) as draft:
         fill(draft)
         tensors = {path: TensorHasher() for path in draft.glob("*.safetensors")}
-        digest, found = write_manifest(draft, facts, tensors)
+        digest, hashed = write_manifest(draft, facts, tensors)
     marks = HostMarks(target)
     with marks.turn():
-        marks.write(digest, {name: one.stamp for name, one in found.items()})
+        marks.write(digest, {name: file.stamp for name, file in hashed.items()})
     return NewVersion(target, digest, list(tensors.values()))
 
 
@@ -186,10 +186,12 @@ def write_manifest(
     """
     names = sorted(path.name for path in directory.iterdir() if path.name != MANIFEST)
     hashed = hash_files([directory / name for name in names], facts.hash, beside)
-    found = dict(zip(names, hashed, strict=True))
-    content = replace(facts, files={name: one.hexdigest for name, one in found.items()}).to_json()
+    by_name = dict(zip(names, hashed, strict=True))
+    content = replace(
+        facts, files={name: file.hexdigest for name, file in by_name.items()}
+    ).to_json()
     (directory / MANIFEST).write_bytes(content)
-    return hashlib.sha256(content).hexdigest(), found
+    return hashlib.sha256(content).hexdigest(), by_name
 
 
 def read_manifest(directory: Path, file: str = MANIFEST) -> Manifest:
@@ -243,10 +245,10 @@ def verify(directory: Path, manifest_sha256: str | None = None) -> Manifest:
             raise WeightsInvalid(str(directory), path.name, "is not in the manifest")
     marks = HostMarks(directory)
     with marks.turn():
-        known = marks.read(digest)
-        changed = [name for name in manifest.files if known.get(name) != _stamp(directory, name)]
+        stamps = marks.read(digest)
+        changed = [name for name in manifest.files if stamps.get(name) != _stamp(directory, name)]
         if changed:
-            marks.write(digest, {**known, **_compare(directory, manifest, changed)})
+            marks.write(digest, {**stamps, **_compare(directory, manifest, changed)})
     return manifest
 
 
@@ -271,9 +273,9 @@ def _compare(
     except OSError as error:
         file = Path(error.filename or "").name
         raise WeightsInvalid(str(directory), file, str(error)) from error
-    for name, one in zip(names, hashed, strict=True):
-        if one.hexdigest != manifest.files[name]:
+    for name, compared in zip(names, hashed, strict=True):
+        if compared.hexdigest != manifest.files[name]:
             kind = {"sha256": "SHA-256", "blake3": "BLAKE3"}[manifest.hash]
-            reason = f"has {kind} {one.hexdigest}, the manifest says {manifest.files[name]}"
+            reason = f"has {kind} {compared.hexdigest}, the manifest says {manifest.files[name]}"
             raise WeightsInvalid(str(directory), name, reason)
-    return {name: one.stamp for name, one in zip(names, hashed, strict=True)}
+    return {name: compared.stamp for name, compared in zip(names, hashed, strict=True)}

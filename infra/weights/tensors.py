@@ -25,22 +25,22 @@ def tensors_hash(directory: Path) -> str:
 def hash_of(tensors: Mapping[str, str]) -> str:
     """Return the hex xxh3-128 of all tensors, of their hashes by name."""
     digest = xxhash.xxh3_128()
-    for name, one in sorted(tensors.items()):
-        digest.update(f"{name} {one}\n".encode())
+    for name, tensor_hash in sorted(tensors.items()):
+        digest.update(f"{name} {tensor_hash}\n".encode())
     return digest.hexdigest()
 
 
 def tensor_hashes(directory: Path) -> Mapping[str, str]:
     """Return the hex xxh3-128 of each tensor's type, shape and bytes, by its name."""
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     part = memoryview(bytearray(_PART_BYTES))
     for path in sorted(directory.glob("*.safetensors")):
         tensors = TensorHasher()
         with path.open("rb", buffering=0) as file:
             while size := file.readinto(part):
                 tensors.update(part[:size])
-        found.update(tensors.hexdigests())
-    return found
+        hashes.update(tensors.hexdigests())
+    return hashes
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class TensorHasher:
             return head[:0]
         tensors = _tensors(head[_LENGTH.size : size])
         # The next one last, and one without bytes before the one that begins where it does.
-        self._waiting = sorted(tensors, key=lambda one: (one.begin, one.end), reverse=True)
+        self._waiting = sorted(tensors, key=lambda tensor: (tensor.begin, tensor.end), reverse=True)
         self._place = 0
         self._head.clear()
         return head[size:]

@@ -42,12 +42,12 @@ def version_directory(root: Path, version: int) -> Path:
 
 def versions(root: Path) -> dict[int, Path]:
     """Return the versions on disk, oldest first. Raises `PathOutside` for a link to elsewhere."""
-    found = {
+    by_number = {
         int(path.name.removeprefix(_PREFIX)): inside(root, path.name)
         for path in root.glob(f"{_PREFIX}*")
         if path.name.removeprefix(_PREFIX).isdigit()
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(by_number.items()))
 
 
 def retain(root: Path, keep: int, by_age: bool = False) -> list[int]:
@@ -60,10 +60,10 @@ def retain(root: Path, keep: int, by_age: bool = False) -> list[int]:
     for draft in root.glob(f".{_PREFIX}*"):
         shutil.rmtree(draft)
     deleted = []
-    there = list(versions(root).items())
+    present = list(versions(root).items())
     if by_age:
-        there.sort(key=lambda one: one[1].stat().st_mtime_ns)
-    for version, path in there[: -max(keep, FEWEST_KEPT)]:
+        present.sort(key=lambda entry: entry[1].stat().st_mtime_ns)
+    for version, path in present[: -max(keep, FEWEST_KEPT)]:
         if path.name not in _leased(root):  # asked for each: a deletion may take seconds
             remove(path)
             deleted.append(version)

@@ -72,12 +72,14 @@ def _shared_out(
     placed: Mapping[str, Sequence[T]], able: Iterable[str], loads: dict[str, int]
 ) -> list[T]:
     """Return the turns of one kind that move, and note in `loads` where they go."""
-    own = {name: loads[name] for name in able}
-    over = surplus(own, {name: load - len(placed.get(name, ())) for name, load in own.items()})
+    of_able = {name: loads[name] for name in able}
+    over = surplus(
+        of_able, {name: load - len(placed.get(name, ())) for name, load in of_able.items()}
+    )
     moved = [turn for worker, count in over.items() for turn in placed[worker][:count]]
     for worker, count in over.items():
         loads[worker] -= count
-    free = [(loads[name], name) for name in own]
+    free = [(loads[name], name) for name in of_able]
     heapify(free)
     for _ in moved:
         load, name = free[0]

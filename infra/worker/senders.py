@@ -29,8 +29,8 @@ class Senders:
 
         A process that was killed is among them until another takes its place.
         """
-        known = sorted(self._known.copy().items())
-        return [address for _, (trained, address) in known if trained == policy]
+        senders = sorted(self._known.copy().items())
+        return [address for _, (trained, address) in senders if trained == policy]
 
 
 def is_training_beat(key: bytes) -> bool:

@@ -60,14 +60,14 @@ W = TypeVar("W", bound=Tagged)
 
 def check_tag(tag: str) -> str:
     """Return a tag. Raises `ValueError` for one of another form, or one that is nearly a known."""
-    found = _FORM.fullmatch(tag)
-    if found is None:
+    matched = _FORM.fullmatch(tag)
+    if matched is None:
         raise ValueError(f"{tag!r} is no tag: write a word as decode, or kind:name as hw:H20")
-    word, known = found[1], KINDS if found[2] else KNOWN
-    near = get_close_matches(word, known, 1, _NEAR)
-    if near and word not in known:
-        raise ValueError(f"{tag!r} is not a known tag: is {near[0] + (found[2] or '')!r} meant?")
-    if (not found[2] and word in KINDS) or (found[2] and word in KNOWN):
+    word, words = matched[1], KINDS if matched[2] else KNOWN
+    near = get_close_matches(word, words, 1, _NEAR)
+    if near and word not in words:
+        raise ValueError(f"{tag!r} is not a known tag: is {near[0] + (matched[2] or '')!r} meant?")
+    if (not matched[2] and word in KINDS) or (matched[2] and word in KNOWN):
         form = f"{word}:NAME" if word in KINDS else word
         raise ValueError(f"{tag!r} is no tag: write {form}")
     return tag

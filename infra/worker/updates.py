@@ -75,8 +75,8 @@ class UpdateLine:
             case r.RoleReleased(role="rollout"):
                 self._leave(record.worker)
             case r.WorkerLost(process="rollout"):
-                known = self.members.get(record.worker)
-                if known is not None and known.incarnation in ("", record.incarnation):
+                member = self.members.get(record.worker)
+                if member is not None and member.incarnation in ("", record.incarnation):
                     self._leave(record.worker)
             case r.WorkerUsage(process="rollout"):
                 self._hear(record.worker)
@@ -86,20 +86,20 @@ class UpdateLine:
         mine = self.members.get(worker)
         key = (self.newest, self._places) if mine is None else (mine.version, mine.place)
         return sum(
-            one.version < self.newest and (one.version, one.place) < key
-            for name, one in self.members.items()
+            member.version < self.newest and (member.version, member.place) < key
+            for name, member in self.members.items()
             if name != worker
         )
 
     def _publish(self, version: int) -> None:
         self.newest, self.changes = version, self.changes + 1
-        for name, one in list(self.members.items()):
-            if one.version != UNKNOWN:
+        for name, member in list(self.members.items()):
+            if member.version != UNKNOWN:
                 continue
-            if one.passed:  # since the weights before these: it serves another policy
+            if member.passed:  # since the weights before these: it serves another policy
                 del self.members[name]
                 self._others.add(name)
-            one.passed = True
+            member.passed = True
 
     def _serve(self, record: r.RoleAcquired) -> None:
         self._leave(record.worker)
@@ -112,8 +112,8 @@ class UpdateLine:
         self.members[record.worker] = _Member(record.incarnation, version, self._places)
 
     def _load(self, record: r.WeightsLoaded) -> None:
-        known = self.members.setdefault(record.worker, _Member(record.incarnation, UNKNOWN, 0))
-        known.version = record.version
+        member = self.members.setdefault(record.worker, _Member(record.incarnation, UNKNOWN, 0))
+        member.version = record.version
         self._others.discard(record.worker)
         self.changes += 1
 

@@ -79,17 +79,17 @@ def _run_decoder(fields: _Fields) -> Decode:
     Bytes that begin with all that a run took before are that run again: no value of Avro's form is
     the beginning of another.
     """
-    known: list[tuple[bytes, Mapping[str, Any]]] = []
+    runs: list[tuple[bytes, Mapping[str, Any]]] = []
 
     def decode(data: bytes, at: int) -> tuple[Mapping[str, Any], int]:
-        for written, values in known:
+        for written, values in runs:
             if data.startswith(written, at):
                 return values, at + len(written)
         values, begin = {}, at
         for field, decode_field in fields:
             values[field], at = decode_field(data, at)
         if at - begin <= _RUN_BYTES:
-            known[:] = [(data[begin:at], values), *known[: _RUNS_KEPT - 1]]
+            runs[:] = [(data[begin:at], values), *runs[: _RUNS_KEPT - 1]]
         return values, at
 
     return decode
@@ -189,8 +189,8 @@ def _continued(data: bytes, at: int) -> tuple[int, int]:
 def _string(data: bytes, at: int) -> tuple[str, int]:
     length = data[at]
     if length & 0x81:  # longer than 63 bytes, or negative
-        found, at = _bytes(data, at)
-        return found.decode(), at
+        content, at = _bytes(data, at)
+        return content.decode(), at
     end = at + 1 + (length >> 1)
     return data[at + 1 : end].decode(), end
 

@@ -27,25 +27,25 @@ class Forms(Generic[T]):
 
     def of_records(self, raw: Mapping[str, Schema]) -> dict[str, T]:
         """Return the function of every record by its name."""
-        known: dict[str, T] = {}
-        return {name: self._of(raw[name], known) for name in in_dependency_order(raw)}
+        records: dict[str, T] = {}
+        return {name: self._of(raw[name], records) for name in in_dependency_order(raw)}
 
     def of_self_contained(self, schema: Schema) -> T:
         """Return the function of a record whose schema defines all that it refers to."""
         return self._of(schema, {})
 
-    def _of(self, avro: Any, known: dict[str, T]) -> T:
+    def _of(self, avro: Any, records: dict[str, T]) -> T:
         if isinstance(avro, list):
             null = avro.index("null")
             (other,) = (number for number in range(len(avro)) if number != null)
-            return self.optional(null, other, self._of(avro[other], known))
+            return self.optional(null, other, self._of(avro[other], records))
         if isinstance(avro, str):
-            return self.primitives.get(avro) or known[avro]
+            return self.primitives.get(avro) or records[avro]
         if avro["type"] == "record":
-            fields = {one["name"]: self._of(one["type"], known) for one in avro["fields"]}
+            fields = {field["name"]: self._of(field["type"], records) for field in avro["fields"]}
             made = self.record(avro, fields)
-            known[f"{NAMESPACE}.{avro['name']}"] = made
+            records[f"{NAMESPACE}.{avro['name']}"] = made
             return made
         if avro["type"] == "array":
-            return self.array(self._of(avro["items"], known))
-        return self.map(self._of(avro["values"], known))
+            return self.array(self._of(avro["items"], records))
+        return self.map(self._of(avro["values"], records))

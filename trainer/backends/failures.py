@@ -59,22 +59,22 @@ class PassFailures:
         """Return what `compute` does, or losses of zero if it fails; note what is wrong with it."""
         try:
             with method("loss", name):
-                found = _checked(compute(), logprobs_N)
+                losses = _checked(compute(), logprobs_N)
         except MethodFailed as failed:
             self.reason = self.reason or str(failed)
             return Losses(logprobs_N * 0, torch.zeros_like(logprobs_N, dtype=torch.bool))
-        wrong_N = ~found.loss_N.detach().isfinite()
+        wrong_N = ~losses.loss_N.detach().isfinite()
         if wrong_N.any():
             self._add(int(wrong_N.sum()), chains_N[wrong_N.cpu().numpy()].tolist())
-        return found
+        return losses
 
     def with_others(self, others: Iterable["PassFailures"]) -> "PassFailures":
         """Return the failures of several ranks."""
-        found = PassFailures(self.reason, self.wrong, [*self.chains])
+        failures = PassFailures(self.reason, self.wrong, [*self.chains])
         for other in others:
-            found.reason = found.reason or other.reason
-            found._add(other.wrong, other.chains)
-        return found
+            failures.reason = failures.reason or other.reason
+            failures._add(other.wrong, other.chains)
+        return failures
 
     def check(self, norms: GradientNorms, tokens: int, settings: TrainerSection) -> None:
         """Raise `UpdateFailed` if the update of so many trained tokens cannot be applied."""
@@ -123,11 +123,11 @@ class PassFailures:
         self.chains = list(dict.fromkeys([*self.chains, *chains]))[:_MOST_CHAINS]
 
 
-def _checked(found: Losses, logprobs_N: Tensor) -> Losses:
+def _checked(losses: Losses, logprobs_N: Tensor) -> Losses:
     """Return the result of a loss. Raise `ResultMalformed`."""
     expected = f"{list(logprobs_N.shape)}, one for each trained token"
-    if found.loss_N.shape != logprobs_N.shape:
-        raise ResultMalformed(f"losses of shape {list(found.loss_N.shape)}", expected)
-    if not found.loss_N.requires_grad:
+    if losses.loss_N.shape != logprobs_N.shape:
+        raise ResultMalformed(f"losses of shape {list(losses.loss_N.shape)}", expected)
+    if not losses.loss_N.requires_grad:
         raise ResultMalformed("losses without a gradient", "those of trained log-probs")
-    return found
+    return losses

@@ -48,8 +48,8 @@ class Forward:
         if self._in_parts:
             output.register_forward_hook(self._score)
         weight = output.weight
-        found = weight.shape[-1] if isinstance(weight, Tensor) else model.config.hidden_size
-        self.width = int(found)
+        width = weight.shape[-1] if isinstance(weight, Tensor) else model.config.hidden_size
+        self.width = int(width)
         """H, the size of the hidden states that the output layer gets."""
 
     def __call__(self, batch: MicroBatch, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
@@ -65,8 +65,8 @@ class Forward:
         logits_NV, hidden_NH = self._pass(batch, asked)
         if asked.scores_1N2 is None:
             targets_N, temperatures_N = asked.targets_N, asked.temperatures_N
-            found = scores(logits_NV, targets_N, temperatures_N, entropy_gradient, self._most)
-            return *found, hidden_NH
+            scored = scores(logits_NV, targets_N, temperatures_N, entropy_gradient, self._most)
+            return *scored, hidden_NH
         logprobs_N, entropies_N = logits_NV.unbind(-1)
         return logprobs_N, entropies_N, hidden_NH
 
@@ -116,7 +116,7 @@ class Forward:
             Tensor,
             next((argument for argument in arguments[1:] if argument is not None), layer.weight),
         )
-        found = linear_scores(
+        scored = linear_scores(
             asked.hidden_NH,
             weight_VH,
             cast(Tensor | None, layer.bias),
@@ -127,7 +127,7 @@ class Forward:
             self._divided,
         )
         # No view of another tensor, to which FSDP2 could not hook.
-        asked.scores_1N2 = torch.stack([of[None] for of in found], -1)
+        asked.scores_1N2 = torch.stack([column_N[None] for column_N in scored], -1)
         return asked.scores_1N2
 
     def _too_many(self, layer: nn.Module, asked: "_Asked") -> bool:
@@ -163,8 +163,10 @@ def _asked(batch: MicroBatch, device: torch.device, entropy_gradient: bool = Fal
 def _rescales(model: PreTrainedModel) -> bool:
     """Return whether a model changes logits behind its output layer, by its configuration."""
     config = model.config.get_text_config()
-    found = (of for name, of in vars(config).items() if any(part in name for part in _RESCALED))
-    return any(isinstance(of, int | float) and of not in (False, 1) for of in found)
+    scales = (
+        value for name, value in vars(config).items() if any(part in name for part in _RESCALED)
+    )
+    return any(isinstance(value, int | float) and value not in (False, 1) for value in scales)
 
 
 def _temperatures(batch: MicroBatch, device: torch.device) -> Tensor | None:

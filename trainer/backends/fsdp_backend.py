@@ -39,9 +39,9 @@ class FsdpBackend(RankBackend):
         return {name: part_of(tensor) for name, tensor in self._model.state_dict().items()}
 
     def _whole_weights(self) -> dict[str, torch.Tensor]:
-        found = {}
+        weights = {}
         for name, tensor in published(self._model).items():
             whole = full(tensor)
             if self._gang.leads:
-                found[name] = whole.cpu()
-        return found
+                weights[name] = whole.cpu()
+        return weights

@@ -197,14 +197,14 @@ def _interface(address: str) -> str | None:
                 asked = fcntl.ioctl(probe, _ADDRESS_OF, struct.pack("256s", name.encode()))
             except OSError:
                 continue  # it has no such address
-            of = socket.inet_ntoa(asked[20:24])
-            if of == address or (is_loopback(of) and is_loopback(address)):
+            candidate = socket.inet_ntoa(asked[20:24])
+            if candidate == address or (is_loopback(candidate) and is_loopback(address)):
                 return name
     return None
 
 
 def _send(rank: int, op: Op, arrays: Arrays) -> None:
-    body = save({name: np.ascontiguousarray(of) for name, of in arrays.items()})
+    body = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     dist.send(torch.tensor([op, len(body)]), rank)
     dist.send(torch.frombuffer(bytearray(body), dtype=torch.uint8), rank)
 

@@ -46,10 +46,10 @@ class OlderWeights:
     def measure(self, forward: Forward, samples: Sequence[MicroBatch], sums: TokenSums) -> None:
         """Add the mismatch of all sampled tokens whose version there is a copy of."""
         for version, weights in self._kept.items():
-            found = [batch for batch in samples if (batch.versions_N == version).any()]
-            if found:
+            batches = [batch for batch in samples if (batch.versions_N == version).any()]
+            if batches:
                 with self._replaced_weights(weights):
-                    for batch in found:
+                    for batch in batches:
                         logprobs_N, _ = forward(batch)
                         differences_N = logprobs_N.cpu() - torch.from_numpy(batch.logprobs_N)
                         sums.add_mismatch(differences_N[batch.versions_N == version])
@@ -58,12 +58,12 @@ class OlderWeights:
     def _replaced_weights(self, weights: Weights) -> Iterator[None]:
         """Put other weights into the model for the body, then its own back."""
         parameters = dict(self._model.named_parameters())
-        own = _copied({name: parameters[name] for name in weights})
+        saved = _copied({name: parameters[name] for name in weights})
         self._put(weights)
         try:
             yield
         finally:
-            self._put(own)
+            self._put(saved)
 
     def _put(self, weights: Weights) -> None:
         forget_copies(self._model)

@@ -109,7 +109,9 @@ class SavedState:
         Raise `ModelUnusable`.
         """
         self._directory, self._what = directory, f"its {prefix[:-1]}" if prefix else "it"
-        self._weights, self._moments = (directory / f"{prefix}{of}" for of in (WEIGHTS, OPTIMIZER))
+        self._weights, self._moments = (
+            directory / f"{prefix}{file}" for file in (WEIGHTS, OPTIMIZER)
+        )
         if wrong := sorted(self._keys(self._weights) ^ names):
             setting = {CRITIC: "critic.kind and .model", REFERENCE: "reference"}.get(prefix, "")
             remedy = f"set trainer.{setting} as they were, or begin in another directory"

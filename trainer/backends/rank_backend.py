@@ -78,9 +78,9 @@ class RankBackend(TorchBackend, ABC):
         mine, *others = self._repeated(dealt(batches, self._ranks // self._copies))
         with self._gang.exchange():
             self._gang.send(Op.ANNOTATE, [question(share, columns) for share in others])
-            own = super().annotate(mine, columns)
-            further = [answered(of, columns, len(mine)) for of in self._answers()]
-        return collected([own, *further], columns, len(batches))
+            annotated = super().annotate(mine, columns)
+            further = [answered(reply, columns, len(mine)) for reply in self._answers()]
+        return collected([annotated, *further], columns, len(batches))
 
     def train(self, step: StepInput) -> dict[str, float]:
         total = sum(len(batch) for batch in step.micro_batches)
@@ -181,7 +181,7 @@ class RankBackend(TorchBackend, ABC):
 
         failed = failure(write)
         if self._gang.leads:
-            reasons = [of["failure"].tobytes().decode() for of in self._gang.answers()]
+            reasons = [reply["failure"].tobytes().decode() for reply in self._gang.answers()]
             check(failed, reasons, directory)
         else:
             self._gang.answer({"failure": np.frombuffer(words(failed).encode(), np.uint8)})

@@ -99,7 +99,7 @@ class _LinearScores(torch.autograd.Function):
         hidden_NH, weight_VH, bias_V, targets_N, temperatures_N, ctx.how = arguments
         ctx.save_for_backward(hidden_NH, weight_VH, bias_V, targets_N, temperatures_N)
         entropy_gradient, compute, rows, divided = ctx.how
-        found = []
+        scored = []
         with torch.autocast(hidden_NH.device.type, enabled=False):
             typed_VH = weight_VH.to(compute)
             typed_V = None if bias_V is None else bias_V.to(compute)
@@ -107,8 +107,8 @@ class _LinearScores(torch.autograd.Function):
                 logits_RV = linear(hidden_NH[part].to(compute), typed_VH, typed_V)
                 logits_RV = logits_RV if divided is None else divided.gathered(logits_RV)
                 of_part = None if temperatures_N is None else temperatures_N[part]
-                found.append(_scores(logits_RV, targets_N[part], of_part, False))
-        logprobs, entropies = zip(*found, strict=True)
+                scored.append(_scores(logits_RV, targets_N[part], of_part, False))
+        logprobs, entropies = zip(*scored, strict=True)
         logprobs_N, entropies_N = torch.cat(logprobs), torch.cat(entropies)
         if not entropy_gradient:
             ctx.mark_non_differentiable(entropies_N)
@@ -146,7 +146,9 @@ class _LinearScores(torch.autograd.Function):
         if divided is not None:
             of_hidden_NH = divided.summed(of_hidden_NH)
         sums = (of_weight_VH, weight_VH), (of_bias_V, bias_V)
-        of_layer = (None if of is None else of.to(like.dtype) for of, like in sums)
+        of_layer = (
+            None if gradient is None else gradient.to(like.dtype) for gradient, like in sums
+        )
         return of_hidden_NH, *of_layer, None, None, None
 
 

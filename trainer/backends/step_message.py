@@ -30,7 +30,7 @@ def shares(step: StepInput, ranks: int) -> list[StepInput]:
 
 def to_arrays(step: StepInput, total: int) -> dict[str, NDArray[np.generic]]:
     """Return a rank's share as arrays; `total` is the number of trained tokens of all ranks."""
-    found: dict[str, NDArray[np.generic]] = {
+    arrays: dict[str, NDArray[np.generic]] = {
         "numbers": np.array([step.version, total, len(step.micro_batches), len(step.samples)]),
         "learning_rate": np.array([step.learning_rate]),
     }
@@ -38,10 +38,10 @@ def to_arrays(step: StepInput, total: int) -> dict[str, NDArray[np.generic]]:
         for place, batch in enumerate(batches):
             for name in _NAMES:
                 if (array := getattr(batch, name)) is not None:
-                    found[f"{kind}/{place}/{name}"] = array
+                    arrays[f"{kind}/{place}/{name}"] = array
             for column, array_N in batch.columns.items():
-                found[f"{kind}/{place}/{_COLUMNS}/{column}"] = array_N
-    return found
+                arrays[f"{kind}/{place}/{_COLUMNS}/{column}"] = array_N
+    return arrays
 
 
 def from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[StepInput, int]:
@@ -70,7 +70,9 @@ def asked(arrays: Arrays) -> tuple[Sequence[MicroBatch], list[Column]]:
 
 def answer(annotated: Annotated) -> Arrays:
     """Return columns as arrays."""
-    return {f"{name}/{n}": of for name, found in annotated.items() for n, of in enumerate(found)}
+    return {
+        f"{name}/{n}": array for name, arrays in annotated.items() for n, array in enumerate(arrays)
+    }
 
 
 def answered(arrays: Arrays, columns: Sequence[Column], count: int) -> Annotated:
@@ -96,7 +98,7 @@ def collected(of_ranks: Sequence[Annotated], columns: Sequence[Column], count: i
 def _batches(
     arrays: Mapping[str, NDArray[np.generic]], kind: str, count: int
 ) -> Sequence[MicroBatch]:
-    found = []
+    batches = []
     for place in range(count):
         values: dict[str, Any] = {name: arrays.get(f"{kind}/{place}/{name}") for name in _NAMES}
         columns = {
@@ -104,5 +106,5 @@ def _batches(
             for name in Column
             if (key := f"{kind}/{place}/{_COLUMNS}/{name}") in arrays
         }
-        found.append(MicroBatch(**values, columns=columns))
-    return found
+        batches.append(MicroBatch(**values, columns=columns))
+    return batches

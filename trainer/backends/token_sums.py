@@ -100,22 +100,22 @@ class TokenSums:
 
         `summed` and `largest` take this rank's vector and return the reduced one of all ranks.
         """
-        found = TokenSums()
+        total = TokenSums()
         sums = summed(torch.tensor([self.sums[name] for name in _SUMS], dtype=torch.float64))
         most = largest(torch.tensor([self.mismatch_max], dtype=torch.float64))
-        found.sums.update(zip(_SUMS, sums.tolist(), strict=True))
+        total.sums.update(zip(_SUMS, sums.tolist(), strict=True))
         # In float64 exact up to 2^53 tokens, and so the same however they are divided.
-        found.ratios = summed(torch.from_numpy(self.ratios).double()).numpy().astype(np.int64)
-        found.mismatch_max = most.item()
-        return found
+        total.ratios = summed(torch.from_numpy(self.ratios).double()).numpy().astype(np.int64)
+        total.mismatch_max = most.item()
+        return total
 
     def metrics(self) -> dict[str, float]:
         """Return the step's metrics; means only if there are tokens that they are over."""
         sums = self.sums
-        found = {"loss": sums["loss"], "mismatch_tokens": sums["mismatch_tokens"]}
+        metrics = {"loss": sums["loss"], "mismatch_tokens": sums["mismatch_tokens"]}
         if tokens := sums["tokens"]:
             share = effective_share(sums["ratio"], sums["ratio_squared"], tokens)
-            found |= {
+            metrics |= {
                 "clip_fraction": sums["clipped"] / tokens,
                 "entropy": sums["entropy"] / tokens,
                 "ratio_mean": sums["ratio"] / tokens,
@@ -124,14 +124,14 @@ class TokenSums:
                 "effective_sample_size": share,
             }
         if measured := sums["mismatch_tokens"]:
-            found["mismatch_mean"] = sums["mismatch"] / measured
-            found["mismatch_kl"] = sums["mismatch_kl"] / measured
-            found["mismatch_max"] = self.mismatch_max
+            metrics["mismatch_mean"] = sums["mismatch"] / measured
+            metrics["mismatch_kl"] = sums["mismatch_kl"] / measured
+            metrics["mismatch_max"] = self.mismatch_max
         if compared := sums["reference_tokens"]:
-            found["reference_kl"] = sums["reference_kl"] / compared
+            metrics["reference_kl"] = sums["reference_kl"] / compared
         if loss := sums["value_loss"]:
-            found["value_loss"] = loss
-        return found
+            metrics["value_loss"] = loss
+        return metrics
 
     def _add(self, name: str, values_N: Tensor) -> None:
         self.sums[name] += float(values_N.double().sum().item())

@@ -70,8 +70,8 @@ class TorchBackend:
         check_layout(self._model, settings.layout)
         if settings.gradient_checkpointing:
             recompute_activations(self._model)
-        self._parameters, own = trained(self._model), settings.optimizer
-        self._optimizer = adamw(self._parameters.values(), own, own.lr)
+        self._parameters, section = trained(self._model), settings.optimizer
+        self._optimizer = adamw(self._parameters.values(), section, section.lr)
         self._forward = Forward(self._model)
         self._side = SideModels(
             model_directory,
@@ -106,9 +106,9 @@ class TorchBackend:
     def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
         self._use_threads()
         self._computing(True)
-        found = self._side.annotate(batches, columns, self._device, self._autocast)
+        annotated = self._side.annotate(batches, columns, self._device, self._autocast)
         self._computing(False)
-        return found
+        return annotated
 
     def train(self, step: StepInput) -> dict[str, float]:
         return self._train(step, sum(len(batch) for batch in step.micro_batches))
@@ -134,8 +134,8 @@ class TorchBackend:
 
     def state(self) -> Files:
         """Return a copy of this rank's part of weights and optimizer, and of the random state."""
-        own = self._keeping.copied(self._model, self._optimizer)
-        return {**own, **self._side.state(), **random_state()}
+        files = self._keeping.copied(self._model, self._optimizer)
+        return {**files, **self._side.state(), **random_state()}
 
     def remember(self, version: int) -> None:
         self._older.remember(version, self._parameters)

@@ -154,7 +154,7 @@ def session_and_turn(episodes: Sequence[Episode], settings: ReturnRules) -> Adva
 def gdpo(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
     """Return for all tokens of a session the sum of its decoupled advantages."""
     values = decoupled(episodes, settings).tolist()
-    return [np.full(len(one), value) for one, value in zip(episodes, values, strict=True)]
+    return [np.full(len(episode), value) for episode, value in zip(episodes, values, strict=True)]
 
 
 def by_session(
@@ -164,7 +164,7 @@ def by_session(
 ) -> Advantages:
     """Return for all tokens of a session the advantage that `of_returns` gives its return."""
     values = of_returns(np.array([episode.reward for episode in episodes]), settings).tolist()
-    return [np.full(len(one), value) for one, value in zip(episodes, values, strict=True)]
+    return [np.full(len(episode), value) for episode, value in zip(episodes, values, strict=True)]
 
 
 def turn_returns(
@@ -177,15 +177,15 @@ def turn_returns(
     """
     previous = episode.previous_turns
     following: defaultdict[int, list[float]] = defaultdict(list)
-    found: dict[int, float] = {}
+    returns: dict[int, float] = {}
     last = episode.reward if outcome is None else outcome
     # A turn begins behind all that precede it, so its followers are known when it is reached.
     for number in reversed(list(previous)):
         further = following[number]
         later = discount * float(np.mean(further)) if further else last
-        found[number] = float(episode.turn_rewards_K[number]) + later
-        following[previous[number]].append(found[number])
-    return found
+        returns[number] = float(episode.turn_rewards_K[number]) + later
+        following[previous[number]].append(returns[number])
+    return returns
 
 
 def _by_turn(
@@ -198,22 +198,22 @@ def _by_turn(
         for number, value in values.items():
             by_depth[depth[number]].append(value)
     normal = {depth: _normal(np.array(values), settings) for depth, values in by_depth.items()}
-    found = []
-    for one, depth, values in zip(episodes, depths, returns, strict=True):
-        of_K = np.zeros(len(one.turn_rewards_K))
+    advantages = []
+    for episode, depth, values in zip(episodes, depths, returns, strict=True):
+        of_K = np.zeros(len(episode.turn_rewards_K))
         for number, value in values.items():
             mean, deviation = normal[depth[number]]
             of_K[number] = (value - mean) / deviation
-        found.append(of_K[one.turns_N])
-    return found
+        advantages.append(of_K[episode.turns_N])
+    return advantages
 
 
 def _depths(episode: Episode) -> dict[int, int]:
     """Return how many turns precede each turn on its branch."""
-    found = {NOWHERE: -1}
+    depths = {NOWHERE: -1}
     for number, before in episode.previous_turns.items():
-        found[number] = found[before] + 1
-    return found
+        depths[number] = depths[before] + 1
+    return depths
 
 
 def _normal(values: Float64s, settings: ReturnRules) -> tuple[float, float]:
@@ -237,5 +237,5 @@ ESTIMATORS: Mapping[str, Estimator] = {
 
 def estimator(name: str, settings: ReturnRules) -> Callable[[Sequence[Episode]], Advantages]:
     """Return an estimator by its name, with its settings."""
-    found = ESTIMATORS[name]
-    return lambda episodes: found(episodes, settings)
+    chosen = ESTIMATORS[name]
+    return lambda episodes: chosen(episodes, settings)

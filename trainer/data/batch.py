@@ -162,10 +162,10 @@ class Batch:
 
     def trained_tokens(self) -> dict[str, int]:
         """Return how many tokens of each session enter the loss, without those that have none."""
-        found = Counter[str]()
+        tokens = Counter[str]()
         for chain in self.chains():
-            found[chain.session_id] += chain.trained()
-        return {session: count for session, count in found.items() if count}
+            tokens[chain.session_id] += chain.trained()
+        return {session: count for session, count in tokens.items() if count}
 
     def foreign_tokens(self) -> dict[str, int]:
         """Return the trained tokens of each session of which another system sampled some."""
@@ -213,8 +213,8 @@ def select(ready: Iterable[Group], count: int, clock: StepClock, rules: BatchRul
     for which a method fails is dropped.
     """
     selection = Selection()
-    ordered = sorted(ready, key=lambda one: one.group_id) if rules.recorded else ready
-    for group in sorted(ordered, key=lambda one: -_age(one, clock)):
+    ordered = sorted(ready, key=lambda candidate: candidate.group_id) if rules.recorded else ready
+    for group in sorted(ordered, key=lambda candidate: -_age(candidate, clock)):
         try:
             prepared = prepare(group, clock, rules)
         except MethodFailed as error:
@@ -235,13 +235,13 @@ def recorded_batch(
 
     Raises `RecordedMethodFailed`.
     """
-    found = []
+    prepared = []
     for group in groups:
         try:
-            found.append(prepare(group, clock, rules))
+            prepared.append(prepare(group, clock, rules))
         except MethodFailed as error:
             raise RecordedMethodFailed(step, group.group_id, error) from error
-    return Batch(step, tuple(found))
+    return Batch(step, tuple(prepared))
 
 
 def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
@@ -257,15 +257,15 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     if rules.on_stale == "correct":
         screened = Screened(tuple(chains), 0, 0)
     dropped = _dropped(group, chains, screened, rules)
-    found = verdict(rules.filters, group.shaped(), screened.chains)
-    if found and found[1] == "drop" and dropped is None:
-        dropped = ("filtered", _why(found[0], group))
+    decision = verdict(rules.filters, group.shaped(), screened.chains)
+    if decision and decision[1] == "drop" and dropped is None:
+        dropped = ("filtered", _why(decision[0], group))
     parts: Parts = ((), ()) if dropped else (screened.chains, ())
-    if found and not dropped:
+    if decision and not dropped:
         parts = _without_credit(screened.chains, rules)
     trainable = sum(chain.trained() for chain in screened.chains)
     lost = screened.lost, over_age, screened.longest_lost
-    rule = found[0] if found else ""
+    rule = decision[0] if decision else ""
     return Prepared(group, *parts, trainable, *lost, rule, dropped)
 
 
@@ -281,16 +281,17 @@ def _without_credit(chains: Sequence[Chain], rules: BatchRules) -> Parts:
 def _credited(group: Group, rules: BatchRules) -> list[Chain]:
     """Return the chains of all sessions with their advantages."""
     episodes = [
-        episode(one.chains, one.shaped, one.turn_rewards, one.values) for one in group.sessions
+        episode(session.chains, session.shaped, session.turn_rewards, session.values)
+        for session in group.sessions
     ]
     with method("advantage estimator", rules.advantage):
         advantages = checked_advantages(rules.estimator(episodes), episodes)
-    found = []
+    chains = []
     for session, advantages_N in zip(group.sessions, advantages, strict=True):
         ends = np.cumsum([chain.trained() for chain in session.chains])
         parts = np.split(advantages_N, ends[:-1]) if session.chains else []
-        found += [credited(*pair) for pair in zip(session.chains, parts, strict=True)]
-    return found
+        chains += [credited(*pair) for pair in zip(session.chains, parts, strict=True)]
+    return chains
 
 
 def _dropped(

@@ -105,7 +105,7 @@ def chains(trajectory: Trajectory, policy: str, policies: Collection[str] = ()) 
     _mask(flat, "other_policy", _of_other_policies(trajectory, {policy, *policies}), masked)
     _mask(flat, "", _of_other_policies(trajectory, {policy}), Counter())
     _mask(flat, "inexact_version", flat.versions_T == NOWHERE, masked)
-    found = []
+    branches = []
     for pieces in _branches(trajectory.nodes):
         trained_T = _joined(flat.trained_T, pieces)
         if trained_T[:1].any():
@@ -117,8 +117,8 @@ def chains(trajectory: Trajectory, policy: str, policies: Collection[str] = ()) 
         if (trained := trained_T.nonzero()[0]).size:
             length = int(trained[-1]) + 1
             tokens = replace(flat.select(_shortened(pieces, length)), trained_T=trained_T[:length])
-            found.append(Chain(trajectory.session_id, tuple(turns), tokens))
-    return Chains(tuple(found), {reason: count for reason, count in masked.items() if count})
+            branches.append(Chain(trajectory.session_id, tuple(turns), tokens))
+    return Chains(tuple(branches), {reason: count for reason, count in masked.items() if count})
 
 
 def credited(chain: Chain, advantages_N: ArrayLike) -> Chain:
@@ -215,13 +215,13 @@ def _versions(trajectory: Trajectory, turns_T: Int32s) -> Int32s:
 
 def _own_masked(trajectory: Trajectory, policy: str) -> Counter[str]:
     """Return the tokens of the policy that the trajectory masks, by reason."""
-    found = Counter[str]()
+    counts = Counter[str]()
     mask = np.frombuffer(trajectory.loss_mask, np.uint8)
     for node in trajectory.nodes:
         if node.masked_reason and (node.policy or trajectory.policy) == policy:
             kept = np.count_nonzero(mask[node.start : node.start + node.length])
-            found[node.masked_reason] += node.length - int(kept)
-    return found
+            counts[node.masked_reason] += node.length - int(kept)
+    return counts
 
 
 def _of_other_policies(trajectory: Trajectory, policies: set[str]) -> Bools:
@@ -240,13 +240,13 @@ def _mask(tokens: Tokens, reason: str, masked_T: Bools, counts: Counter[str]) ->
 
 def _shortened(pieces: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
     """Return the runs cut to their first `length` tokens."""
-    found = []
+    runs = []
     for start, end in pieces:
-        found.append((start, min(end, start + length)))
+        runs.append((start, min(end, start + length)))
         length -= end - start
         if length <= 0:
             break
-    return found
+    return runs
 
 
 def _joined(column: NDArray[_Element], pieces: Sequence[tuple[int, int]]) -> NDArray[_Element]:

@@ -61,11 +61,11 @@ class Episode:
 
         Earlier turns come first.
         """
-        found: dict[int, int] = {}
+        previous: dict[int, int] = {}
         for turn, first in zip(*np.unique(self.turns_N, return_index=True), strict=True):
             before = int(self.previous_N[first])
-            found[int(turn)] = NOWHERE if before == NOWHERE else int(self.turns_N[before])
-        return found
+            previous[int(turn)] = NOWHERE if before == NOWHERE else int(self.turns_N[before])
+        return previous
 
 
 def episode(
@@ -75,10 +75,10 @@ def episode(
     rewards: Mapping[str, float] | None = None,
 ) -> Episode:
     """Return the episode of a session with these chains; `turn_rewards` by the id of the turn."""
-    given = rewards or {}
+    by_name = rewards or {}
     if not chains:
         nowhere = np.zeros(0, np.int64)
-        return Episode(reward, np.zeros(0), np.zeros(0, np.int32), lambda: nowhere, rewards=given)
+        return Episode(reward, np.zeros(0), np.zeros(0, np.int32), lambda: nowhere, rewards=by_name)
     turns_N = np.concatenate([chain.tokens.turns_T[chain.tokens.trained_T] for chain in chains])
     of_turns = [turn_rewards.get(turn, 0.0) for turn in chains[0].turns]
     rewards_K = np.array(of_turns, np.float64)
@@ -87,15 +87,15 @@ def episode(
         for name in chains[0].columns
     }
     previous = partial(_previous, chains)
-    return Episode(reward, rewards_K, turns_N, previous, columns, given)
+    return Episode(reward, rewards_K, turns_N, previous, columns, by_name)
 
 
 def _previous(chains: Sequence[Chain]) -> Int64s:
     """Return the place of the trained token before each, over all chains one after the other."""
-    keys_N = np.concatenate([_keys(one)[one.tokens.trained_T] for one in chains])
+    keys_N = np.concatenate([_keys(chain)[chain.tokens.trained_T] for chain in chains])
     order_N = np.argsort(keys_N, kind="stable")
     sorted_N = keys_N[order_N]
-    found = []
+    places = []
     for chain in chains:
         keys_T, trained_T = _keys(chain), chain.tokens.trained_T
         at_T = np.minimum(np.searchsorted(sorted_N, keys_T), len(sorted_N) - 1)
@@ -103,8 +103,8 @@ def _previous(chains: Sequence[Chain]) -> Int64s:
         known_T = sorted_N[at_T] == keys_T
         path = order_N[at_T[known_T]]
         before = np.concatenate([[NOWHERE], path[:-1]])
-        found.append(before[trained_T[known_T]])
-    return np.concatenate(found).astype(np.int64)
+        places.append(before[trained_T[known_T]])
+    return np.concatenate(places).astype(np.int64)
 
 
 def _keys(chain: Chain) -> Int64s:

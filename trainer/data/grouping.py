@@ -51,8 +51,8 @@ class Group:
 
     def version_min(self) -> int | None:
         """Return the oldest policy version among its trained tokens, or None without any."""
-        known = (session.version_min for session in self.sessions)
-        return min((version for version in known if version is not None), default=None)
+        versions = (session.version_min for session in self.sessions)
+        return min((version for version in versions if version is not None), default=None)
 
     def masked(self) -> Counter[str]:
         """Return its sampled tokens that are not trained, by reason."""
@@ -81,7 +81,7 @@ class _Open:
 
     def newest_failure(self) -> str:
         """Return the last line of the newest failure behind a colon, or nothing."""
-        newest = max(self.failed.values(), key=lambda one: one.source.offset, default=None)
+        newest = max(self.failed.values(), key=lambda session: session.source.offset, default=None)
         lines = newest.detail.splitlines() if newest else []
         return f": {lines[-1]}" if lines else ""
 
@@ -170,7 +170,7 @@ class Grouping:
 
     def held(self) -> list[SessionSource]:
         """Return the sessions of groups that are not over; a restart must read them again."""
-        held = [session.source for one in self.ready.values() for session in one.sessions]
+        held = [session.source for group in self.ready.values() for session in group.sessions]
         for group in self._open.values():
             held += [session.source for session in group.by_sample.values()]
             held += [session.source for session in group.failed.values()]
@@ -191,8 +191,8 @@ class Grouping:
     def _failed(self, session: FailedSession, group: _Open, now_ms: int) -> SampleFailed:
         source = session.source
         group.failures[session.cause] += 1
-        known = group.failed.get(source.sample)
-        if known is None or known.source.attempt < source.attempt:
+        earlier = group.failed.get(source.sample)
+        if earlier is None or earlier.source.attempt < source.attempt:
             group.failed[source.sample] = session
         return SampleFailed(
             at_ms=now_ms,
@@ -206,7 +206,7 @@ class Grouping:
     def _complete(self, source: SessionSource, group: _Open, now_ms: int) -> list[Record]:
         group_id = source.group_id
         fixed = self._fixed.get(group_id)
-        by_id = {one.source.session_id: one for one in group.by_sample.values()}
+        by_id = {session.source.session_id: session for session in group.by_sample.values()}
         if fixed is not None:
             # Recorded as ready already, so no record follows; the recorded order decides.
             if len(by_id) == len(fixed):
@@ -218,14 +218,14 @@ class Grouping:
         return self._make_ready(group_id, sessions, now_ms)
 
     def _make_ready(self, group_id: str, sessions: list[ValidSession], now_ms: int) -> list[Record]:
-        group = Group(group_id, tuple(sorted(sessions, key=lambda one: one.source.sample)))
+        group = Group(group_id, tuple(sorted(sessions, key=lambda session: session.source.sample)))
         self._keep(group)
         returns = np.array(group.returns())
         return [
             GroupReady(
                 at_ms=now_ms,
                 group_id=group_id,
-                sessions=tuple(one.source.session_id for one in group.sessions),
+                sessions=tuple(session.source.session_id for session in group.sessions),
                 reward_mean=float(returns.mean()),
                 reward_std=float(returns.std()),
                 version_min=group.version_min(),

@@ -38,19 +38,19 @@ def length_of(trajectory: Trajectory) -> SessionLength:
 
 def quantiles(values: Iterable[float]) -> dict[str, float]:
     """Return p10, p50, p90, p99 and the mean, by name; nothing of nothing."""
-    known = np.fromiter(values, np.float64)
-    if not len(known):
+    numbers = np.fromiter(values, np.float64)
+    if not len(numbers):
         return {}
-    found = np.quantile(known, [of / 100 for of in PERCENT]).tolist()
-    named = {f"p{of}": value for of, value in zip(PERCENT, found, strict=True)}
-    return {**named, "mean": float(known.mean())}
+    levels = np.quantile(numbers, [percent / 100 for percent in PERCENT]).tolist()
+    named = {f"p{percent}": value for percent, value in zip(PERCENT, levels, strict=True)}
+    return {**named, "mean": float(numbers.mean())}
 
 
 def length_metrics(kind: str, lengths: Iterable[SessionLength]) -> dict[str, float]:
     """Return the quantiles of sessions of a kind (`begun`, `trained`), as metrics of a step."""
-    known = list(lengths)
-    tokens = quantiles(one.tokens for one in known)
-    turns = quantiles(one.turns for one in known)
+    measured = list(lengths)
+    tokens = quantiles(length.tokens for length in measured)
+    turns = quantiles(length.turns for length in measured)
     return {
         **{f"{kind}_tokens/{name}": value for name, value in tokens.items()},
         **{f"{kind}_turns/{name}": value for name, value in turns.items()},

@@ -78,11 +78,13 @@ def method(kind: str, name: str) -> Iterator[None]:
         raise MethodFailed(f"{kind} {name}", error) from error
 
 
-def checked_advantages(found: Sequence[Float64s], episodes: Sequence[Episode]) -> list[Float64s]:
+def checked_advantages(
+    advantages: Sequence[Float64s], episodes: Sequence[Episode]
+) -> list[Float64s]:
     """Return advantages (N) of each session (S), after checking that there is one for each trained
     token and that all are finite. Raises `ResultMalformed`.
     """
-    values = [np.asarray(one, np.float64) for one in found]
+    values = [np.asarray(of_session, np.float64) for of_session in advantages]
     if len(values) != len(episodes):
         raise ResultMalformed(f"advantages of {len(values)} sessions", f"of {len(episodes)}")
     for number, (advantages_N, episode) in enumerate(zip(values, episodes, strict=True)):
@@ -97,8 +99,8 @@ def checked_advantages(found: Sequence[Float64s], episodes: Sequence[Episode]) -
     return values
 
 
-def checked_verdict(found: object) -> bool:
+def checked_verdict(answer: object) -> bool:
     """Return the answer of a filter. Raises `ResultMalformed` if it is neither true nor false."""
-    if not isinstance(found, (bool, np.bool_)):
-        raise ResultMalformed(f"{found!r:.80}", "True or False")
-    return bool(found)
+    if not isinstance(answer, (bool, np.bool_)):
+        raise ResultMalformed(f"{answer!r:.80}", "True or False")
+    return bool(answer)

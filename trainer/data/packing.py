@@ -134,8 +134,8 @@ def pack(
     bins = fill(flat.lengths_C, units_C, budget)
     lengths = [flat.lengths_C[chosen] for chosen in bins]
     return [
-        _micro_batch(flat, chosen, laid_out(of, padding_id))
-        for chosen, of in zip(bins, lengths, strict=True)
+        _micro_batch(flat, chosen, laid_out(lengths_C, padding_id))
+        for chosen, lengths_C in zip(bins, lengths, strict=True)
     ]
 
 
@@ -189,7 +189,7 @@ def _flatten(chains: Sequence[Chain], weights_C: Float64s | None) -> _Flat:
     trained_S = np.concatenate([token.trained_T for token in tokens])
     if weights_C is None:
         weights_C = np.full(len(chains), 1 / max(1, int(trained_S.sum())))
-    of = membership(chains)
+    members = membership(chains)
     turns_S = np.concatenate([token.turns_T for token in tokens])
     return _Flat(
         lengths_C,
@@ -200,8 +200,8 @@ def _flatten(chains: Sequence[Chain], weights_C: Float64s | None) -> _Flat:
         np.concatenate([token.temperatures_T for token in tokens]),
         np.concatenate([token.versions_T for token in tokens]),
         np.concatenate([token.advantages_T for token in tokens]),
-        turns_S + np.repeat(of.first_turns_C, lengths_C).astype(np.int32),
-        of.sessions_C,
+        turns_S + np.repeat(members.first_turns_C, lengths_C).astype(np.int32),
+        members.sessions_C,
         weights_C,
         _columns(chains),
     )
@@ -210,11 +210,11 @@ def _flatten(chains: Sequence[Chain], weights_C: Float64s | None) -> _Flat:
 def _columns(chains: Sequence[Chain]) -> Mapping[Column, Floats]:
     """Return each column over all tokens (S) of all chains."""
     trained_S = np.concatenate([chain.tokens.trained_T for chain in chains])
-    found = {}
+    columns = {}
     for name in chains[0].columns:
-        found[name] = np.zeros(len(trained_S), np.float32)
-        found[name][trained_S] = np.concatenate([chain.columns[name] for chain in chains])
-    return found
+        columns[name] = np.zeros(len(trained_S), np.float32)
+        columns[name][trained_S] = np.concatenate([chain.columns[name] for chain in chains])
+    return columns
 
 
 def _micro_batch(flat: _Flat, chosen: Int64s, row: _Row) -> MicroBatch:

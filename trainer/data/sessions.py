@@ -82,7 +82,7 @@ class ValidSession:
     @property
     def values(self) -> Mapping[str, float]:
         """Return the value of each of its session rewards by name."""
-        return {name: one.value for name, one in self.rewards.items()}
+        return {name: reward.value for name, reward in self.rewards.items()}
 
     def trained(self) -> int:
         """Return how many of its tokens may be trained."""
@@ -130,16 +130,16 @@ def read(
     if not math.isfinite(reward):
         return FailedSession(source, "environment", f"its rewards add up to {reward}")
     try:
-        found = chains(trajectory, policy, policies)
+        built = chains(trajectory, policy, policies)
     except TrajectoryMalformed as error:
         return FailedSession(source, "infrastructure", str(error))
-    oldest, has_turn = _version_min(found.chains), _has_turn(trajectory, policy)
+    oldest, has_turn = _version_min(built.chains), _has_turn(trajectory, policy)
     of_turns = turn_returns(trajectory, weights)
     return ValidSession(
         source,
         reward,
-        found.chains,
-        found.masked,
+        built.chains,
+        built.masked,
         oldest,
         has_turn,
         of_turns,
@@ -172,7 +172,7 @@ def _has_turn(trajectory: Trajectory, policy: str) -> bool:
     return any((node.policy or trajectory.policy) == policy for node in sampled)
 
 
-def _version_min(found: tuple[Chain, ...]) -> int | None:
-    if not found:
+def _version_min(branches: tuple[Chain, ...]) -> int | None:
+    if not branches:
         return None
-    return min(int(one.tokens.versions_T[one.tokens.trained_T].min()) for one in found)
+    return min(int(chain.tokens.versions_T[chain.tokens.trained_T].min()) for chain in branches)

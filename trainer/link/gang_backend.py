@@ -190,16 +190,16 @@ class GangBackend:
         self._waiting[number] = answer
         try:
             self._send(replace(call, number=number), arrays or {})
-            found = answer.get(timeout=CALL_LIMIT_S)
+            received = answer.get(timeout=CALL_LIMIT_S)
         except Empty as error:
             raise GangBroken(self.worker, f"no reply in {CALL_LIMIT_S:g} s") from error
         finally:
             del self._waiting[number]
-        if isinstance(found, str):
-            raise GangBroken(self._known.worker, found)
-        if (chains := found[0].chains) is not None:
-            raise UpdateFailed(found[0].error, chains)
-        if found[0].error:
-            raise GangBroken(self._known.worker, found[0].error)
-        self._remembered = found[0].remembered
-        return found
+        if isinstance(received, str):
+            raise GangBroken(self._known.worker, received)
+        if (chains := received[0].chains) is not None:
+            raise UpdateFailed(received[0].error, chains)
+        if received[0].error:
+            raise GangBroken(self._known.worker, received[0].error)
+        self._remembered = received[0].remembered
+        return received

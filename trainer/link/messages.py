@@ -93,7 +93,7 @@ def encoded(message: Message, arrays: Arrays) -> bytes:
     """Return the bytes of a message with its arrays."""
     # Not orjson: a metric may be NaN.
     header = json.dumps({"kind": type(message).__name__, **asdict(message)}).encode()
-    body = save({name: np.ascontiguousarray(of) for name, of in arrays.items()})
+    body = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     return _LENGTHS.pack(len(header), len(body)) + header + body
 
 

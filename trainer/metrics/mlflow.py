@@ -68,7 +68,7 @@ class Mlflow:
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
         made = self._library.entities.Metric
         values = {**metrics, "version": version}
-        row = [made(legal_name(name), float(of), at_ms, step) for name, of in values.items()]
+        row = [made(legal_name(name), float(value), at_ms, step) for name, value in values.items()]
         self._put(lambda: self._client.log_batch(self._run, metrics=row), f"row of step {step}")
 
     def write_samples(self, step: int, samples: Sequence[SampleText]) -> None:
@@ -125,13 +125,15 @@ class Mlflow:
     def _begun(self) -> str:
         """Return the id of the run: that of the file, or a new one's."""
         client = self._client
-        known = self._tracked.known_id()
-        if known and self._active(known):
-            client.update_run(known, status="RUNNING")
-            self._send_parameters(known)
-            return known
-        found = client.get_experiment_by_name(self._experiment)
-        number = found.experiment_id if found else client.create_experiment(self._experiment)
+        former = self._tracked.known_id()
+        if former and self._active(former):
+            client.update_run(former, status="RUNNING")
+            self._send_parameters(former)
+            return former
+        experiment = client.get_experiment_by_name(self._experiment)
+        number = (
+            experiment.experiment_id if experiment else client.create_experiment(self._experiment)
+        )
         run: str = client.create_run(number, run_name=self._tracked.name).info.run_id
         self._tracked.keep_id(run)
         self._send_parameters(run)
@@ -139,13 +141,17 @@ class Mlflow:
 
     def _send_parameters(self, run: str) -> None:
         """Send the settings. MLflow lets no parameter change: one that did is a tag of its name."""
-        made, there = self._library.entities, self._client.get_run(run).data.params
+        made, present = self._library.entities, self._client.get_run(run).data.params
         wanted = {
             legal_name(name): value[:_LONGEST_PARAMETER]
             for name, value in self._tracked.parameters.items()
         }
-        params = [made.Param(name, of) for name, of in wanted.items() if name not in there]
-        tags = [made.RunTag(name, of) for name, of in wanted.items() if there.get(name, of) != of]
+        params = [made.Param(name, value) for name, value in wanted.items() if name not in present]
+        tags = [
+            made.RunTag(name, value)
+            for name, value in wanted.items()
+            if present.get(name, value) != value
+        ]
         for first in range(0, max(len(params), len(tags)), _PARAMETERS_A_CALL):
             part = slice(first, first + _PARAMETERS_A_CALL)
             self._client.log_batch(run, params=params[part], tags=tags[part])

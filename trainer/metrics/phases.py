@@ -39,12 +39,12 @@ def token_rates(metrics: Mapping[str, float], epochs: int) -> dict[str, float]:
     """
     tokens = metrics.get("tokens_trained", 0.0)
     update_s, all_s = metrics.get("update_s", 0.0), sum(metrics.get(name, 0.0) for name in PHASES)
-    found = {}
+    rates = {}
     if update_s > 0:
-        found["update_tokens_per_s"] = tokens * epochs / update_s
+        rates["update_tokens_per_s"] = tokens * epochs / update_s
     if all_s > 0:
-        found["tokens_per_s"] = tokens / all_s
-    return found
+        rates["tokens_per_s"] = tokens / all_s
+    return rates
 
 
 def within(metrics: Mapping[str, float], most_s: float) -> dict[str, float]:
@@ -62,8 +62,8 @@ def mean_phases(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
     That is of all their tokens and seconds, so that long steps weigh more. Empty without a step.
     """
-    known = [step for step in steps if all(name in step for name in PHASES)]
-    found = {name: fmean(one[name] for one in known) for name in PHASES if known}
-    if all_s := sum(found.values()):
-        found["tokens_per_s"] = fmean(one.get("tokens_trained", 0.0) for one in known) / all_s
-    return found
+    measured = [step for step in steps if all(name in step for name in PHASES)]
+    means = {name: fmean(step[name] for step in measured) for name in PHASES if measured}
+    if all_s := sum(means.values()):
+        means["tokens_per_s"] = fmean(step.get("tokens_trained", 0.0) for step in measured) / all_s
+    return means

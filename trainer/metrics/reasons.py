@@ -36,8 +36,8 @@ def reasons_for_no_gradient(recent: Sequence[Metrics]) -> list[str]:
     """Return what kept these steps from having a gradient; empty if one of them had one."""
     if not recent or any(learns(metrics) for metrics in recent):
         return []
-    found = list(_reasons(recent, equal_share=1.0, least_share=0.0))
-    return found or ["tokens were trained, but the loss took the gradient of all of them away"]
+    reasons = list(_reasons(recent, equal_share=1.0, least_share=0.0))
+    return reasons or ["tokens were trained, but the loss took the gradient of all of them away"]
 
 
 def reasons_for_little_learning(
@@ -63,10 +63,11 @@ def shares_of_ended(steps: Sequence[Metrics], family: str, counted: str) -> dict
     which lacks that, counts as one. Empty if none ended.
     """
     weights = [(step, step.get(counted, _uncounted(step))) for step in steps if _some_ended(step)]
-    names = sorted({name for of, _ in weights for name in of if name.startswith(family)})
+    names = sorted({name for step, _ in weights for name in step if name.startswith(family)})
     whole = sum(weight for _, weight in weights)
     return {
-        name.removeprefix(family): sum(of.get(name, 0.0) * weight for of, weight in weights) / whole
+        name.removeprefix(family): sum(step.get(name, 0.0) * weight for step, weight in weights)
+        / whole
         for name in names
     }
 

@@ -35,7 +35,7 @@ def sample_texts(batch: Batch, count: int, decode: Decode) -> list[SampleText]:
 
 def _extremes(batch: Batch) -> Iterator[ValidSession]:
     for prepared in batch.groups:
-        sessions = [one for one in prepared.group.sessions if one.chains]
+        sessions = [session for session in prepared.group.sessions if session.chains]
         ordered = sorted(sessions, key=lambda session: session.reward)
         yield from ordered[:1]
         yield from ordered[1:][-1:]

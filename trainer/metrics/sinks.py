@@ -56,9 +56,9 @@ class CsvFile:
             self._rows.writeheader()
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
-        known = self._columns
-        columns = {name: f"{value:.6g}" for name, value in metrics.items() if name in known}
-        more = [f"{name}={value:g}" for name, value in metrics.items() if name not in known]
+        names = self._columns
+        columns = {name: f"{value:.6g}" for name, value in metrics.items() if name in names}
+        more = [f"{name}={value:g}" for name, value in metrics.items() if name not in names]
         place = {"step": step, "version": version, "at_ms": at_ms, "more": " ".join(more)}
         self._rows.writerow({**columns, **place})
         self._file.flush()
@@ -82,8 +82,8 @@ def _cut_after_last_line(path: Path) -> int:
 def _header(path: Path) -> tuple[str, ...]:
     """Return the columns of a file, if it is one of ours."""
     with path.open(newline="", encoding="utf-8") as file:
-        found = tuple(next(csv.reader(file), ()))
-    return found if {"step", "version", "at_ms", "more"} <= {*found} else _COLUMNS
+        columns = tuple(next(csv.reader(file), ()))
+    return columns if {"step", "version", "at_ms", "more"} <= {*columns} else _COLUMNS
 
 
 class TensorBoard:

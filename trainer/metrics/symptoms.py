@@ -39,8 +39,8 @@ def _told(last: Sequence[Metrics]) -> Iterator[str]:
 
 def _mean(name: str) -> Callable[[Sequence[Metrics]], float | None]:
     def figure(steps: Sequence[Metrics]) -> float | None:
-        known = [step[name] for step in steps if name in step]
-        return fmean(known) if known else None
+        values = [step[name] for step in steps if name in step]
+        return fmean(values) if values else None
 
     return figure
 
@@ -62,8 +62,8 @@ def _of_ended(
     return figure
 
 
-def _sum(prefix: str, of: Metrics) -> float:
-    return sum(value for name, value in of.items() if name.startswith(prefix))
+def _sum(prefix: str, metrics: Metrics) -> float:
+    return sum(value for name, value in metrics.items() if name.startswith(prefix))
 
 
 def _ratio(upper: str, lower: str) -> Callable[[Sequence[Metrics]], float | None]:
@@ -95,32 +95,32 @@ def _unrewarded(steps: Sequence[Metrics]) -> float | None:
 
 def _dominated(steps: Sequence[Metrics]) -> float | None:
     """Return how many times its part the largest group has, of groups with trained tokens."""
-    known = [
+    shares = [
         step["largest_group_share"] * step["groups"] * (1 - _sum("filtered/", step))
         for step in steps
         if "largest_group_share" in step
     ]
-    return fmean(known) if known else None
+    return fmean(shares) if shares else None
 
 
 def _recurring(steps: Sequence[Metrics]) -> float | None:
     """Return how many times its part the largest task has, if that is more than one group."""
-    known = [step for step in steps if "largest_task_share" in step]
-    group, task = _mean("largest_group_share")(known), _mean("largest_task_share")(known)
+    measured = [step for step in steps if "largest_task_share" in step]
+    group, task = _mean("largest_group_share")(measured), _mean("largest_task_share")(measured)
     if group is None or task is None or task <= group:
         return None
-    return fmean(one["largest_task_share"] * one["tasks"] for one in known)
+    return fmean(step["largest_task_share"] * step["tasks"] for step in measured)
 
 
 def _fall(name: str) -> Callable[[Sequence[Metrics]], float | None]:
     """Return the share by which a figure fell, from the first to the last quarter of the steps."""
 
     def figure(steps: Sequence[Metrics]) -> float | None:
-        known = [step[name] for step in steps if name in step]
-        quarter = len(known) // 4
-        if quarter < 2 or (first := fmean(known[:quarter])) <= 0:
+        values = [step[name] for step in steps if name in step]
+        quarter = len(values) // 4
+        if quarter < 2 or (first := fmean(values[:quarter])) <= 0:
             return None
-        return 1 - fmean(known[-quarter:]) / first
+        return 1 - fmean(values[-quarter:]) / first
 
     return figure
 

@@ -49,7 +49,7 @@ class FurtherRank:
         self._closing = False
         self._answers: Queue[int | None] = Queue()
         self._socket, other = socket.socketpair()
-        own = {
+        variables = {
             "SEAMLESSFLOW_TRAINER__RANK": str(rank),
             "SEAMLESSFLOW_TRAINER__DEVICE": device,
             # It is one device itself, whatever its worker has.
@@ -65,7 +65,7 @@ class FurtherRank:
                     str(other.fileno()),
                     place,
                 ],
-                env=os.environ | own,
+                env=os.environ | variables,
                 pass_fds=[other.fileno()],
             )
         self._lines = self._socket.makefile("r")
@@ -176,11 +176,11 @@ class WorkerDevices:
                 raise self._losses.get(timeout=_NOTICE_S) from error
             raise
 
-    def _ask(self, order: Order, own: Callable[[], int | None]) -> list[int]:
+    def _ask(self, order: Order, carry_out: Callable[[], int | None]) -> list[int]:
         for rank in self._further:
             rank.order(order)
         with self._whole():
-            answer = own() or 0
+            answer = carry_out() or 0
         return [answer, *(rank.answer(_MOVE_S) for rank in self._further)]
 
 

@@ -86,7 +86,7 @@ class RankService:
 
     def _carry_out(self, call: GangCall, arrays: Arrays) -> None:
         try:
-            metrics, found = self._result(call, arrays)
+            metrics, returned = self._result(call, arrays)
         except UpdateFailed as error:
             # Before the reply, since the trainer ends when it has it.
             self.failure = error
@@ -97,7 +97,7 @@ class RankService:
             self._reply(Reply(number=call.number, error=f"{type(error).__name__}: {error}"), {})
             raise
         remembered = tuple(self._backend.remembered())
-        self._reply(Reply(number=call.number, metrics=metrics, remembered=remembered), found)
+        self._reply(Reply(number=call.number, metrics=metrics, remembered=remembered), returned)
 
     def _result(self, call: GangCall, arrays: Arrays) -> tuple[Mapping[str, float], Arrays]:
         """Return the metrics and the arrays of the reply."""

@@ -32,13 +32,13 @@ def torch_devices(
     named = device_named(trainer.device, torch.cuda.is_available)
     kind = named.partition(":")[0]
     first, *further = [_device(kind, number) for number in trainer.devices] or [named]
-    own = trainer.model_copy(update={"device": first})
+    section = trainer.model_copy(update={"device": first})
     model = settings.policy.model
 
     def made() -> TorchBackend:
         if way is None:
-            return TorchBackend(model, own, computing)
-        return chosen_backend(trainer)(model, own, way, computing, stopping)
+            return TorchBackend(model, section, computing)
+        return chosen_backend(trainer)(model, section, way, computing, stopping)
 
     place = "" if way is None else way.place
     return WorkerDevices(trainer.rank, further, place, made, lost)

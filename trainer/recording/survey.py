@@ -107,9 +107,9 @@ def surveyed(settings: TrainerSettings, tokenizer_hash: str, stopping: Stopping)
     if kafka.topic_prefix + SESSIONS.name in partition_counts(kafka):
         reason = "it belongs to a run, which may still go on: copy it with `replay merge --to`"
         raise RecordingUnusable(topic, reason)
-    found = Survey(settings.run.policy, tokenizer_hash, settings.trainer.train_foreign)
+    survey = Survey(settings.run.policy, tokenizer_hash, settings.trainer.train_foreign)
     for item in read_topic(kafka, TRAJECTORIES, Skipped(), stopping=stopping):
-        found.apply(item)
-    if reason := found.fault():
+        survey.apply(item)
+    if reason := survey.fault():
         raise RecordingUnusable(topic, reason)
-    return found
+    return survey

@@ -101,13 +101,13 @@ def newest(root: Path, policy: str, log: str) -> Checkpoint:
     directories = _directories(root)
     for directory in directories:
         try:
-            found = _read(directory)
+            checkpoint = _read(directory)
         except (OSError, ValueError, KeyError, TypeError) as error:
             _log.warning("%s is not complete, trying an older one: %s", directory, error)
             continue
-        if found.log != log:
-            raise CheckpointForeign(str(directory), found.log, log)
-        return found
+        if checkpoint.log != log:
+            raise CheckpointForeign(str(directory), checkpoint.log, log)
+        return checkpoint
     if directories:
         text = "no checkpoint in %s is complete: all recorded steps are executed again, from the"
         _log.warning(f"{text} initial model", root)
@@ -126,7 +126,7 @@ def _to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "history": checkpoint.control_state.to_json(),
         "epoch": checkpoint.epoch,
         "log": checkpoint.log,
-        "reusable": [asdict(one) for one in checkpoint.reusable],
+        "reusable": [asdict(group) for group in checkpoint.reusable],
     }
 
 
@@ -143,9 +143,9 @@ def _read(directory: Path) -> Checkpoint:
         values["log"],
         directory,
         # Checkpoints of earlier releases have none.
-        reusable=[_used_group(**one) for one in values.get("reusable", ())],
+        reusable=[_used_group(**group) for group in values.get("reusable", ())],
     )
 
 
-def _used_group(sessions: Sequence[Mapping[str, Any]], **own: Any) -> UsedGroup:
-    return UsedGroup(**own, sessions=tuple(UsedSession(**session) for session in sessions))
+def _used_group(sessions: Sequence[Mapping[str, Any]], **values: Any) -> UsedGroup:
+    return UsedGroup(**values, sessions=tuple(UsedSession(**session) for session in sessions))

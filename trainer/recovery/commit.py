@@ -34,7 +34,7 @@ class Commit:
     def from_json(cls, values: Sequence[Any]) -> "Commit":
         """Return the step that `to_json` gave these values for; earlier releases gave four."""
         step, version, lineage, groups, *reused = values
-        members = {name: tuple(of) for name, of in groups.items()}
+        members = {name: tuple(sessions) for name, sessions in groups.items()}
         return cls(step, version, lineage, members, reused=tuple(*reused))
 
     def to_json(self) -> list[Any]:
@@ -43,4 +43,4 @@ class Commit:
 
     def own(self) -> dict[str, Sessions]:
         """Return the groups that no earlier step trained."""
-        return {name: of for name, of in self.groups.items() if name not in self.reused}
+        return {name: sessions for name, sessions in self.groups.items() if name not in self.reused}

@@ -97,9 +97,9 @@ class ControlState:
             case r.GroupExpired() if not self._decided(record.group_id):
                 if self._own(record.policy) or record.group_id in self.under_way:
                     self.expired.add(record.group_id)
-            case r.GroupReady() if (found := self._round_of(record.group_id)) is not None:
+            case r.GroupReady() if (evaluation := self._round_of(record.group_id)) is not None:
                 count = len(record.sessions)
-                found.ended.append(EvaluatedGroup(count, record.reward_mean, record.passed))
+                evaluation.ended.append(EvaluatedGroup(count, record.reward_mean, record.passed))
                 self._end(record.group_id)
             case r.EvaluationCompleted():
                 self.rounds.pop((record.version, record.split), None)
@@ -120,7 +120,9 @@ class ControlState:
         for number in [number for number in self.commits if number < step]:
             self.over.update(self.commits.pop(number).groups)
         self.skipped = {number for number in self.skipped if number >= step}
-        self.ready = {name: of for name, of in self.ready.items() if name not in self.over}
+        self.ready = {
+            name: sessions for name, sessions in self.ready.items() if name not in self.over
+        }
         self.consumed -= self.over
 
     def to_json(self) -> dict[str, Any]:
@@ -131,7 +133,8 @@ class ControlState:
             "commits": [commit.to_json() for commit in self.commits.values()],
             "ready": self.ready,
             "under_way": {
-                name: [one.version, one.deadline_ms] for name, one in self.under_way.items()
+                name: [admission.version, admission.deadline_ms]
+                for name, admission in self.under_way.items()
             },
             **{name: sorted(getattr(self, name)) for name in _SETS},
             "steps_of": list(self.steps_of.items()),
@@ -152,8 +155,10 @@ class ControlState:
             policy=values["policy"],
             offset=values["offset"],
             commits={commit.step: commit for commit in commits},
-            ready={name: tuple(of) for name, of in values["ready"].items()},
-            under_way={name: GroupAdmission(*of) for name, of in values["under_way"].items()},
+            ready={name: tuple(sessions) for name, sessions in values["ready"].items()},
+            under_way={
+                name: GroupAdmission(*admission) for name, admission in values["under_way"].items()
+            },
             **{name: set(values[name]) for name in _SETS},
             rounds=rounds_from(values),
             evaluated=evaluated_from(values),
@@ -203,9 +208,9 @@ class ControlState:
             # Evaluations are those of the policy that they name, the first one of the run.
             if not self._own(record.policy):
                 return
-            found = self.rounds.setdefault((record.version, record.split), EvaluationRound())
-            found.open[record.group_id] = record.deadline_ms
-            found.groups += 1
+            evaluation = self.rounds.setdefault((record.version, record.split), EvaluationRound())
+            evaluation.open[record.group_id] = record.deadline_ms
+            evaluation.groups += 1
         else:
             version = record.version
             if not self._own(record.policy):
@@ -224,13 +229,15 @@ class ControlState:
     def _end(self, group_id: str) -> None:
         self._end_wait(group_id)
         self.ready.pop(group_id, None)
-        if found := self._round_of(group_id):
-            del found.open[group_id]
+        if evaluation := self._round_of(group_id):
+            del evaluation.open[group_id]
         self.over.add(group_id)
 
     def _round_of(self, group_id: str) -> EvaluationRound | None:
         """Return the evaluation that a group is under way for, or None."""
-        return next((one for one in self.rounds.values() if group_id in one.open), None)
+        return next(
+            (evaluation for evaluation in self.rounds.values() if group_id in evaluation.open), None
+        )
 
     def _end_wait(self, group_id: str) -> None:
         self.under_way.pop(group_id, None)

@@ -33,7 +33,7 @@ class RecordsGone(SeamlessFlowError):
 
 def check_kept(
     kafka: KafkaSettings,
-    found: Checkpoint,
+    checkpoint: Checkpoint,
     stopping: Stopping = never,
     source: KafkaSettings | None = None,
 ) -> None:
@@ -42,11 +42,11 @@ def check_kept(
     `source`: where `trajectories` are, if not in `kafka`. Also raises what `Outage.endure` raises.
     """
     sessions: dict[Partition, int] = {
-        (TRAJECTORIES.name, number): at for number, at in found.offsets.items() if at >= 0
+        (TRAJECTORIES.name, number): at for number, at in checkpoint.offsets.items() if at >= 0
     }
     _check(source or kafka, sessions, stopping)
-    if found.directory is not None:
-        _check(kafka, {(CONTROL.name, 0): found.control_state.offset}, stopping)
+    if checkpoint.directory is not None:
+        _check(kafka, {(CONTROL.name, 0): checkpoint.control_state.offset}, stopping)
 
 
 def _check(kafka: KafkaSettings, offsets: Mapping[Partition, int], stopping: Stopping) -> None:

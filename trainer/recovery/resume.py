@@ -103,7 +103,9 @@ def resume_from(
         again[step] = control_state.commits.get(step)
     before = [commit for step, commit in control_state.commits.items() if step < origin.step]
     settled = control_state.over | {name for commit in before for name in commit.groups}
-    fixed = {name: of for name, of in control_state.ready.items() if name not in settled}
+    fixed = {
+        name: sessions for name, sessions in control_state.ready.items() if name not in settled
+    }
     for commit in again.values():
         fixed.update(commit.own() if commit else {})
     next_version = max(control_state.highest_version, origin.version) + 1
@@ -115,18 +117,18 @@ def changes(resume: Resume, present: Sequence[StepMethod]) -> str:
 
     They are steps of the new lineage then, whose settings its record has.
     """
-    found = {
+    by_step = {
         step: differing
         for step, commit in resume.again.items()
         if commit and (differing := differences(commit.methods, present))
     }
-    if not found:
+    if not by_step:
         return ""
-    first = min(found)
+    first = min(by_step)
     return (
-        f"{len(found)} recorded steps, from {step_name(first)} on, are executed again with other "
+        f"{len(by_step)} recorded steps, from {step_name(first)} on, are executed again with other "
         f"methods than they were trained with, in the new lineage {resume.lineage}: "
-        f"{'; '.join(found[first])}. To repeat them as they were, resume with the former settings"
+        f"{'; '.join(by_step[first])}. To repeat them as they were, resume with the former settings"
     )
 
 
@@ -136,12 +138,12 @@ def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
     `commits` are in the order of the log. Of each lineage only the steps before its child's first
     one survive: the child began from a checkpoint before the others.
     """
-    found: list[StepCommitted] = []
+    steps: list[StepCommitted] = []
     parents = {commit.lineage: commit.parent_lineage for commit in commits}
     lineage = commits[-1].lineage if commits else ""
     while lineage:
-        first = found[0].step if found else None
-        own = [commit for commit in commits if commit.lineage == lineage]
-        found = [one for one in own if first is None or one.step < first] + found
+        first = steps[0].step if steps else None
+        of_lineage = [commit for commit in commits if commit.lineage == lineage]
+        steps = [commit for commit in of_lineage if first is None or commit.step < first] + steps
         lineage = parents.get(lineage, "")
-    return found
+    return steps

@@ -29,7 +29,8 @@ class EvaluationRound:
 def rounds_json(rounds: Mapping[Round, EvaluationRound]) -> list[list[Any]]:
     """Return rounds as plain values."""
     return [
-        [*key, one.open, one.groups, [list(of) for of in one.ended]] for key, one in rounds.items()
+        [*key, evaluation.open, evaluation.groups, [list(group) for group in evaluation.ended]]
+        for key, evaluation in rounds.items()
     ]
 
 
@@ -54,6 +55,6 @@ def _ended(groups: Sequence[Sequence[Any]] | int, rewards: float = 0) -> list[Ev
 
 def evaluated_from(values: Mapping[str, Any]) -> dict[str, int]:
     """Return the newest evaluated version by split, also of an earlier release's checkpoint."""
-    found = values.get("evaluated", {})
+    versions = values.get("evaluated", {})
     # A checkpoint of an earlier release has one number: that of its only set.
-    return {ANY_SPLIT: found} if isinstance(found, int) else dict(found)
+    return {ANY_SPLIT: versions} if isinstance(versions, int) else dict(versions)

@@ -47,10 +47,10 @@ class AnotherTrainer(SeamlessFlowError):
 
     lasting = True
 
-    def __init__(self, lineage: str, own: str) -> None:
+    def __init__(self, lineage: str, mine: str) -> None:
         self.lineage = lineage
-        self.own = own
+        self.own = mine
         super().__init__(
-            f"a step of lineage {lineage} was committed, this process's is {own}: only one trainer "
-            "trains a policy on a topic_prefix"
+            f"a step of lineage {lineage} was committed, this process's is {mine}: only one "
+            "trainer trains a policy on a topic_prefix"
         )

@@ -51,22 +51,22 @@ def estimated(settings: TrainerSection, batch: Batch) -> Batch:
 
 def needed(settings: TrainerSection) -> tuple[Column, ...]:
     """Return the columns that the devices have to compute."""
-    found = _of_loss(settings) - _ESTIMATED
+    columns = _of_loss(settings) - _ESTIMATED
     if (estimator := BATCH_ESTIMATORS.get(settings.advantage)) is not None:
-        found |= estimator.columns
+        columns |= estimator.columns
     if settings.kl_penalty:
-        found |= {Column.PROXIMAL, Column.REFERENCE}
+        columns |= {Column.PROXIMAL, Column.REFERENCE}
     if settings.returns.entropy_scale:
-        found |= {Column.ENTROPY}
-    return tuple(sorted(found))
+        columns |= {Column.ENTROPY}
+    return tuple(sorted(columns))
 
 
 def _of_loss(settings: TrainerSection) -> set[Column]:
     """Return the columns that the loss of the policy, and that of a critic, are made of."""
-    found = {Column.VALUE, *_ESTIMATED} if settings.critic_used else set[Column]()
+    columns = {Column.VALUE, *_ESTIMATED} if settings.critic_used else set[Column]()
     if settings.loss.kl:
-        found |= {Column.REFERENCE}
+        columns |= {Column.REFERENCE}
     # At one update a step the trained weights are those before it.
     if settings.updates > 1 and settings.loss.chosen_correction != "none":
-        found |= {Column.PROXIMAL}
-    return found
+        columns |= {Column.PROXIMAL}
+    return columns

@@ -73,14 +73,14 @@ class StepTokens:
 
     def with_groups(self, groups: Iterable[Prepared]) -> "StepTokens":
         """Return these tokens together with those of `groups`."""
-        found = replace(self, masked=self.masked.copy())
+        tokens = replace(self, masked=self.masked.copy())
         for group in groups:
             if group.dropped and group.dropped[0] == METHOD_FAILED:
-                found.failed, found.failure = found.failed + 1, group.dropped[1]
-            found.trainable += group.trainable
-            found.masked += group.masked()
-            found.over_age += group.over_age
-        return found
+                tokens.failed, tokens.failure = tokens.failed + 1, group.dropped[1]
+            tokens.trainable += group.trainable
+            tokens.masked += group.masked()
+            tokens.over_age += group.over_age
+        return tokens
 
 
 @dataclass(slots=True)
@@ -108,15 +108,15 @@ def why(tokens: StepTokens, dropped: Mapping[str, int], newest: str) -> str:
     They are named if no token was sampled that a rule could mask.
     """
     total = tokens.masked.total()
-    found = [f"for {tokens.failed} groups {tokens.failure}"] if tokens.failed else []
-    found += [
+    reasons = [f"for {tokens.failed} groups {tokens.failure}"] if tokens.failed else []
+    reasons += [
         f"{count:,} of {total:,} sampled tokens are masked as {reason}{_remedy(reason)}"
         for reason, count in sorted(tokens.masked.items(), key=lambda item: -item[1])
     ]
-    if not found:
+    if not reasons:
         lost = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
-        found = [f"all groups were dropped ({lost}), the newest: {newest}"]
-    return "; ".join(found)
+        reasons = [f"all groups were dropped ({lost}), the newest: {newest}"]
+    return "; ".join(reasons)
 
 
 def _remedy(reason: str) -> str:

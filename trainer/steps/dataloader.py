@@ -177,17 +177,17 @@ class Dataloader:
         quiet = now_ms - self._added_ms >= EXPIRY_QUIET_MS
         patience = EXPIRY_QUIET_MS if quiet else EXPIRY_LATEST_MS
         due = [name for name, since in self._expiring.items() if now_ms - since >= patience]
-        found: Records = []
+        expired: Records = []
         if self.ended:
             for name in self._grouping.open_groups():
-                found += self._counted(self._grouping.expire(name, now_ms))
+                expired += self._counted(self._grouping.expire(name, now_ms))
         for name in due:
             del self._expiring[name]
             records = self._grouping.expire(name, now_ms)
             records += self._without_turn(name, now_ms)
             # Groups for evaluation are no loss: no step waits for them.
-            found += self._counted(records) if name in self._control_state.under_way else records
-        return found
+            expired += self._counted(records) if name in self._control_state.under_way else records
+        return expired
 
     def next_batch(self, step: int, now_ms: int) -> tuple[Batch | SkippedStep | None, Records]:
         """Return the batch of `step`, or None while it is not complete, and the groups dropped."""
@@ -200,7 +200,7 @@ class Dataloader:
         if self.ready < self._limits.groups and not self._exhausted():
             return None, []
         selection = select(self._grouping.ready.values(), self._limits.groups, clock, self.rules)
-        dropped = [self._give_up(one, now_ms) for one in selection.dropped]
+        dropped = [self._give_up(group, now_ms) for group in selection.dropped]
         full = len(selection.chosen) == self._limits.groups
         if (not full and not self._exhausted()) or self._waits(clock, now_ms):
             return None, dropped
@@ -213,21 +213,21 @@ class Dataloader:
 
     def consumed(self, batch: Batch) -> None:
         """End the groups of `batch`: its step is committed."""
-        for one in batch.own:
-            self._grouping.settle(one.group.group_id)
+        for group in batch.own:
+            self._grouping.settle(group.group.group_id)
         self.store.trained(batch.step, batch.groups, self.rules)
 
     def drop_metrics(self) -> dict[str, float]:
         """Return metrics of sessions since the last call: dropped groups, failures, limits."""
-        found = {f"dropped/{reason}": float(count) for reason, count in self.dropped.items()}
+        metrics = {f"dropped/{reason}": float(count) for reason, count in self.dropped.items()}
         if masked := self.given_up.masked:
-            found |= {f"masked/{reason}": float(count) for reason, count in masked.items()}
-            found["tokens_masked"] = float(masked.total())
+            metrics |= {f"masked/{reason}": float(count) for reason, count in masked.items()}
+            metrics["tokens_masked"] = float(masked.total())
         if self.given_up.over_age:
-            found["tokens_over_age"] = float(self.given_up.over_age)
-        found |= self._sessions.take()
+            metrics["tokens_over_age"] = float(self.given_up.over_age)
+        metrics |= self._sessions.take()
         self.dropped, self.given_up = Counter(), StepTokens()
-        return found
+        return metrics
 
     def low_water(self, started_at: Mapping[int, int]) -> dict[int, int]:
         """Return the offsets from which a restarted trainer must read `trajectories`.

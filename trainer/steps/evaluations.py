@@ -35,29 +35,33 @@ class Evaluations:
     def completed(self, now_ms: int) -> list[EvaluationCompleted]:
         """Return the reports of the rounds that are over, each once."""
         rounds = self._control_state.rounds
-        over = [key for key, one in rounds.items() if not one.open and key not in self._sent]
-        found = []
+        over = [
+            key
+            for key, evaluation in rounds.items()
+            if not evaluation.open and key not in self._sent
+        ]
+        reports = []
         for version, split in sorted(key for key in over if key[0] >= 0):
-            one = rounds[version, split]
-            of = figures(one.ended)
+            evaluation = rounds[version, split]
+            result = figures(evaluation.ended)
             step = self._control_state.steps_of.get(version, version)
             self._sent.add((version, split))
-            found.append(
+            reports.append(
                 EvaluationCompleted(
                     at_ms=now_ms,
                     version=version,
                     step=step,
                     split=split,
-                    groups=one.groups,
-                    sessions=of.sessions,
-                    reward_mean=of.reward,
-                    reward_error=of.error,
-                    pass_at={str(k): chance for k, chance in of.pass_at.items()},
+                    groups=evaluation.groups,
+                    sessions=result.sessions,
+                    reward_mean=result.reward,
+                    reward_error=result.error,
+                    pass_at={str(k): chance for k, chance in result.pass_at.items()},
                 )
             )
-            shown = "none" if of.reward is None else f"{of.reward:.4g}"
+            shown = "none" if result.reward is None else f"{result.reward:.4g}"
             _log.info("evaluation of version %d (%s): mean reward %s", version, split, shown)
-        return found
+        return reports
 
     def under_way(self, version: int, now_ms: int) -> bool:
         """Return whether to wait for rounds after the last step, which made `version`."""
@@ -66,7 +70,7 @@ class Evaluations:
         if self._ended_ms is None:
             self._ended_ms = now_ms
         rounds = self._control_state.rounds
-        deadlines = [at for one in rounds.values() for at in one.open.values()]
+        deadlines = [at for evaluation in rounds.values() for at in evaluation.open.values()]
         begun = all(self._begun(version, split) for split in self._splits)
         if begun and not deadlines:
             return any(key[0] >= 0 and key not in self._sent for key in rounds)

@@ -64,8 +64,8 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
 
 def return_rules(trainer: TrainerSection) -> ReturnRules:
     """Return the settings of returns."""
-    own = trainer.returns.model_dump(exclude={"entropy_scale"})
-    return ReturnRules(**own, kl_penalty=trainer.kl_penalty, rewards=trainer.reward_weights)
+    values = trainer.returns.model_dump(exclude={"entropy_scale"})
+    return ReturnRules(**values, kl_penalty=trainer.kl_penalty, rewards=trainer.reward_weights)
 
 
 def step_updates(
@@ -80,24 +80,24 @@ def step_updates(
     `trained_before`: steps before it, without skipped ones. `remembered`: versions of which the
     back end has a copy.
     """
-    found: list[Update] = []
+    updates: list[Update] = []
     for epoch, part in _parts(settings.trainer, batch):
         # Engines are measured against the weights before the step, so by its first update.
-        known = NOWHERE if found else version
-        given = step_input(settings, part, known, trained_before, () if found else remembered)
-        found.append(Update(epoch, part.chains(), given))
-    return found
+        measured = NOWHERE if updates else version
+        inputs = step_input(settings, part, measured, trained_before, () if updates else remembered)
+        updates.append(Update(epoch, part.chains(), inputs))
+    return updates
 
 
 def of_step(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the metrics of a step from those of its updates."""
     if len(updates) == 1:
         return dict(updates[0])
-    found: dict[str, float] = {"updates": len(updates)}
+    metrics: dict[str, float] = {"updates": len(updates)}
     for name in dict.fromkeys(name for update in updates for name in update):
         values = [update[name] for update in updates if name in update]
-        found[name] = sum(values) if name in _SUMS else fmean(values)
-    return found
+        metrics[name] = sum(values) if name in _SUMS else fmean(values)
+    return metrics
 
 
 def step_input(
@@ -112,7 +112,7 @@ def step_input(
     if trainer.source_prefix is not None:
         # Versions of another run: no token is of weights that this trainer has or had.
         version, remembered = NOWHERE, ()
-    groups_C = [place for place, one in enumerate(batch.groups) for _ in one.chains]
+    groups_C = [place for place, group in enumerate(batch.groups) for _ in group.chains]
     batches = pack(
         chains,
         trainer.micro_batch_tokens,
@@ -139,13 +139,13 @@ def _parts(trainer: TrainerSection, batch: Batch) -> Iterator[tuple[int, Batch]]
         order = np.random.default_rng([trainer.seed, batch.step, epoch]).permutation(len(groups))
         for part in np.array_split(order, min(trainer.mini_batches, len(groups))):
             chosen = tuple(groups[place] for place in sorted(part.tolist()))
-            if any(one.chains for one in chosen):
+            if any(group.chains for group in chosen):
                 yield epoch, _learning(replace(batch, groups=chosen))
 
 
 def _learning(part: Batch) -> Batch:
     """Return a part of a batch whose critic's weights sum to 1 again."""
-    weights = [one.columns.get(Column.TARGET_WEIGHT) for one in part.chains()]
+    weights = [chain.columns.get(Column.TARGET_WEIGHT) for chain in part.chains()]
     total = sum(
         float(of_chain_N.sum(dtype=np.float64)) for of_chain_N in weights if of_chain_N is not None
     )

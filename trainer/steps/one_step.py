@@ -203,7 +203,7 @@ class StepRunner:
         once = [
             (update.chains, update.input.micro_batches) for update in updates if not update.epoch
         ]
-        packed = [of for _, batches in once for of in batches]
+        packed = [micro_batch for _, batches in once for micro_batch in batches]
         header = Header(
             step=order.batch.step,
             version=order.next_version,
@@ -256,8 +256,8 @@ class StepRunner:
 
     def _complete(self, order: StepOrder, metrics: dict[str, float], trace: Headers) -> int:
         step, policy, at_ms = order.batch.step, self._settings.run.policy, self._now_ms()
-        for one in order.batch.own:
-            if (name := one.group.group_id) not in order.consumed:
+        for group in order.batch.own:
+            if (name := group.group.group_id) not in order.consumed:
                 consumed = GroupConsumed(at_ms=at_ms, group_id=name, step=step, policy=policy)
                 self._send(consumed, trace)
         self._send(

@@ -52,9 +52,9 @@ class Publication:
 
         Earlier releases, to which a run may be pinned, refuse settings that name the other rule.
         """
-        found = named_for(self._rendered, self._settings.policy.renderer)
+        renderer = named_for(self._rendered, self._settings.policy.renderer)
         pinned = self._settings.kafka.write_release is not None
-        return replace(found, control_tokens=RECORDED_WITHOUT) if pinned else found
+        return replace(renderer, control_tokens=RECORDED_WITHOUT) if pinned else renderer
 
     @property
     def _rendered(self) -> Path:

@@ -46,25 +46,25 @@ class Reports:
         alarms = [*self._mismatch(done), *self._lone_group(done)]
         return [*alarms, *self.nothing_learned(metrics, done.at_ms)]
 
-    def report_evaluation(self, told: EvaluationCompleted, named: bool = False) -> None:
+    def report_evaluation(self, evaluation: EvaluationCompleted, named: bool = False) -> None:
         """Write a row for a round of an evaluation to all sinks, unless no session counted.
 
         `named`: of one of several sets, whose name is then a part of each metric's.
         """
-        if told.reward_mean is None:
+        if evaluation.reward_mean is None:
             return
         metrics = {
-            "eval_reward_mean": told.reward_mean,
-            "eval_sessions": float(told.sessions),
-            "eval_version": float(told.version),
-            **{f"eval_pass_at/{k}": chance for k, chance in told.pass_at.items()},
+            "eval_reward_mean": evaluation.reward_mean,
+            "eval_sessions": float(evaluation.sessions),
+            "eval_version": float(evaluation.version),
+            **{f"eval_pass_at/{k}": chance for k, chance in evaluation.pass_at.items()},
         }
-        if told.reward_error is not None:
-            metrics["eval_reward_error"] = told.reward_error
+        if evaluation.reward_error is not None:
+            metrics["eval_reward_error"] = evaluation.reward_error
         if named:
-            metrics = {f"{name}/{told.split}": value for name, value in metrics.items()}
+            metrics = {f"{name}/{evaluation.split}": value for name, value in metrics.items()}
         for sink in self._sinks:
-            sink.write(told.step, told.version, told.at_ms, metrics)
+            sink.write(evaluation.step, evaluation.version, evaluation.at_ms, metrics)
 
     def nothing_learned(self, metrics: Metrics, at_ms: int) -> list[ProgressStalled]:
         """Count a step; return an alarm with the reasons if the last ones had no gradient.
@@ -74,11 +74,11 @@ class Reports:
         self._recent.append((at_ms, metrics))
         if len(self._recent) < self._settings.explain_after:
             return []
-        found = reasons_for_no_gradient([one for _, one in self._recent])
-        if not found:
+        reasons = reasons_for_no_gradient([step_metrics for _, step_metrics in self._recent])
+        if not reasons:
             return []
         since_ms = self._recent[0][0]
-        detail = f"{len(self._recent)} steps without a gradient: {'; '.join(found)}"
+        detail = f"{len(self._recent)} steps without a gradient: {'; '.join(reasons)}"
         self._recent.clear()
         _log.warning("nothing is learned: %s", detail)
         return [ProgressStalled(at_ms=at_ms, what=LEARNING, detail=detail, since_ms=since_ms)]

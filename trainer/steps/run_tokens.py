@@ -15,8 +15,8 @@ def other_tokens(model: Path, weights_dir: Path) -> str:
 
     Also empty for a run that has not begun, and for a model that is not there any more.
     """
-    named, own = model / _FILE, weights_dir / TOKENIZER / _FILE
-    if not (named.is_file() and own.is_file()) or named.read_bytes() == own.read_bytes():
+    named, recorded = model / _FILE, weights_dir / TOKENIZER / _FILE
+    if not (named.is_file() and recorded.is_file()) or named.read_bytes() == recorded.read_bytes():
         return ""
-    text = f"its {_FILE} is not that of this run, {own}, whose tokens would mean others"
+    text = f"its {_FILE} is not that of this run, {recorded}, whose tokens would mean others"
     return f"{text}: name the model that the run began with, or begin another run (out)"

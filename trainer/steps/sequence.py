@@ -89,21 +89,21 @@ class StepSequence:
 
     def apply(self, record: Record) -> None:
         """Apply a record of `control`. Raise `AnotherTrainer`."""
-        own, gang = self._resume.lineage, self._process.gang
+        lineage, gang = self._resume.lineage, self._process.gang
         match record:
             case r.StepStarted() if gang.counts(record):
                 self._started = record
-            case r.StepCommitted() if record.lineage != own and gang.own(record.policy):
+            case r.StepCommitted() if record.lineage != lineage and gang.own(record.policy):
                 self._runner.fence()
-                raise AnotherTrainer(record.lineage, own)
+                raise AnotherTrainer(record.lineage, lineage)
 
     def advance(self) -> None:
         """Announce the next batch if it is complete; begin its step if the scheduler started it."""
         self._writing.collect()
-        for told in self._evaluations.completed(self._process.now_ms()):
+        for evaluation in self._evaluations.completed(self._process.now_ms()):
             named = bool(self._process.settings.evaluation.sets)
-            self._reports.report_evaluation(told, named)
-            self._process.send(told)
+            self._reports.report_evaluation(evaluation, named)
+            self._process.send(evaluation)
         if self._announced is None and not self.all_done:
             self._offer()
         announced, started = self._announced, self._started
@@ -142,39 +142,39 @@ class StepSequence:
     def _offer(self) -> None:
         """Announce the batch of the next step, or skip the step, or wait for more groups."""
         process, step, now_ms = self._process, self.origin.step, self._process.now_ms()
-        found, dropped = self._dataloader.next_batch(step, now_ms)
+        batch, dropped = self._dataloader.next_batch(step, now_ms)
         process.send(*dropped)
-        if found is None:
+        if batch is None:
             return
         if step not in self._resume.again:
-            self._check_trainable(found, now_ms)
-        if isinstance(found, SkippedStep):
+            self._check_trainable(batch, now_ms)
+        if isinstance(batch, SkippedStep):
             self._skip(step, now_ms)
         else:
             loader = self._dataloader
-            known = facts(found, loader.clock(step), loader.rules.rewards)
+            metrics = facts(batch, loader.clock(step), loader.rules.rewards)
             read = self._control_state.offset
-            self._announced = Announced(found, known, now_ms, read)
-            names = tuple(one.group.group_id for one in found.own)
+            self._announced = Announced(batch, metrics, now_ms, read)
+            names = tuple(group.group.group_id for group in batch.own)
             process.send(
                 r.BatchReady(
                     at_ms=now_ms,
                     step=step,
                     groups=names,
-                    trainable_tokens=found.trained(),
+                    trainable_tokens=batch.trained(),
                     methods=step_methods(process.settings),
                     control_offset=read,
                 )
             )
 
-    def _check_trainable(self, found: Batch | SkippedStep, now_ms: int) -> None:
+    def _check_trainable(self, batch: Batch | SkippedStep, now_ms: int) -> None:
         """Report a step without a token to train; raise `NothingToTrain` after too many."""
         loader = self._dataloader
-        tokens = loader.given_up.with_groups(found.own if isinstance(found, Batch) else ())
+        tokens = loader.given_up.with_groups(batch.own if isinstance(batch, Batch) else ())
         begins = self._barren.add(tokens, self.origin.trained)
         reason = why(tokens, loader.dropped, loader.newest_drop)
         if begins:
-            detail = f"{step_name(found.step)} has nothing to train: {reason}"
+            detail = f"{step_name(batch.step)} has nothing to train: {reason}"
             _log.error("%s", detail)
             stalled = r.ProgressStalled(at_ms=now_ms, what=LEARNING, detail=detail, since_ms=now_ms)
             self._process.send(stalled)
@@ -197,13 +197,13 @@ class StepSequence:
             "batch_s": (announced.ready_ms - self._free_ms) / 1000,
             "wait_s": (now_ms - announced.ready_ms) / 1000,
         }
-        known = {**announced.facts, **waited}
+        metrics = {**announced.facts, **waited}
         # Of masked tokens some are of the batch, others of groups dropped for it.
         for name, value in self._dataloader.drop_metrics().items():
-            known[name] = known.get(name, 0.0) + value
+            metrics[name] = metrics.get(name, 0.0) + value
         order = StepOrder(
             batch=announced.batch,
-            facts=known,
+            facts=metrics,
             version=self.origin.version,
             next_version=self._next_version,
             lineage=self._resume.lineage,

@@ -56,7 +56,7 @@ def find_cluster(
     missing: Outage | None = None
     while True:
         try:
-            found = inquiry.answer()
+            cluster = inquiry.answer()
             break
         except TopicMissing as error:
             missing = missing or Outage(settings, stopping, min(_TOPIC_PATIENCE_S, outage.limit_s))
@@ -66,8 +66,8 @@ def find_cluster(
                 raise error from None
         except KafkaException as error:
             outage.endure(inquiry.refusal or error.args[0])
-    _check_partitions(found.partitions, settings.topic_prefix)
-    return found
+    _check_partitions(cluster.partitions, settings.topic_prefix)
+    return cluster
 
 
 @dataclass
@@ -96,16 +96,16 @@ class _Inquiry:
         # Not `list_topics`: it may create a missing topic, and leaves out one that may not be seen.
         asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=ASK_S)
         try:
-            found = asked[name].result()
+            description = asked[name].result()
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise TopicMissing(name, self.settings.bootstrap_servers) from error
             raise KafkaException(_about(name, error.args[0])) from error
-        for partition in found.partitions:
+        for partition in description.partitions:
             if partition.leader is None or partition.leader.id < 0:
                 place = f"{name}[{partition.id}] has no leader"
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, place))
-        return len(found.partitions)
+        return len(description.partitions)
 
     def _note(self, error: KafkaError) -> None:
         if error.code() in REFUSALS:
@@ -119,9 +119,9 @@ def _about(topic: str, error: KafkaError) -> KafkaError:
 def _check_partitions(counts: Mapping[str, int], prefix: str) -> None:
     """Raise `TopicMismatch` or `PartitionsDiffer` for counts that do not go together."""
     for group in SAME_PARTITIONS:
-        there = {prefix + t.name: counts[t.name] for t in group if t.name in counts}
-        if len(set(there.values())) > 1:
-            raise PartitionsDiffer(there)
-        for name, count in there.items():
+        present = {prefix + t.name: counts[t.name] for t in group if t.name in counts}
+        if len(set(present.values())) > 1:
+            raise PartitionsDiffer(present)
+        for name, count in present.items():
             if len(group) == 1 and count != group[0].partitions:
                 raise TopicMismatch(name, group[0].partitions, count)

@@ -82,11 +82,11 @@ def _missing(settings: KafkaSettings, group: str, topic: Topic, stopping: Stoppi
     """
     assigned: list[TopicPartition] = []
     lines = _CoordinatorLines()
-    own = f"{settings.topic_prefix}{group}.protocol-{uuid.uuid4().hex[:8]}"
+    probe_group = f"{settings.topic_prefix}{group}.protocol-{uuid.uuid4().hex[:8]}"
     options = {
         **client_options(settings),
         "client.id": f"{group}-protocol",
-        "group.id": own,
+        "group.id": probe_group,
         "group.protocol": "consumer",
         "enable.auto.commit": False,
         "auto.offset.reset": "latest",
@@ -106,9 +106,9 @@ def _missing(settings: KafkaSettings, group: str, topic: Topic, stopping: Stoppi
             if lines.unsupported or (error is not None and _means(error, _UNSUPPORTED)):
                 return "the brokers do not have the protocol consumer"
             if error is None:
-                outage.endure_silence(f"no partitions from the coordinator of group {own}")
+                outage.endure_silence(f"no partitions from the coordinator of group {probe_group}")
             elif _means(error, KafkaError.GROUP_AUTHORIZATION_FAILED):
-                reason = f"group {own}: {error.str()}"
+                reason = f"group {probe_group}: {error.str()}"
                 outage.endure(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, reason))
             else:
                 outage.endure(error)

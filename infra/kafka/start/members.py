@@ -18,10 +18,10 @@ def client_ids(settings: KafkaSettings, group: str) -> list[str]:
     name = settings.topic_prefix + group
     requests = CoordinatorRequests(settings)
     try:
-        found = requests.answer(
+        description = requests.answer(
             lambda admin, s: admin.describe_consumer_groups([name], request_timeout=s), _TIMEOUT_S
         )
-        return [str(member.client_id) for member in found.members]
+        return [str(member.client_id) for member in description.members]
     except KafkaException as error:
         reason = error.args[0]
         if reason.code() == reason.GROUP_ID_NOT_FOUND:

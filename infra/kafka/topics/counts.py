@@ -14,53 +14,55 @@ class TooFewSlots(SeamlessFlowError):
 
     lasting = True
 
-    def __init__(self, topic: str, workers: int, found: int, wanted: int) -> None:
+    def __init__(self, topic: str, workers: int, present: int, wanted: int) -> None:
         self.topic = topic
         self.workers = workers
-        self.found = found
+        self.found = present
         self.wanted = wanted
         super().__init__(
-            f"topic {topic} has {found} partitions, and {workers} workers that roll out need one "
+            f"topic {topic} has {present} partitions, and {workers} workers that roll out need one "
             "each: add some, and as many to its .dlq, with kafka-topics.sh --alter --topic "
             f"{topic} --partitions {wanted}; on an embedded Kafka begin in another directory (out)"
         )
 
 
 def topic_counts(
-    specs: Iterable[Topic], asked: Mapping[str, int], there: Mapping[str, int], prefix: str = ""
+    specs: Iterable[Topic], asked: Mapping[str, int], existing: Mapping[str, int], prefix: str = ""
 ) -> dict[str, int]:
     """Return the number of partitions by topic: as it exists, as asked for, else the contract's.
 
-    A topic of `SAME_PARTITIONS` has as many as those that must be equal to it. `there` has full
+    A topic of `SAME_PARTITIONS` has as many as those that must be equal to it. `existing` has full
     names. Pure. Raises `TopicMismatch` and `PartitionsDiffer`.
     """
     counts = {}
     for spec in specs:
-        wish, have = asked.get(spec.name), there.get(prefix + spec.name)
+        wish, have = asked.get(spec.name), existing.get(prefix + spec.name)
         if wish and have and wish != have:
             raise TopicMismatch(prefix + spec.name, wish, have)
         group = _must_be_equal(spec)
-        found = {name: there.get(prefix + name) or asked.get(name) for name in group or [spec.name]}
-        given = {prefix + name: count for name, count in found.items() if count}
-        if len(set(given.values())) > 1:
-            raise PartitionsDiffer(given)
-        counts[spec.name] = next(iter(given.values()), spec.partitions)
+        of_group = {
+            name: existing.get(prefix + name) or asked.get(name) for name in group or [spec.name]
+        }
+        decided = {prefix + name: count for name, count in of_group.items() if count}
+        if len(set(decided.values())) > 1:
+            raise PartitionsDiffer(decided)
+        counts[spec.name] = next(iter(decided.values()), spec.partitions)
         if len(group) == 1 and counts[spec.name] != spec.partitions:
             raise TopicMismatch(prefix + spec.name, spec.partitions, counts[spec.name])
     return counts
 
 
-def slots_asked(workers: int, there: Mapping[str, int], prefix: str = "") -> dict[str, int]:
+def slots_asked(workers: int, existing: Mapping[str, int], prefix: str = "") -> dict[str, int]:
     """Return the partitions of a new `prompts` for so many workers that roll out, by topic.
 
     Empty where those of the contract are enough, and for one that exists. Raises `TooFewSlots` if
     that has fewer than there are workers.
     """
     topic = prefix + PROMPTS.name
-    wanted, found = workers + workers // _SPARE, there.get(topic)
-    if found is not None and found < workers:
-        raise TooFewSlots(topic, workers, found, wanted)
-    return {PROMPTS.name: wanted} if found is None and wanted > PROMPTS.partitions else {}
+    wanted, present = workers + workers // _SPARE, existing.get(topic)
+    if present is not None and present < workers:
+        raise TooFewSlots(topic, workers, present, wanted)
+    return {PROMPTS.name: wanted} if present is None and wanted > PROMPTS.partitions else {}
 
 
 def least_insync(copies: int) -> int:

@@ -59,16 +59,16 @@ def create_topics(
     """
     options, specs = options or TopicOptions(), list(topics)
     brokers = find_cluster(settings, stopping=stopping).brokers
-    admin, there = client(AdminClient, client_options(settings)), partition_counts(settings)
-    slots = slots_asked(options.workers, there, settings.topic_prefix)
-    counts = topic_counts(specs, {**slots, **options.partitions}, there, settings.topic_prefix)
+    admin, existing = client(AdminClient, client_options(settings)), partition_counts(settings)
+    slots = slots_asked(options.workers, existing, settings.topic_prefix)
+    counts = topic_counts(specs, {**slots, **options.partitions}, existing, settings.topic_prefix)
     copies = options.replication or min(_COPIES, brokers)
     wanted = [
         topic
         for spec in specs
         for topic in _new_topics(settings, spec, counts[spec.name], copies, options)
     ]
-    missing = [topic for topic in wanted if topic.topic not in there]
+    missing = [topic for topic in wanted if topic.topic not in existing]
     if missing:
         for name, future in admin.create_topics(missing, operation_timeout=_TIMEOUT_S).items():
             _created(settings, name, future)
@@ -82,9 +82,9 @@ def create_copy(settings: KafkaSettings, source: str, target: str) -> int:
     Both names are without prefix. Raises `TopicMissing` if there is no `source`.
     """
     old, new = settings.topic_prefix + source, settings.topic_prefix + target
-    there = partition_counts(settings)
-    if new in there:
-        return there[new]
+    existing = partition_counts(settings)
+    if new in existing:
+        return existing[new]
     like = found_topics(settings, [old]).get(old)
     if like is None:
         raise TopicMissing(old, settings.bootstrap_servers)

@@ -34,10 +34,10 @@ def found_topics(settings: KafkaSettings, names: Sequence[str]) -> dict[str, Fou
     admin = client(AdminClient, client_options(settings))
     asked = admin.describe_topics(TopicCollection(list(names)), request_timeout=_TIMEOUT_S)
     answers = {name: _answer(settings, name, asked[name]) for name in names}
-    there = [name for name, topic in answers.items() if topic is not None]
-    if not there:
+    present = [name for name, topic in answers.items() if topic is not None]
+    if not present:
         return {}
-    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in there]
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in present]
     configs = {
         resource.name: _answer(settings, resource.name, future)
         for resource, future in admin.describe_configs(

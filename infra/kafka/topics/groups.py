@@ -45,15 +45,15 @@ class GroupLookup:
         Raises `KafkaRefused` if the user may not describe it, and `KafkaUnavailable`.
         """
         name = self._settings.topic_prefix + group
-        found = self._answer(
+        description = self._answer(
             name,
             lambda admin, s: admin.describe_consumer_groups([name], request_timeout=s),
             limit_s,
         )
-        if found is None:
+        if description is None:
             return FoundGroup("unknown", ())
-        members = [self._member(member) for member in found.members]
-        return FoundGroup(found.state.name.lower().replace("_", " "), members)
+        members = [self._member(member) for member in description.members]
+        return FoundGroup(description.state.name.lower().replace("_", " "), members)
 
     def committed(self, group: str, limit_s: float) -> Mapping[Partition, int]:
         """Return the offsets that a group has committed, without partitions that have none.
@@ -62,12 +62,12 @@ class GroupLookup:
         """
         prefix = self._settings.topic_prefix
         asked = [ConsumerGroupTopicPartitions(prefix + group)]
-        found = self._answer(
+        answer = self._answer(
             prefix + group,
             lambda admin, s: admin.list_consumer_group_offsets(asked, request_timeout=s),
             limit_s,
         )
-        places = [] if found is None else found.topic_partitions
+        places = [] if answer is None else answer.topic_partitions
         return {
             (place.topic.removeprefix(prefix), place.partition): place.offset
             for place in places

@@ -153,7 +153,7 @@ def _tls(options: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def _unsupported(option: str, value: str, known: tuple[str, ...]) -> SettingsRejected:
-    names = ", ".join(known)
+def _unsupported(option: str, value: str, supported: tuple[str, ...]) -> SettingsRejected:
+    names = ", ".join(supported)
     reason = f"{option} {value!r} is not among those by which transactions can be ended ({names})"
     return SettingsRejected("SEAMLESSFLOW_KAFKA__OPTIONS", reason)

@@ -69,7 +69,7 @@ class TransactionLookup:
         self._kafka = kafka
         self._stopping = stopping
         self._all_prefixes = all_prefixes
-        self._topics = tuple(kafka.topic_prefix + one.name for one in _WRITTEN)
+        self._topics = tuple(kafka.topic_prefix + topic.name for topic in _WRITTEN)
         unnamed = kafka.model_copy(update={"topic_prefix": ""})
         self._stable = BoundsLookup(unnamed, isolation="read_committed")
         self._ends = BoundsLookup(unnamed, isolation="read_uncommitted")
@@ -92,13 +92,15 @@ class TransactionLookup:
         # The order matters: a transaction that began behind the history would look as if it hung.
         before = self._producers(metadata, places)
         states = read_states(self._kafka, self._stopping) if before else []
-        there = set(self._producers(metadata, places)) if before else set()
-        found = []
+        still_open = set(self._producers(metadata, places)) if before else set()
+        transactions = []
         for producer in before:
             judged = judge(states, producer.producer_id, producer.place)
-            if producer in there and self._may_be_ours(producer, judged.transactional_id):
-                found.append(OpenTransaction(producer, judged.transactional_id, judged.verdict))
-        return found
+            if producer in still_open and self._may_be_ours(producer, judged.transactional_id):
+                transactions.append(
+                    OpenTransaction(producer, judged.transactional_id, judged.verdict)
+                )
+        return transactions
 
     def end(self, open_one: OpenTransaction) -> None:
         """Write the marker that Kafka had decided on and left out.
@@ -117,8 +119,8 @@ class TransactionLookup:
             raise self._refused(KafkaError(errors[0]), str(open_one))
 
     def _may_be_ours(self, producer: OpenProducer, name: str) -> bool:
-        own = self._kafka.topic_prefix + transactional_id("")
-        return self._all_prefixes or name.startswith(own) or producer.place[0] != OFFSETS
+        prefix = self._kafka.topic_prefix + transactional_id("")
+        return self._all_prefixes or name.startswith(prefix) or producer.place[0] != OFFSETS
 
     def _written(self, topic: str) -> bool:
         """Return whether managers write to the topic in transactions."""
@@ -127,8 +129,8 @@ class TransactionLookup:
 
     def _unstable(self, metadata: Any) -> list[TopicPartition]:
         """Return the partitions that hold records of open transactions."""
-        topics = {name: one for name, one in metadata.topics.items() if self._written(name)}
-        places = [(name, number) for name, one in topics.items() for number in one.partitions]
+        topics = {name: topic for name, topic in metadata.topics.items() if self._written(name)}
+        places = [(name, number) for name, topic in topics.items() for number in topic.partitions]
         # In this order: a transaction that ends between the two is none that is open.
         ends = self._ends.ends(places, _ASK_S)
         stable = self._stable.ends(places, _ASK_S)
@@ -140,15 +142,15 @@ class TransactionLookup:
         by_broker: dict[tuple[str, int], list[TopicPartition]] = {}
         for place, address in _leaders(metadata, places).items():
             by_broker.setdefault(address, []).append(place)
-        found = []
-        for address, own in by_broker.items():
+        all_producers = []
+        for address, of_broker in by_broker.items():
             with Connection(self._kafka, *address) as broker:
-                answer = broker.ask(wire.DESCRIBE_PRODUCERS, wire.describe_producers(own))
+                answer = broker.ask(wire.DESCRIBE_PRODUCERS, wire.describe_producers(of_broker))
             producers, errors = wire.open_producers(answer)
             for (topic, number), code in errors.items():
                 raise self._refused(KafkaError(code), f"producers of {topic}[{number}]")
-            found += producers
-        return found
+            all_producers += producers
+        return all_producers
 
     def _metadata(self) -> Any:
         try:
@@ -167,10 +169,10 @@ def _leaders(
     metadata: Any, places: Iterable[TopicPartition]
 ) -> Mapping[TopicPartition, tuple[str, int]]:
     """Return the address of each partition's leader, without partitions that have none."""
-    found = {}
+    addresses = {}
     for topic, number in places:
         topics = metadata.topics.get(topic)
         leader = metadata.brokers.get(topics.partitions[number].leader) if topics else None
         if leader is not None:
-            found[topic, number] = (leader.host, leader.port)
-    return found
+            addresses[topic, number] = (leader.host, leader.port)
+    return addresses

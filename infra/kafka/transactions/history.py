@@ -70,12 +70,12 @@ def judge(history: Sequence[StateRecord], producer_id: int, place: TopicPartitio
 
     `history`: the records of all ids, each id's in the order of its partition.
     """
-    owned = [one for one in history if one.producer_id == producer_id]
+    owned = [record for record in history if record.producer_id == producer_id]
     if not owned:
         return Judgement("", Verdict.UNKNOWN)
     name = owned[-1].transactional_id
-    states = [one for one in history if one.transactional_id == name]
-    concerned = [number for number, one in enumerate(states) if place in one.partitions]
+    states = [record for record in history if record.transactional_id == name]
+    concerned = [number for number, record in enumerate(states) if place in record.partitions]
     if not concerned:
         return Judgement(name, Verdict.UNKNOWN)
     newest = concerned[-1]

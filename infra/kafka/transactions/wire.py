@@ -78,7 +78,7 @@ def describe_producers(places: Iterable[TopicPartition]) -> bytes:
 
 def open_producers(answer: BrokerAnswer) -> tuple[list[OpenProducer], dict[TopicPartition, int]]:
     """Return the producers with an open transaction, and the error code of other partitions."""
-    found: list[OpenProducer] = []
+    producers: list[OpenProducer] = []
     errors: dict[TopicPartition, int] = {}
     answer.number("i")  # time for which the broker held the request back
     for _ in answer.items():
@@ -88,10 +88,14 @@ def open_producers(answer: BrokerAnswer) -> tuple[list[OpenProducer], dict[Topic
             if code := answer.number("h"):
                 errors[place] = code
             answer.text()
-            found += [one for _ in answer.items() if (one := _producer(answer, place)).start >= 0]
+            producers += [
+                producer
+                for _ in answer.items()
+                if (producer := _producer(answer, place)).start >= 0
+            ]
             answer.tags()
         answer.tags()
-    return found, errors
+    return producers, errors
 
 
 def write_marker(producer: OpenProducer, commit: bool) -> bytes:
@@ -132,9 +136,9 @@ def _topics(places: Iterable[TopicPartition]) -> bytes:
     for topic, number in places:
         numbers.setdefault(topic, []).append(number)
     body = _count(len(numbers))
-    for topic, own in numbers.items():
+    for topic, of_topic in numbers.items():
         body += _count(len(topic.encode())) + topic.encode()
-        body += _count(len(own)) + struct.pack(f">{len(own)}i", *own) + _NO_TAGS
+        body += _count(len(of_topic)) + struct.pack(f">{len(of_topic)}i", *of_topic) + _NO_TAGS
     return body
 
 

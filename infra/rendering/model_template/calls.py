@@ -44,7 +44,7 @@ class CallFormat:
                 value, end = _decoded(spelt, start)
                 for arguments in ("arguments", "parameters"):
                     listed = _listed(value)
-                    if listed and all(_has(one, arguments) for one in listed):
+                    if listed and all(_has(call, arguments) for call in listed):
                         return cls(spelt[:start].strip(), spelt[end:].strip(), arguments)
         return None
 
@@ -55,8 +55,8 @@ class CallFormat:
             return content, list(self._marked(text)) if mark else []
         value, end = _decoded(text.strip(), 0)
         listed = _listed(value)
-        whole = end == len(text.strip()) and all(_has(one, self.arguments) for one in listed)
-        calls = [self._attempt(text.strip(), one) for one in listed if whole]
+        whole = end == len(text.strip()) and all(_has(call, self.arguments) for call in listed)
+        calls = [self._attempt(text.strip(), call) for call in listed if whole]
         return ("", calls) if calls else (text, [])
 
     def _marked(self, text: str) -> Iterator[Attempt]:
@@ -72,7 +72,7 @@ class CallFormat:
                 end = text.find(self.after, begin) if self.after else len(text)
                 behind = max(end, begin)
             else:
-                yield from (self._attempt(text[begin:end], one) for one in _listed(value))
+                yield from (self._attempt(text[begin:end], call) for call in _listed(value))
             start = text.find(self.before, behind)
 
     def _malformed(self, text: str, start: int) -> Attempt:

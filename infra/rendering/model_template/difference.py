@@ -30,7 +30,7 @@ def behind_answer(
     before them. `ends` returns the places behind each stop token. With `thinking_stays` a template
     that would only remove earlier thinking changes nothing.
     """
-    found: list[Rendered] = []
+    additions: list[Rendered] = []
     history: Sequence[Message]
     for history in histories:
         # With a generation prompt too: without one some templates end the whole conversation.
@@ -42,6 +42,6 @@ def behind_answer(
         begin = later[len(stops) - 1]
         if not thinking_stays and after[:begin] != before[: stops[-1]]:
             return None
-        found.append(after[begin:])
-    same = bool(found) and all(one == found[0] for one in found)
-    return found[0] if same and found[0] else None
+        additions.append(after[begin:])
+    same = bool(additions) and all(addition == additions[0] for addition in additions)
+    return additions[0] if same and additions[0] else None

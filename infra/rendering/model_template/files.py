@@ -25,26 +25,28 @@ def template_source(directory: Path) -> str | None:
         return file.read_text(encoding="utf-8")
     source = _read(directory / CONFIG_FILE).get("chat_template")
     if isinstance(source, list):
-        source = {one.get("name"): one.get("template") for one in source}.get("default")
+        source = {template.get("name"): template.get("template") for template in source}.get(
+            "default"
+        )
     return source if isinstance(source, str) else None
 
 
 def special_tokens(directory: Path) -> dict[str, str]:
     """Return the spelling of each special token that the tokenizer's configuration names."""
     config = _read(directory / CONFIG_FILE)
-    found = {}
+    spellings = {}
     for name in _SPECIAL_TOKENS:
         match config.get(name):
             case str(token) | {"content": str(token)}:
-                found[name] = token
-    return found
+                spellings[name] = token
+    return spellings
 
 
 def end_token_ids(directory: Path) -> list[int]:
     """Return the ids of the tokens that end an answer, as far as the model names them."""
     named = _read(directory / GENERATION_FILE).get("eos_token_id")
     listed = named if isinstance(named, list) else [named]
-    return [one for one in listed if type(one) is int]
+    return [token_id for token_id in listed if type(token_id) is int]
 
 
 def prompting_bytes(directory: Path) -> bytes:

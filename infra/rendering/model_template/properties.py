@@ -98,7 +98,7 @@ def _close(template: JinjaTemplate, tokenizer: Tokenizer) -> tuple[str, int]:
 def _first_special(text: str, tokenizer: Tokenizer) -> int | None:
     """Return the first special token of a text, or None if other text stands before it."""
     ids = tokenizer.encode(text)
-    places = [place for place, one in enumerate(ids) if one in tokenizer.special_ids]
+    places = [place for place, token_id in enumerate(ids) if token_id in tokenizer.special_ids]
     blank = places and not tokenizer.decode(ids[: places[0]]).strip()
     return ids[places[0]] if blank else None
 
@@ -116,19 +116,21 @@ def _tools(template: JinjaTemplate, close: str, short_ids: bool) -> tuple[CallFo
     asked, *rest = with_short_ids(messages) if short_ids else messages
     try:
         begun = template.text([asked], probes.TOOLS, ask=True)
-        told = template.text([asked, *rest], probes.TOOLS, ask=True)
+        whole = template.text([asked, *rest], probes.TOOLS, ask=True)
     except TemplateRefusal as error:
         return None, f"it refuses tools ({error})"
     if "probe" not in begun:
         return None, "it does not write tools"
-    if str(probes.NEW_MESSAGES[0][0]["content"]) not in told:
+    if str(probes.NEW_MESSAGES[0][0]["content"]) not in whole:
         return None, "it does not write results of tools"
     spelt = answer_text(template, [asked, rest[0]], probes.TOOLS, close)
     calls = CallFormat.of(spelt or "")
     if calls is None:
         return None, "it does not write calls as JSON with name and arguments"
-    found = [(one.name, one.arguments, one.status) for one in calls.read(spelt or "")[1]]
-    if found != [("probe", {"text": "a"}, OK)]:
+    read = [
+        (attempt.name, attempt.arguments, attempt.status) for attempt in calls.read(spelt or "")[1]
+    ]
+    if read != [("probe", {"text": "a"}, OK)]:
         return None, "a call that it writes is not read back"
     return calls, ""
 
@@ -157,19 +159,19 @@ def _writes_system(template: JinjaTemplate) -> bool:
 def _forgets(template: JinjaTemplate, tokenizer: Tokenizer, short_ids: bool) -> frozenset[str]:
     if tokenizer.token_id("</think>") is None:
         return frozenset()
-    told, asked = probes.NEW_MESSAGES
-    found = set()
-    for answer, new in ((probes.CALL, told), (probes.TEXT, asked)):
+    results, asked = probes.NEW_MESSAGES
+    forgotten = set()
+    for answer, new in ((probes.CALL, results), (probes.TEXT, asked)):
         spelt = {**answer, "content": _MUSING + str(answer["content"])}
         named = {**answer, "reasoning_content": "musing"}
         texts = []
         for thought in (spelt, named):
             messages = [*probes.SHORT, thought, *new]
             ready = with_short_ids(messages) if short_ids else messages
-            texts.append(_text(template, ready, probes.TOOLS if new is told else None) or "")
+            texts.append(_text(template, ready, probes.TOOLS if new is results else None) or "")
         if not any("musing" in text for text in texts):
-            found.add(str(new[0]["role"]))
-    return frozenset(found)
+            forgotten.add(str(new[0]["role"]))
+    return frozenset(forgotten)
 
 
 def _text(

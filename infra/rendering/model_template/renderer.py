@@ -77,7 +77,7 @@ class TemplateRenderer:
         keeps = settings.thinking_retention == "all"
         self.effective_thinking_retention = "all" if keeps else "template"
         named = [*end_token_ids(tokenizer.directory), tokenizer.eos_token_id]
-        ends = [one for one in named if one is not None]
+        ends = [token_id for token_id in named if token_id is not None]
         self._stops = list(dict.fromkeys([has.close_id, *ends]))
         self._generation = GenerationPrompts(self._prompt)
         self._texts = self._histories(probes.TEXT)
@@ -184,9 +184,11 @@ class TemplateRenderer:
 
     def _check_bridges(self) -> None:
         """Raise `TemplateRefusal` if nothing can follow sampled tokens."""
-        told, asked = probes.NEW_MESSAGES
+        results, asked = probes.NEW_MESSAGES
         tools = [*probes.TOOLS] if self._has.calls is not None else None
-        if self._added(asked, None) is None and (tools is None or self._added(told, tools) is None):
+        if self._added(asked, None) is None and (
+            tools is None or self._added(results, tools) is None
+        ):
             if "user" in self._has.forgets:
                 remedy = "set thinking_retention to all to keep it"
                 raise TemplateRefusal(f"it removes thinking of earlier turns; {remedy}")
@@ -221,6 +223,6 @@ def _with_sampled_ids(
     for message in new_messages:
         public = str(message.get("tool_call_id", ""))
         number = public.rpartition("_")[2] if turn_of_tool_call(public) is not None else ""
-        own = sampled[int(number)] if number and int(number) < len(sampled) else None
-        ready.append({**message, "tool_call_id": own} if own is not None else message)
+        sampled_id = sampled[int(number)] if number and int(number) < len(sampled) else None
+        ready.append({**message, "tool_call_id": sampled_id} if sampled_id is not None else message)
     return ready

@@ -97,20 +97,22 @@ class WeightsService:
         return asked
 
     def _send(self, question: WeightsQuestion, lines: Sequence[Line]) -> None:
-        there = [line for line in lines if not line.lost]
+        connected = [line for line in lines if not line.lost]
         try:
             directory = self._found(question)
         except SeamlessFlowError as error:
-            for line in there:
+            for line in connected:
                 line.send(asdict(WeightsAnswer(reason=str(error), sizes={})))
             return
         with lease(directory):
             store, place = store_at(self._host, STILL)
             sizes = {path.name: path.stat().st_size for path in directory.iterdir()}
-            for rank, line in enumerate(there, 1):
-                answer = WeightsAnswer(store=place, rank=rank, ranks=len(there) + 1, sizes=sizes)
+            for rank, line in enumerate(connected, 1):
+                answer = WeightsAnswer(
+                    store=place, rank=rank, ranks=len(connected) + 1, sizes=sizes
+                )
                 line.send(asdict(answer))
-            with Transfer(store, 0, len(there) + 1, self._host) as transfer:
+            with Transfer(store, 0, len(connected) + 1, self._host) as transfer:
                 for piece in pieces(sizes, question.share, question.shares):
                     transfer.send(directory, piece)
 
@@ -120,9 +122,9 @@ class WeightsService:
         if not _KNOWN.fullmatch(question.directory) or not directory.is_dir():
             raise NotThere(directory, "is not there")
         if question.directory != TOKENIZER:
-            found = sha256(directory / MANIFEST)
-            if found != question.manifest_sha256:
-                raise NotThere(directory, f"its manifest has SHA-256 {found}")
+            digest = sha256(directory / MANIFEST)
+            if digest != question.manifest_sha256:
+                raise NotThere(directory, f"its manifest has SHA-256 {digest}")
         if not 0 <= question.share < question.shares:
             raise NotThere(directory, f"share {question.share} of {question.shares}")
         return directory

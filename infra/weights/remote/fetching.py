@@ -78,9 +78,9 @@ class WeightsFetcher:
                 self._fetch(delta, here)
                 facts = read_delta(here, version, manifest_sha256)
                 before = facts.base_version or 0, facts.base_manifest_sha256 or ""
-                known = self._cache.known(*before) if cached else None
-                if known is not None:
-                    return known, [here, *deltas]
+                base = self._cache.known(*before) if cached else None
+                if base is not None:
+                    return base, [here, *deltas]
             if anchor is not None:
                 return self._anchor(anchor, manifest_sha256, scratch / "anchor"), deltas
             if delta is None:

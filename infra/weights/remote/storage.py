@@ -98,16 +98,16 @@ class WeightsStorage:
         """Return the places of all versions of a policy, oldest first."""
         folder = f"{policy_folder(policy)}/{form}"
         try:
-            there = self._asked(lambda: self._files.ls(self._path(folder), detail=False))
+            paths = self._asked(lambda: self._files.ls(self._path(folder), detail=False))
         except FileNotFoundError:
             return {}
-        found: dict[int, list[str]] = {}
-        for path in there:
+        places: dict[int, list[str]] = {}
+        for path in paths:
             name = path.rstrip("/").rpartition("/")[2]
             number = name.partition(".")[0].removeprefix("version-")
             if number.isdigit():
-                found.setdefault(int(number), []).append(f"{folder}/{name}")
-        return dict(sorted(found.items()))
+                places.setdefault(int(number), []).append(f"{folder}/{name}")
+        return dict(sorted(places.items()))
 
     def remove(self, place: str) -> None:
         """Delete a directory, its manifest first; one that was not complete has none.

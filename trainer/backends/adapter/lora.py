@@ -45,7 +45,9 @@ def begin(model: PreTrainedModel, seed: int) -> None:
 
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the parameters that are trained, by name."""
-    return {name: one for name, one in model.named_parameters() if one.requires_grad}
+    return {
+        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
+    }
 
 
 def published(model: nn.Module) -> Mapping[str, Tensor]:
@@ -95,12 +97,12 @@ def _place(name: str) -> tuple[str, Literal["A", "B"]]:
 def _put(whole: Tensor, parameter: nn.Parameter) -> None:
     """Set a parameter, or this rank's shard of it."""
     if isinstance(parameter, DTensor):
-        own = distribute_tensor(
+        shard = distribute_tensor(
             whole.to(parameter.device, parameter.dtype),
             parameter.device_mesh,
             parameter.placements,
             src_data_rank=None,
         )
-        parameter.copy_(own)
+        parameter.copy_(shard)
     else:
         parameter.copy_(whole)

@@ -52,13 +52,13 @@ def added(halves: Mapping[str, Tensor], layer: str, scale: float) -> Tensor:
 
 def _merge_file(source: Path, halves: Mapping[str, Tensor], scale: float, target: Path) -> set[str]:
     """Write one file of the base with what is added to its tensors; return their layers."""
-    tensors, found = load_file(source), set()
+    tensors, changed = load_file(source), set()
     for name, tensor in tensors.items():
         layer = name.removesuffix(".weight")
         if name.endswith(".weight") and tensor_name(layer, "A") in halves:
             tensors[name] = (tensor.float() + added(halves, layer, scale)).to(tensor.dtype)
-            found.add(layer)
+            changed.add(layer)
     with safe_open(source, "pt") as opened:
         save_file(tensors, target, opened.metadata())
     open_to_readers(target)
-    return found
+    return changed

@@ -82,8 +82,10 @@ class PolicyModel:
             return
         try:
             saved = json.loads(path.read_bytes())
-            own = self._identity()
-            differs = [name for name in own.keys() | saved if own.get(name) != saved.get(name)]
+            identity = self._identity()
+            differs = [
+                name for name in identity.keys() | saved if identity.get(name) != saved.get(name)
+            ]
         except FileNotFoundError:
             differs = ["adapter"]
         except (OSError, ValueError, AttributeError) as error:

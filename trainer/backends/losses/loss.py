@@ -45,14 +45,14 @@ def token_losses(tokens: LossTokens, settings: LossSection) -> Losses:
     weights = CORRECTIONS[settings.chosen_correction](tokens, settings)
     masked_N = masked(tokens, settings.masks)
     weights_N = weights.weights_N.masked_fill(masked_N, 0.0)
-    found = SURROGATES[settings.chosen_surrogate](tokens, weights_N, settings)
-    loss_N = found.loss_N
+    losses = SURROGATES[settings.chosen_surrogate](tokens, weights_N, settings)
+    loss_N = losses.loss_N
     if settings.entropy:
         loss_N = loss_N - settings.entropy * tokens.entropies_N
     if settings.kl and tokens.reference_N is not None:
         far_N = divergence(tokens, tokens.reference_N, settings)
         loss_N = loss_N + settings.kl * (_weighed(far_N, tokens) if settings.kl_weighted else far_N)
-    return Losses(loss_N, found.clipped_N | weights.clipped_N | masked_N)
+    return Losses(loss_N, losses.clipped_N | weights.clipped_N | masked_N)
 
 
 def _weighed(divergences_N: Tensor, tokens: LossTokens) -> Tensor:

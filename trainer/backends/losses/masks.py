@@ -27,9 +27,9 @@ def geometric_mean(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection
     Geometric rejection (Geo-RS) of Liu, Li et al., When speed kills stability (2025), part 3: the
     mean does not fall with the length, as the product of all ratios does.
     """
-    own = masks.geometric_mean
-    means_N = unit_means(log_ratios_N, tokens.units_N(own.level))
-    return _outside(means_N, own.low, own.high)
+    section = masks.geometric_mean
+    means_N = unit_means(log_ratios_N, tokens.units_N(section.level))
+    return _outside(means_N, section.low, section.high)
 
 
 def outlier(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection) -> Tensor:
@@ -38,11 +38,11 @@ def outlier(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection) -> Te
     The veto by token of the same text, part 3: one token that the trainer finds impossible shows
     that the whole session went astray. At level `token` it leaves alone.
     """
-    own = masks.outlier
-    outside_N = _outside(log_ratios_N, own.low, own.high)
-    if own.level == "token":
+    section = masks.outlier
+    outside_N = _outside(log_ratios_N, section.low, section.high)
+    if section.level == "token":
         return outside_N
-    return unit_sums(outside_N.to(log_ratios_N), tokens.units_N(own.level)) > 0
+    return unit_sums(outside_N.to(log_ratios_N), tokens.units_N(section.level)) > 0
 
 
 def off_policy(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection) -> Tensor:
@@ -52,9 +52,9 @@ def off_policy(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection) ->
     Off-policy sequence masking, DeepSeek-V3.2, arXiv 2512.02556, section 3.1 (Scaling GRPO): a
     policy learns least from mistakes that it would not make any more.
     """
-    own = masks.off_policy
-    drifts_N = -unit_means(log_ratios_N, tokens.units_N(own.level))
-    return (tokens.advantages_N < 0) & (drifts_N > (own.most or 0.0))
+    section = masks.off_policy
+    drifts_N = -unit_means(log_ratios_N, tokens.units_N(section.level))
+    return (tokens.advantages_N < 0) & (drifts_N > (section.most or 0.0))
 
 
 MASKS: Mapping[str, Mask] = {

@@ -51,14 +51,14 @@ def gang_facts(settings: TrainerSettings) -> Facts:
     }
 
 
-def differences(own: Facts, other: Facts) -> str:
+def differences(mine: Facts, other: Facts) -> str:
     """Return how the facts of another rank differ, the first few of them; nothing if they do not.
 
     Facts that one of them does not know of are those of another release.
     """
-    names = [name for name in own.keys() | other.keys() if own.get(name) != other.get(name)]
+    names = [name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name)]
     shown = [
-        f"{name} is {other.get(name, 'unknown')}, not {own.get(name, 'unknown')}"
+        f"{name} is {other.get(name, 'unknown')}, not {mine.get(name, 'unknown')}"
         for name in sorted(names)[:_NAMED]
     ]
     more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []

@@ -83,17 +83,21 @@ class Meeting:
         The lines are in the order of the ranks. Raises `WorkersAbsent`, at once when stopping.
         """
         deadline = time.monotonic() + JOIN_S
-        there: dict[int, tuple[Coming, Line]] = {}
-        while (devices := sum(coming.devices for coming, _ in there.values())) < others:
+        arrived: dict[int, tuple[Coming, Line]] = {}
+        while (devices := sum(coming.devices for coming, _ in arrived.values())) < others:
             if self._stopping() or time.monotonic() > deadline:
                 came_to = f"came to {self.place}, where rank 0 waits"
                 raise WorkersAbsent(f"{devices} of {others} other devices {came_to}")
-            self._admit(there)
+            self._admit(arrived)
             # One that has ended meanwhile starts again, and says so anew.
-            for rank in [rank for rank, (_, line) in there.items() if line.lost]:
-                there.pop(rank)[1].close()
-        lines = [there[rank][1] for rank in sorted(there)]
-        self.met = {one.worker: one.incarnation for one, _ in there.values() if one.incarnation}
+            for rank in [rank for rank, (_, line) in arrived.items() if line.lost]:
+                arrived.pop(rank)[1].close()
+        lines = [arrived[rank][1] for rank in sorted(arrived)]
+        self.met = {
+            coming.worker: coming.incarnation
+            for coming, _ in arrived.values()
+            if coming.incarnation
+        }
         for line in lines:
             line.send(word)
         self.close()
@@ -104,7 +108,7 @@ class Meeting:
         self.open = False
         self._listener.close()
 
-    def _admit(self, there: dict[int, tuple[Coming, Line]]) -> None:
+    def _admit(self, arrived: dict[int, tuple[Coming, Line]]) -> None:
         """Note the next process that comes, if it belongs to the gang."""
         try:
             line = Line(self._listener.accept()[0])
@@ -116,9 +120,9 @@ class Meeting:
                 reason = differences(self._facts, coming.facts)
                 line.send(reason)
                 if not reason:
-                    if coming.rank in there:
-                        there[coming.rank][1].close()
-                    there[coming.rank] = (coming, line)
+                    if coming.rank in arrived:
+                        arrived[coming.rank][1].close()
+                    arrived[coming.rank] = (coming, line)
                     return
                 _log.error("%s of %s", RankRefused(coming.rank, reason), coming.worker)
         line.close()

@@ -75,5 +75,5 @@ def transformer_config(
 
 def head_dimension(config: Any) -> int:
     """Return the width of a head."""
-    given = getattr(config, "head_dim", None)
-    return int(given or config.hidden_size // config.num_attention_heads)
+    width = getattr(config, "head_dim", None)
+    return int(width or config.hidden_size // config.num_attention_heads)

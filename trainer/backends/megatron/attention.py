@@ -29,7 +29,9 @@ class HeadAttention(nn.Module):
         """Return (T, B, Q * D). `seen_B1TT` has which tokens (last dimension) each one sees; None:
         those before it, and itself.
         """
-        query, key, value = (one.permute(1, 2, 0, 3) for one in (query_TBQD, key_TBGD, value_TBGD))
+        query, key, value = (
+            tensor.permute(1, 2, 0, 3) for tensor in (query_TBQD, key_TBGD, value_TBGD)
+        )
         mixed_BQTD = nn.functional.scaled_dot_product_attention(
             query,
             key,

@@ -68,20 +68,20 @@ def leaves(names: Sequence[str], dimensions: Dimensions, whose: str) -> list[Lea
 
     Raise `ModelUnusable` with the name of a parameter that has no place, or that is missing.
     """
-    given = set(names)
-    found = [Leaf("embedding.weight", "vocabulary", ("model.embed_tokens.weight",))]
+    present = set(names)
+    tensors = [Leaf("embedding.weight", "vocabulary", ("model.embed_tokens.weight",))]
     for layer in range(dimensions.layers):
-        found += _of_layer(layer, dimensions, given)
-    found.append(Leaf("decoder.final_layernorm.weight", "copied", ("model.norm.weight",)))
-    for kind in ("weight", "bias") if VALUES in given else ():
-        found.append(Leaf(f"output.{kind}", "copied", (f"score.{kind}",)))
-    if "lm_head.weight" in given:
-        found.append(Leaf("output.weight", "vocabulary", ("lm_head.weight",)))
-    placed = {source for leaf in found for source in leaf.sources}
-    if wrong := sorted(given ^ placed):
-        lacks = "has no place in the Megatron-core model" if wrong[0] in given else "is missing"
+        tensors += _of_layer(layer, dimensions, present)
+    tensors.append(Leaf("decoder.final_layernorm.weight", "copied", ("model.norm.weight",)))
+    for kind in ("weight", "bias") if VALUES in present else ():
+        tensors.append(Leaf(f"output.{kind}", "copied", (f"score.{kind}",)))
+    if "lm_head.weight" in present:
+        tensors.append(Leaf("output.weight", "vocabulary", ("lm_head.weight",)))
+    placed = {source for leaf in tensors for source in leaf.sources}
+    if wrong := sorted(present ^ placed):
+        lacks = "has no place in the Megatron-core model" if wrong[0] in present else "is missing"
         raise ModelUnusable(whose, f"{wrong[0]} {lacks} (trainer.backend = megatron)")
-    return found
+    return tensors
 
 
 def shards(leaf: Leaf, whole: Mapping[str, Tensor], dimensions: Dimensions) -> list[Tensor]:
@@ -104,19 +104,19 @@ def shards(leaf: Leaf, whole: Mapping[str, Tensor], dimensions: Dimensions) -> l
             return list(torch.cat(blocks, 1).flatten(0, 1).chunk(ranks, 0))
 
 
-def whole(leaf: Leaf, found: Sequence[Tensor], dimensions: Dimensions) -> dict[str, Tensor]:
+def whole(leaf: Leaf, by_rank: Sequence[Tensor], dimensions: Dimensions) -> dict[str, Tensor]:
     """Return the whole Hugging Face tensors of a leaf, by name, from each rank's shard."""
     match leaf.kind:
         case "copied":
-            return {leaf.sources[0]: found[0]}
+            return {leaf.sources[0]: by_rank[0]}
         case "rows":
-            return {leaf.sources[0]: torch.cat([*found])}
+            return {leaf.sources[0]: torch.cat([*by_rank])}
         case "columns":
-            return {leaf.sources[0]: torch.cat([*found], 1)}
+            return {leaf.sources[0]: torch.cat([*by_rank], 1)}
         case "vocabulary":
-            return {leaf.sources[0]: torch.cat([*found])[: dimensions.vocabulary]}
+            return {leaf.sources[0]: torch.cat([*by_rank])[: dimensions.vocabulary]}
         case "fused":
-            joined = torch.cat([*found])
+            joined = torch.cat([*by_rank])
             in_blocks = joined.reshape(leaf.blocks, -1, *joined.shape[1:])
             unit = in_blocks.shape[1] // sum(leaf.parts)
             parts = torch.split(in_blocks, [unit * part for part in leaf.parts], 1)
@@ -139,17 +139,19 @@ def source_parts(
             width = shard.shape[1]
             return {leaf.sources[0]: TensorPart(shard, (rows, width * ranks), 1, place * width)}
         case "vocabulary":
-            own = shard[: max(0, dimensions.vocabulary - place * rows)]
+            kept = shard[: max(0, dimensions.vocabulary - place * rows)]
             shape = (dimensions.vocabulary, *shard.shape[1:])
-            return {leaf.sources[0]: TensorPart(own, shape, 0, place * rows)}
+            return {leaf.sources[0]: TensorPart(kept, shape, 0, place * rows)}
         case "rows" | "fused":
             in_blocks = shard.reshape(max(1, leaf.blocks // ranks), -1, *shard.shape[1:])
             unit = in_blocks.shape[1] // sum(leaf.parts)
             values = torch.split(in_blocks, [unit * part for part in leaf.parts], 1)
             flat = [value.flatten(0, 1).contiguous() for value in values]
             return {
-                name: TensorPart(own, (len(own) * ranks, *own.shape[1:]), 0, place * len(own))
-                for name, own in zip(leaf.sources, flat, strict=True)
+                name: TensorPart(
+                    tensor, (len(tensor) * ranks, *tensor.shape[1:]), 0, place * len(tensor)
+                )
+                for name, tensor in zip(leaf.sources, flat, strict=True)
             }
 
 
@@ -160,41 +162,47 @@ def joined(leaf: Leaf, parts: Mapping[str, TensorPart], dimensions: Dimensions) 
         case "copied" | "columns":
             return values[0]
         case "vocabulary":
-            (own,) = values
-            missing = dimensions.padded // dimensions.ranks - len(own)
-            return torch.cat([own, own.new_zeros(missing, *own.shape[1:])])
+            (part,) = values
+            missing = dimensions.padded // dimensions.ranks - len(part)
+            return torch.cat([part, part.new_zeros(missing, *part.shape[1:])])
         case "rows" | "fused":
             count = max(1, leaf.blocks // dimensions.ranks)
-            blocks = [own.reshape(count, -1, *own.shape[1:]) for own in values]
+            blocks = [part.reshape(count, -1, *part.shape[1:]) for part in values]
             return torch.cat(blocks, 1).flatten(0, 1)
 
 
-def _of_layer(layer: int, dimensions: Dimensions, given: set[str]) -> list[Leaf]:
-    of, to = f"model.layers.{layer}", f"decoder.layers.{layer}"
+def _of_layer(layer: int, dimensions: Dimensions, present: set[str]) -> list[Leaf]:
+    origin, to = f"model.layers.{layer}", f"decoder.layers.{layer}"
     per_group = (dimensions.heads // dimensions.groups, 1, 1)
-    found = [
-        Leaf(f"{to}.input_layernorm.weight", "copied", (f"{of}.input_layernorm.weight",)),
+    tensors = [
+        Leaf(f"{to}.input_layernorm.weight", "copied", (f"{origin}.input_layernorm.weight",)),
         Leaf(
-            f"{to}.pre_mlp_layernorm.weight", "copied", (f"{of}.post_attention_layernorm.weight",)
+            f"{to}.pre_mlp_layernorm.weight",
+            "copied",
+            (f"{origin}.post_attention_layernorm.weight",),
         ),
         Leaf(
-            f"{to}.self_attention.linear_proj.weight", "columns", (f"{of}.self_attn.o_proj.weight",)
+            f"{to}.self_attention.linear_proj.weight",
+            "columns",
+            (f"{origin}.self_attn.o_proj.weight",),
         ),
         Leaf(
             f"{to}.mlp.linear_fc1.weight",
             "fused",
-            (f"{of}.mlp.gate_proj.weight", f"{of}.mlp.up_proj.weight"),
+            (f"{origin}.mlp.gate_proj.weight", f"{origin}.mlp.up_proj.weight"),
             (1, 1),
             dimensions.ranks,
         ),
-        Leaf(f"{to}.mlp.linear_fc2.weight", "columns", (f"{of}.mlp.down_proj.weight",)),
+        Leaf(f"{to}.mlp.linear_fc2.weight", "columns", (f"{origin}.mlp.down_proj.weight",)),
     ]
     for kind in ("weight", "bias"):
-        sources = tuple(f"{of}.self_attn.{one}_proj.{kind}" for one in "qkv")
-        if kind == "weight" or sources[0] in given:
+        sources = tuple(f"{origin}.self_attn.{letter}_proj.{kind}" for letter in "qkv")
+        if kind == "weight" or sources[0] in present:
             name = f"{to}.self_attention.linear_qkv.{kind}"
-            found.append(Leaf(name, "fused", sources, per_group, dimensions.groups))
-    for one in "qk":
-        if (source := f"{of}.self_attn.{one}_norm.weight") in given:
-            found.append(Leaf(f"{to}.self_attention.{one}_layernorm.weight", "copied", (source,)))
-    return found
+            tensors.append(Leaf(name, "fused", sources, per_group, dimensions.groups))
+    for letter in "qk":
+        if (source := f"{origin}.self_attn.{letter}_norm.weight") in present:
+            tensors.append(
+                Leaf(f"{to}.self_attention.{letter}_layernorm.weight", "copied", (source,))
+            )
+    return tensors

@@ -63,7 +63,10 @@ class MegatronBackend(RankBackend):
         return self._model.parts(self._parameters)
 
     def _whole_weights(self) -> dict[str, Tensor]:
-        return {name: of.cpu() for name, of in self._model.whole_tensors(self._parameters).items()}
+        return {
+            name: tensor.cpu()
+            for name, tensor in self._model.whole_tensors(self._parameters).items()
+        }
 
     def _summed(self, values: Tensor) -> Tensor:
         return self._groups.sum_data(values)  # ranks of one model have the same values

@@ -27,9 +27,9 @@ class RankGroups:
 
     def shards(self, tensor: Tensor) -> list[Tensor]:
         """Return the shard of each rank of the model."""
-        found = [torch.empty_like(tensor) for _ in range(self.size)]
-        dist.all_gather(found, tensor.contiguous(), group=self.tensor)
-        return found
+        gathered = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(gathered, tensor.contiguous(), group=self.tensor)
+        return gathered
 
     def sum_model(self, tensor: Tensor) -> None:
         """Replace a tensor by its sum over the ranks of the model."""

@@ -33,10 +33,10 @@ class ShardKeeping(Keeping):
     def copied(self, model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
         sharded, parameters = cast(ShardedModel, model), dict(model.named_parameters())
         moments = dict[str, TensorPart]()
-        states = {name: optimizer.state.get(of) for name, of in parameters.items()}
+        states = {name: optimizer.state.get(parameter) for name, parameter in parameters.items()}
         for moment in MOMENTS:
             shards = {name: state[moment] for name, state in states.items() if state}
-            moments |= {f"{moment}/{name}": of for name, of in _copied(sharded, shards).items()}
+            moments |= {f"{moment}/{name}": part for name, part in _copied(sharded, shards).items()}
         for leaf in sharded.leaves:
             if state := states[leaf.name]:
                 step = part_of(state[STEP]).copied()
@@ -52,7 +52,7 @@ class ShardKeeping(Keeping):
         sharded.read(parameters, saved.read_weight)
         optimizer.state.clear()
         for moment in MOMENTS if saved.moments else ():
-            shards = {name: torch.zeros_like(of) for name, of in parameters.items()}
+            shards = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
 
             def read(name: str, part: TensorPart, moment: str = moment) -> None:
                 saved.read_moment(f"{moment}/{name}", part)

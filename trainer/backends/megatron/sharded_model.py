@@ -52,25 +52,25 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         `compute`: type of matrix products and of the states between layers.
         """
         self._dimensions = dimensions(model, groups.size)
-        given = dict(model.named_parameters())
+        parameters = dict(model.named_parameters())
         super().__init__(copy.deepcopy(model.config))
         self._groups, self._compute = groups, compute
-        self.leaves = leaves([*given], self._dimensions, str(model.name_or_path))
+        self.leaves = leaves([*parameters], self._dimensions, str(model.name_or_path))
         self._family, self._generation = type(model), model.generation_config
-        self._values = VALUES in given
+        self._values = VALUES in parameters
         self._tied = "output.weight" not in {leaf.name for leaf in self.leaves}
-        first = next(iter(given.values()))
+        first = next(iter(parameters.values()))
         self._build(
             first.dtype,
-            biased=any(name.endswith("q_proj.bias") for name in given),
-            normed=any(name.endswith("q_norm.weight") for name in given),
+            biased=any(name.endswith("q_proj.bias") for name in parameters),
+            normed=any(name.endswith("q_norm.weight") for name in parameters),
         )
         rotary: Any = model.base_model.rotary_emb
         self.register_buffer("frequencies", rotary.inv_freq.clone().float(), persistent=False)
         if is_empty(model):
             self.read(dict(self.named_parameters()), reader(model, Path(str(model.name_or_path))))
         else:
-            self.load_whole(given)
+            self.load_whole(parameters)
         self.requires_grad_(first.requires_grad)
         nn.Module.eval(self)
 
@@ -101,10 +101,10 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
             values_BT1 = self._computed(self.output, states_TBH.transpose(0, 1))
             return CausalLMOutput(logits=values_BT1)
         weight = self.embedding.weight.to(self._compute) if self._tied else None
-        found = self._computed(self.output, states_TBH.transpose(0, 1), weight)
-        if isinstance(found, Tensor):  # scores in place of logits and bias, see `Forward`
-            return CausalLMOutput(logits=found)
-        return CausalLMOutput(logits=self.divided_vocabulary.gathered(found[0]))
+        output = self._computed(self.output, states_TBH.transpose(0, 1), weight)
+        if isinstance(output, Tensor):  # scores in place of logits and bias, see `Forward`
+            return CausalLMOutput(logits=output)
+        return CausalLMOutput(logits=self.divided_vocabulary.gathered(output[0]))
 
     @property
     def divided_vocabulary(self) -> "_DividedVocabulary":
@@ -117,7 +117,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         Not under autocast: Megatron-core's products know of it on CUDA devices alone. Gradients
         come back to the parameters in their own type.
         """
-        typed = {name: of.to(self._compute) for name, of in module.named_parameters()}
+        typed = {name: parameter.to(self._compute) for name, parameter in module.named_parameters()}
         return functional_call(module, typed, arguments, named)
 
     def get_output_embeddings(self) -> nn.Module:
@@ -129,12 +129,12 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
 
         Those of weights, gradients or moments. All ranks of a model must call it.
         """
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for leaf in self.leaves:
             if leaf.name in shards:
                 of_ranks = self._groups.shards(shards[leaf.name].detach())
-                found |= whole(leaf, of_ranks, self._dimensions)
-        return found
+                tensors |= whole(leaf, of_ranks, self._dimensions)
+        return tensors
 
     def own_shards(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return this rank's shards by Megatron-core's names, from whole tensors."""
@@ -155,12 +155,12 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
 
         Of the ranks that have the same shards the first has them, and others nothing of them.
         """
-        found: dict[str, TensorPart] = {}
+        parts: dict[str, TensorPart] = {}
         for leaf in self.leaves:
             if leaf.name in shards:
-                own = shards[leaf.name].detach()
-                found |= source_parts(leaf, own, self._dimensions, self._groups.place)
-        return {name: part.first_of(self._groups.copy) for name, part in found.items()}
+                shard = shards[leaf.name].detach()
+                parts |= source_parts(leaf, shard, self._dimensions, self._groups.place)
+        return {name: part.first_of(self._groups.copy) for name, part in parts.items()}
 
     @torch.no_grad()
     def read(self, shards: Mapping[str, Tensor], read: Callable[[str, TensorPart], None]) -> None:

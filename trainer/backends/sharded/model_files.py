@@ -34,7 +34,7 @@ class ModelFiles:
         """`names`: the model's own name of each tensor, by its name in the files."""
         self._model, self._dtype, self._names = model, dtype, names
         shapes = model.state_dict()
-        empty = {name: _empty(shapes[own], dtype) for name, own in names.items()}
+        empty = {name: _empty(shapes[model_name], dtype) for name, model_name in names.items()}
         pattern = SINGLE.replace(".", "{suffix}.")
         split = split_torch_state_dict_into_shards(
             empty, filename_pattern=pattern, max_shard_size=most_bytes
@@ -66,14 +66,14 @@ def model_files(
 
     None if files have other tensors than the model: it needs a conversion of whole tensors.
     """
-    own = {name: _empty(tensor, dtype) for name, tensor in model.state_dict().items()}
-    named = {id(tensor): name for name, tensor in own.items()}
+    tensors = {name: _empty(tensor, dtype) for name, tensor in model.state_dict().items()}
+    named = {id(tensor): name for name, tensor in tensors.items()}
     ignored = model._keys_to_ignore_on_save or ()
-    kept = {name: tensor for name, tensor in own.items() if name not in ignored}
-    found = revert_weight_conversion(model, remove_tied_weights_from_state_dict(kept, model))
-    if any(id(tensor) not in named for tensor in found.values()):
+    kept = {name: tensor for name, tensor in tensors.items() if name not in ignored}
+    converted = revert_weight_conversion(model, remove_tied_weights_from_state_dict(kept, model))
+    if any(id(tensor) not in named for tensor in converted.values()):
         return None
-    names = {name: named[id(tensor)] for name, tensor in found.items()}
+    names = {name: named[id(tensor)] for name, tensor in converted.items()}
     return ModelFiles(model, dtype, names, most_bytes)
 
 

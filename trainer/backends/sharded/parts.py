@@ -40,8 +40,8 @@ class TensorPart:
         """Return a copy on the host."""
         values = self.values.detach()
         # On the host it would be the tensor itself, which the next step changes.
-        own = values.clone() if values.device.type == "cpu" else values.cpu()
-        return replace(self, values=own.contiguous())
+        on_host = values.clone() if values.device.type == "cpu" else values.cpu()
+        return replace(self, values=on_host.contiguous())
 
 
 Parts = Mapping[str, TensorPart]
@@ -71,12 +71,12 @@ def read_part(file: Any, name: str, part: TensorPart) -> None:
 
     Raise ValueError if the tensor has another shape there.
     """
-    found = file.get_slice(name)
-    if found.get_shape() != list(part.shape):
-        raise ValueError(f"{name} has the shape {found.get_shape()}, not {list(part.shape)}")
+    saved = file.get_slice(name)
+    if saved.get_shape() != list(part.shape):
+        raise ValueError(f"{name} has the shape {saved.get_shape()}, not {list(part.shape)}")
     if part.whole:
         part.values.copy_(file.get_tensor(name))
     elif part.values.numel():
         end = part.first + part.values.shape[part.dimension]
         all_before = (slice(None),) * part.dimension
-        part.values.copy_(found[(*all_before, slice(part.first, end))])
+        part.values.copy_(saved[(*all_before, slice(part.first, end))])

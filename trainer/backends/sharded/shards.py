@@ -76,16 +76,16 @@ def reader(model: PreTrainedModel, directory: Path) -> Callable[[str, TensorPart
     with _loadable(directory):
         files = _files(directory)
     saved = {
-        name: next((one for one in names if one in files), None)
+        name: next((alias for alias in names if alias in files), None)
         for names, _ in _tensors(model)
         for name in names
     }
 
     def read(name: str, part: TensorPart) -> None:
-        if (own := saved[name]) is not None:
+        if (alias := saved[name]) is not None:
             # Opened for each: what is read of a mapped file counts as memory until it closes.
-            with _loadable(directory), safe_open(files[own], framework="pt") as opened:
-                read_part(opened, own, part)
+            with _loadable(directory), safe_open(files[alias], framework="pt") as opened:
+                read_part(opened, alias, part)
 
     return read
 
@@ -111,14 +111,16 @@ def _with_buffers(model: PreTrainedModel) -> bool:
             buffer = module._buffers[name]
             if buffer is None or not buffer.is_meta:
                 continue
-            found = torch.empty_like(buffer, device="cpu")
-            module._buffers[name] = found.fill_(torch.nan) if found.is_floating_point() else found
+            on_host = torch.empty_like(buffer, device="cpu")
+            module._buffers[name] = (
+                on_host.fill_(torch.nan) if on_host.is_floating_point() else on_host
+            )
         if any(f"{prefix}.{name}".lstrip(".") not in saved for name in names):
             # Its parameters have no memory, so this writes into the buffers alone.
             model._init_weights(module)  # type: ignore[no-untyped-call]
             if any(
-                not own.is_floating_point() or not torch.isfinite(own).all()
-                for own in module.buffers(recurse=False)
+                not tensor.is_floating_point() or not torch.isfinite(tensor).all()
+                for tensor in module.buffers(recurse=False)
             ):
                 return False
     return True
@@ -128,10 +130,10 @@ def _covered(model: PreTrainedModel, directory: Path) -> bool:
     """Return whether the files hold each tensor that a model saves, in its shape."""
     files = _files(directory)
     for names, tensor in _tensors(model):
-        found = [name for name in names if name in files]
-        if not found and not _is_new_output(model, names[0]):
+        held = [name for name in names if name in files]
+        if not held and not _is_new_output(model, names[0]):
             return False
-        for name in found:
+        for name in held:
             with safe_open(files[name], framework="pt") as opened:
                 if list(tensor.shape) != opened.get_slice(name).get_shape():
                     return False
@@ -162,6 +164,6 @@ def _files(directory: Path) -> Mapping[str, Path]:
         with safe_open(directory / SINGLE, framework="pt") as opened:
             return dict.fromkeys(opened.keys(), directory / SINGLE)
     named = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-    if outside := next((of for of in named.values() if Path(of).name != of), None):
+    if outside := next((file for file in named.values() if Path(file).name != file), None):
         raise ValueError(f"{INDEX} names {outside}, which is not a file beside it")
-    return {name: directory / of for name, of in named.items()}
+    return {name: directory / file for name, file in named.items()}

@@ -67,6 +67,6 @@ class FrozenModel:
         home = self._model.device
         nn.Module.to(self._model, device)
         with autocast():
-            found = [self._forward(batch)[0].float().cpu().numpy() for batch in batches]
+            logprobs = [self._forward(batch)[0].float().cpu().numpy() for batch in batches]
         nn.Module.to(self._model, home)
-        return found
+        return logprobs

@@ -57,8 +57,8 @@ class ValueHead:
     def clipped(self, scale: float, summed: Summed) -> float:
         """Sum the gradient over the ranks, undo its scale and clip it; return the norm before."""
         for parameter in self._parameters:
-            own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            parameter.grad = summed(own.cpu()).to(parameter.device) / scale
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = summed(gradient.cpu()).to(parameter.device) / scale
         limit = self._settings.optimizer.clip_norm
         return float(torch.nn.utils.clip_grad_norm_(self._parameters, limit))
 

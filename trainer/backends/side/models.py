@@ -85,15 +85,17 @@ class SideModels:
     ) -> Annotated:
         """Return the columns of each micro-batch; all those of the policy itself by one pass."""
         of_policy = _OF_POLICY if self.head is None else {*_OF_POLICY, Column.VALUE}
-        found = self._of_policy(batches, [name for name in columns if name in of_policy], autocast)
+        annotated = self._of_policy(
+            batches, [name for name in columns if name in of_policy], autocast
+        )
         for name in columns:
             if name in of_policy:
                 continue
             if name is Column.VALUE and self.critic is not None:
-                found[name] = self.critic.values(batches, autocast)
+                annotated[name] = self.critic.values(batches, autocast)
             else:
-                found[name] = self._frozen[name].logprobs(batches, device, autocast)
-        return found
+                annotated[name] = self._frozen[name].logprobs(batches, device, autocast)
+        return annotated
 
     def move(self, device: torch.device) -> None:
         """Move what is trained."""
@@ -107,28 +109,32 @@ class SideModels:
 
     def state(self) -> Files:
         """Return a copy of this rank's part of what changes with the weights, on the host."""
-        return {name: of for one in self._changing() for name, of in one.state().items()}
+        return {
+            name: content for model in self._changing() for name, content in model.state().items()
+        }
 
     def load(self, directory: Path) -> None:
         """Go on from a checkpoint. Raise `ModelUnusable`."""
-        for one in self._changing():
-            one.load(directory)
+        for model in self._changing():
+            model.load(directory)
 
     def _changing(self) -> Iterator[Critic | ValueHead | RenewedReference]:
         """Yield what a checkpoint has besides the policy."""
-        yield from (one for one in (self.head or self.critic, self._renewed) if one is not None)
+        yield from (
+            model for model in (self.head or self.critic, self._renewed) if model is not None
+        )
 
     @torch.no_grad()
     def _of_policy(
         self, batches: Sequence[MicroBatch], columns: Sequence[Column], autocast: Autocast
     ) -> dict[Column, list[NDArray[np.float32]]]:
         """Return columns that follow from the policy's own pass, N numbers of each micro-batch."""
-        found: dict[Column, list[NDArray[np.float32]]] = {name: [] for name in columns}
+        annotated: dict[Column, list[NDArray[np.float32]]] = {name: [] for name in columns}
         with autocast():
             for batch in batches if columns else ():
                 for name, column_N in self._passed(batch, columns).items():
-                    found[name].append(column_N.cpu().numpy())
-        return found
+                    annotated[name].append(column_N.cpu().numpy())
+        return annotated
 
     def _passed(self, batch: MicroBatch, columns: Sequence[Column]) -> dict[Column, Tensor]:
         """Return columns (N) of a micro-batch by one pass, without logits if only values count."""
@@ -145,7 +151,7 @@ class SideModels:
 
 def _check_tokens(policy: Path, directory: Path) -> None:
     """Raise `ModelUnusable` if ids mean other tokens to a model than to the policy."""
-    files = [of / "tokenizer.json" for of in (policy, directory)]
-    own, other = (path.read_bytes() if path.is_file() else b"" for path in files)
-    if own != other:
+    files = [place / "tokenizer.json" for place in (policy, directory)]
+    expected, other = (path.read_bytes() if path.is_file() else b"" for path in files)
+    if expected != other:
         raise ModelUnusable(str(directory), "its tokenizer.json is not that of the policy")

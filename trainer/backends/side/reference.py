@@ -32,8 +32,8 @@ class RenewedReference:
         """`policy`: the weights that are trained. Raise `ModelUnusable` if it has other ones."""
         self._model, self._every, self._keeping = model, every, keeping
         self._steps = 0
-        own = {name: tuple(one.shape) for name, one in model.weights().items()}
-        if own != {name: tuple(one.shape) for name, one in policy.items()}:
+        shapes = {name: tuple(weight.shape) for name, weight in model.weights().items()}
+        if shapes != {name: tuple(weight.shape) for name, weight in policy.items()}:
             reason = (
                 "trainer.reference_every makes the policy of it, whose weights have other shapes"
             )

@@ -45,7 +45,7 @@ def grpo_batch(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     Group mean and batch deviation, arXiv 2508.08221 (Lite PPO): a group of nearly equal returns
     counts as little as they differ.
     """
-    returns = [np.array([one.reward for one in group]) for group in groups]
+    returns = [np.array([episode.reward for episode in group]) for group in groups]
     joined_S = np.concatenate([np.zeros(0), *returns])
     scale = 1.0 / spread(joined_S, rules) if varied(joined_S) else 0.0
     values = [scale * grpo_unscaled(of_group, rules) for of_group in returns]
@@ -74,8 +74,8 @@ def reinforce_pp(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
 
     REINFORCE++, arXiv 2501.03262: no group is needed.
     """
-    found = [[_returns(one, rules, one.reward) for one in group] for group in groups]
-    return _whitened([[Credit(values_N) for values_N in group] for group in found], rules)
+    returns = [[_returns(episode, rules, episode.reward) for episode in group] for group in groups]
+    return _whitened([[Credit(values_N) for values_N in group] for group in returns], rules)
 
 
 def reinforce_pp_baseline(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
@@ -83,11 +83,13 @@ def reinforce_pp_baseline(groups: Episodes, rules: ReturnRules) -> list[list[Cre
 
     REINFORCE++-baseline, arXiv 2501.03262.
     """
-    found = []
+    by_group = []
     for group in groups:
-        mean = float(np.mean([one.reward for one in group])) if group else 0.0
-        found.append([Credit(_returns(one, rules, one.reward - mean)) for one in group])
-    return _whitened(found, rules)
+        mean = float(np.mean([episode.reward for episode in group])) if group else 0.0
+        by_group.append(
+            [Credit(_returns(episode, rules, episode.reward - mean)) for episode in group]
+        )
+    return _whitened(by_group, rules)
 
 
 def gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
@@ -96,18 +98,18 @@ def gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     delta_t = r_t + discount V_t+1 - V_t, A_t = delta_t + discount lambda A_t+1 (arXiv 1506.02438,
     equation 16); at a fork V and A of the next token are means over the branches.
     """
-    found = []
+    by_group = []
     for group in groups:
         of_group = []
-        for one in group:
-            values_N, previous_N = one.column(Column.VALUE), one.previous_N
-            rewards_N = token_rewards(one, rules, one.reward)
+        for episode in group:
+            values_N, previous_N = episode.column(Column.VALUE), episode.previous_N
+            rewards_N = token_rewards(episode, rules, episode.reward)
             deltas_N = rewards_N + rules.token_discount * following(previous_N, values_N) - values_N
             factor = rules.token_discount * rules.trace
             advantages_N = accumulated(previous_N, deltas_N, factor)
             of_group.append(Credit(advantages_N, advantages_N + values_N))
-        found.append(of_group)
-    return _whitened(found, rules)
+        by_group.append(of_group)
+    return _whitened(by_group, rules)
 
 
 def turn_gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
@@ -116,7 +118,9 @@ def turn_gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     As `gae`, with a turn for a token: V_k is the value before the first trained token of turn k,
     where alone the critic learns.
     """
-    return _whitened([[_turn_credit(one, rules) for one in group] for group in groups], rules)
+    return _whitened(
+        [[_turn_credit(episode, rules) for episode in group] for group in groups], rules
+    )
 
 
 def distill(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
@@ -125,10 +129,10 @@ def distill(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     On-policy distillation: the reverse KL divergence, token by token (arXiv 2306.13649).
     """
 
-    def gains_N(one: Episode) -> Float64s:
-        return one.column(Column.TEACHER) - one.column(Column.PROXIMAL)
+    def gains_N(episode: Episode) -> Float64s:
+        return episode.column(Column.TEACHER) - episode.column(Column.PROXIMAL)
 
-    return [[Credit(gains_N(one)) for one in group] for group in groups]
+    return [[Credit(gains_N(episode)) for episode in group] for group in groups]
 
 
 def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:
@@ -152,7 +156,7 @@ def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float
 def _of_sessions(group: Sequence[Episode], values_S: Float64s) -> list[Credit]:
     """Return the credit of sessions all of whose tokens have one advantage."""
     pairs = zip(group, values_S.tolist(), strict=True)
-    return [Credit(np.full(len(one), value)) for one, value in pairs]
+    return [Credit(np.full(len(episode), value)) for episode, value in pairs]
 
 
 def _returns(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:
@@ -185,13 +189,13 @@ def _turn_credit(episode: Episode, rules: ReturnRules) -> Credit:
 
 def _whitened(groups: list[list[Credit]], rules: ReturnRules) -> list[list[Credit]]:
     """Return advantages in standard deviations from the mean over all tokens of the batch."""
-    joined_N = np.concatenate([np.zeros(0), *(c.advantages_N for of in groups for c in of)])
+    joined_N = np.concatenate([np.zeros(0), *(c.advantages_N for group in groups for c in group)])
     if not len(joined_N):
         return groups
     mean = float(joined_N.mean())
     scale = 1.0 / spread(joined_N, rules) if float(joined_N.std()) > EQUAL else 0.0
     return [
-        [Credit((one.advantages_N - mean) * scale, one.targets_N) for one in group]
+        [Credit((credit.advantages_N - mean) * scale, credit.targets_N) for credit in group]
         for group in groups
     ]
 

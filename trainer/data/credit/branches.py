@@ -37,7 +37,7 @@ def accumulated(previous_N: Int64s, values_N: Float64s, factor: float) -> Float6
     for start, end in reversed(list(zip(starts, [*starts[1:], len(previous_N)], strict=True))):
         last = float(sums_N[end - 1]) / max(int(count_N[end - 1]), 1)
         run = values_N[start:end][::-1].tolist()
-        sums = accumulate(run, lambda later, own: own + factor * later, initial=last)
+        sums = accumulate(run, lambda later, value: value + factor * later, initial=last)
         found_N[start:end] = list(sums)[:0:-1]
         if (before := int(previous_N[start])) != NOWHERE:
             sums_N[before] += found_N[start]

@@ -69,5 +69,5 @@ def _ruled(session: ValidSession, rules: OverlongRules) -> ValidSession:
     source, masked = session.source, session.masked
     if left_out := source.limit in rules.masked:
         masked = {**masked, OVERLONG: session.trained()}
-    found = punishment(source.length.tokens, rules)
-    return replace(session, punishment=found, left_out=left_out, masked=masked)
+    deduction = punishment(source.length.tokens, rules)
+    return replace(session, punishment=deduction, left_out=left_out, masked=masked)

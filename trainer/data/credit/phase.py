@@ -33,12 +33,12 @@ def with_advantages(batch: Batch, estimate: Estimate) -> Batch:
     what `estimate` does, and `ResultMalformed`.
     """
     episodes = [_episodes(group) for group in batch.groups]
-    found = checked_credit(estimate(episodes), episodes)
-    learned = sum(_learned(credit) for of_group in found for credit in of_group)
+    checked = checked_credit(estimate(episodes), episodes)
+    learned = sum(_learned(credit) for of_group in checked for credit in of_group)
     # Chains of a session stand together, in the order of `Batch.chains`.
     parts = iter(
         part
-        for prepared, of_group in zip(batch.groups, found, strict=True)
+        for prepared, of_group in zip(batch.groups, checked, strict=True)
         for chains, credit in zip(_by_session(prepared), of_group, strict=True)
         for part in _parts(chains, credit, learned)
     )
@@ -54,27 +54,30 @@ def with_only(batch: Batch, names: Collection[Column]) -> Batch:
     """Return the batch with no other columns than these."""
 
     def change(chain: Chain) -> Chain:
-        return replace(chain, columns={of: one for of, one in chain.columns.items() if of in names})
+        return replace(
+            chain,
+            columns={name: column_N for name, column_N in chain.columns.items() if name in names},
+        )
 
     return _replaced(batch, change)
 
 
-def checked_credit(found: Sequence[Sequence[Credit]], groups: Episodes) -> list[list[Credit]]:
+def checked_credit(estimated: Sequence[Sequence[Credit]], groups: Episodes) -> list[list[Credit]]:
     """Return credit after checking that each trained token has a finite advantage, and a finite
     target or NaN wherever there are targets. Raises `ResultMalformed`.
     """
-    sizes = [len(one) for one in found], [len(one) for one in groups]
+    sizes = [len(group) for group in estimated], [len(group) for group in groups]
     if sizes[0] != sizes[1]:
         counts = f"credit of groups of {sizes[0]} sessions"
         raise ResultMalformed(counts, f"of {sizes[1]}")
-    sessions = [one for group in groups for one in group]
-    credits = [one for of_group in found for one in of_group]
+    sessions = [session for group in groups for session in group]
+    credits = [credit for of_group in estimated for credit in of_group]
     advantages = checked_advantages([credit.advantages_N for credit in credits], sessions)
     targets = [_checked_targets(*pair) for pair in zip(credits, sessions, strict=True)]
     if len({target is None for target in targets}) > 1:
         raise ResultMalformed("targets of some sessions", "of all or none")
     checked = iter(map(Credit, advantages, targets))
-    return [[next(checked) for _ in of_group] for of_group in found]
+    return [[next(checked) for _ in of_group] for of_group in estimated]
 
 
 def by_chain(
@@ -87,14 +90,14 @@ def by_chain(
     # The place of each trained token among all trained ones.
     places_S = np.cumsum(np.concatenate([chain.tokens.trained_T for chain in chains])) - 1
     ends_C = np.cumsum([chain.trained() for chain in chains])
-    found: list[dict[Column, Floats]] = [{} for _ in chains]
+    of_chains: list[dict[Column, Floats]] = [{} for _ in chains]
     for name, arrays in annotated.items():
         flat_N = np.zeros(int(ends_C[-1]), np.float32)
         for batch, array_N in zip(packed, arrays, strict=True):
             flat_N[places_S[starts_C[batch.chains_N] + batch.places_N]] = array_N
-        for columns, part_N in zip(found, np.split(flat_N, ends_C[:-1]), strict=True):
+        for columns, part_N in zip(of_chains, np.split(flat_N, ends_C[:-1]), strict=True):
             columns[name] = part_N
-    return list(found)
+    return list(of_chains)
 
 
 def batch_facts(batch: Batch) -> dict[str, float]:
@@ -121,17 +124,20 @@ def _replaced(batch: Batch, change: Callable[[Chain], Chain]) -> Batch:
 
 def _by_session(prepared: Prepared) -> list[list[Chain]]:
     """Return the chains of each session of a group, none for one of which no token is trained."""
-    found: dict[str, list[Chain]] = {
+    chains: dict[str, list[Chain]] = {
         session.source.session_id: [] for session in prepared.group.sessions
     }
     for chain in prepared.chains:
-        found[chain.session_id].append(chain)
-    return list(found.values())
+        chains[chain.session_id].append(chain)
+    return list(chains.values())
 
 
 def _episodes(prepared: Prepared) -> list[Episode]:
     pairs = zip(prepared.group.sessions, _by_session(prepared), strict=True)
-    return [episode(chains, one.shaped, one.turn_rewards, one.values) for one, chains in pairs]
+    return [
+        episode(chains, session.shaped, session.turn_rewards, session.values)
+        for session, chains in pairs
+    ]
 
 
 def _checked_targets(credit: Credit, session: Episode) -> Float64s | None:

@@ -32,25 +32,25 @@ def session_return(trajectory: Trajectory, weights: Weights = ONE_REWARD) -> flo
     """
     if trajectory.status in _UNJUDGED:
         return None
-    found = {name: one.value for name, one in session_rewards(trajectory).items()}
-    if trajectory.status == "complete" and weights.keys() - found.keys():
+    values = {name: reward.value for name, reward in session_rewards(trajectory).items()}
+    if trajectory.status == "complete" and weights.keys() - values.keys():
         return None
-    return weighted(found, weights)
+    return weighted(values, weights)
 
 
 def lacking(trajectory: Trajectory, weights: Weights) -> list[str]:
     """Return the names of the rewards that a session needs and has not."""
-    found = session_rewards(trajectory)
-    return [name for name in weights if name not in found]
+    rewards = session_rewards(trajectory)
+    return [name for name in weights if name not in rewards]
 
 
 def turn_returns(trajectory: Trajectory, weights: Weights) -> dict[str, float]:
     """Return the weighted sum of the rewards of each turn that has any; those it lacks are 0."""
-    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    by_turn: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for reward in trajectory.rewards:
         if reward.scope == "turn" and reward.turn_id is not None and reward.name in weights:
-            found[reward.turn_id][reward.name] = reward.value
-    return {turn: weighted(rewards, weights) for turn, rewards in found.items()}
+            by_turn[reward.turn_id][reward.name] = reward.value
+    return {turn: weighted(rewards, weights) for turn, rewards in by_turn.items()}
 
 
 def weighted(rewards: Mapping[str, float], weights: Weights) -> float:
@@ -63,8 +63,8 @@ def unjudged(trajectory: Trajectory, weights: Weights) -> str:
     if trajectory.status in _UNJUDGED and trajectory.reason:
         return f"{trajectory.status}: {trajectory.reason}"
     lacks = quoted(lacking(trajectory, weights))
-    given = quoted(session_rewards(trajectory)) or "no other one"
-    return f"{trajectory.status}: closed without the reward {lacks}; it has {given}"
+    present = quoted(session_rewards(trajectory)) or "no other one"
+    return f"{trajectory.status}: closed without the reward {lacks}; it has {present}"
 
 
 def quoted(names: Collection[str]) -> str:

@@ -39,13 +39,13 @@ class SessionsOfStep:
 
     def take(self) -> dict[str, float]:
         """Return the metrics of these sessions, and begin anew."""
-        found = length_metrics("begun", self._lengths)
+        metrics = length_metrics("begun", self._lengths)
         count, turns = len(self._lengths), self._rules.total()
-        found |= {"sessions_ended": float(count)} if count else {}
-        found |= {"turns_ended": float(turns)} if turns else {}
-        found |= {f"ended_at/{name}": n / count for name, n in self._limits.items() if name}
-        found |= {f"matched/{rule}": n / turns for rule, n in sorted(self._rules.items())}
-        found |= {name: float(n) for name, n in self._counts.items() if n}
+        metrics |= {"sessions_ended": float(count)} if count else {}
+        metrics |= {"turns_ended": float(turns)} if turns else {}
+        metrics |= {f"ended_at/{name}": n / count for name, n in self._limits.items() if name}
+        metrics |= {f"matched/{rule}": n / turns for rule, n in sorted(self._rules.items())}
+        metrics |= {name: float(n) for name, n in self._counts.items() if n}
         self._lengths, self._limits = [], Counter()
         self._rules, self._counts = Counter(), Counter()
-        return found
+        return metrics

@@ -48,12 +48,12 @@ def figures(groups: Sequence[EvaluatedGroup]) -> EvaluationFigures:
     deviation over sqrt(N).
     """
     counted = [group for group in groups if group.sessions]
-    sessions, count = sum(one.sessions for one in counted), len(counted)
+    sessions, count = sum(group.sessions for group in counted), len(counted)
     if not sessions:
         return EvaluationFigures()
-    mean = sum(one.sessions * one.reward_mean for one in counted) / sessions
-    spread = sum((one.sessions * (one.reward_mean - mean)) ** 2 for one in counted)
+    mean = sum(group.sessions * group.reward_mean for group in counted) / sessions
+    spread = sum((group.sessions * (group.reward_mean - mean)) ** 2 for group in counted)
     error = sqrt(count / (count - 1) * spread) / sessions if count > 1 else None
-    passing = [(one.sessions, one.passed) for one in counted if one.passed is not None]
-    known = len(passing) == count
-    return EvaluationFigures(mean, error, sessions, pass_at_k(passing) if known else {})
+    passing = [(group.sessions, group.passed) for group in counted if group.passed is not None]
+    complete = len(passing) == count
+    return EvaluationFigures(mean, error, sessions, pass_at_k(passing) if complete else {})

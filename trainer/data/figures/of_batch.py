@@ -30,7 +30,7 @@ def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict
     spread = [float(np.std(group.group.returns())) for group in groups]
     masked = sum((group.masked() for group in groups), Counter[str]())
     filtered = Counter(group.filtered for group in groups if group.filtered)
-    found = {
+    metrics = {
         "groups": len(groups),
         "sessions": len(returns),
         "reward_mean": float(returns.mean()) if len(returns) else 0.0,
@@ -53,23 +53,23 @@ def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict
         **{f"pass_at/{k}": chance for k, chance in _passing(batch).items()},
         **_by_source(batch),
     }
-    return {name: float(value) for name, value in found.items()}
+    return {name: float(value) for name, value in metrics.items()}
 
 
 def _passing(batch: Batch) -> dict[int, float]:
-    returns = [one.group.returns() for one in batch.own]
+    returns = [group.group.returns() for group in batch.own]
     return pass_at_k([(len(values), passed(values)) for values in returns])
 
 
 def _by_source(batch: Batch) -> dict[str, float]:
     """Return groups and mean reward of each task set that the batch's tasks are of."""
-    found, rewards = dict[str, float](), dict[str, list[float]]()
-    for one in batch.own:
-        split = one.group.sessions[0].source.split
+    metrics, rewards = dict[str, float](), dict[str, list[float]]()
+    for group in batch.own:
+        split = group.group.sessions[0].source.split
         if split:
-            rewards.setdefault(split, []).extend(one.group.returns())
-            found[f"groups_from/{split}"] = found.get(f"groups_from/{split}", 0) + 1
-    return found | {f"reward_from/{split}": fmean(of) for split, of in rewards.items()}
+            rewards.setdefault(split, []).extend(group.group.returns())
+            metrics[f"groups_from/{split}"] = metrics.get(f"groups_from/{split}", 0) + 1
+    return metrics | {f"reward_from/{split}": fmean(values) for split, values in rewards.items()}
 
 
 def _foreign(batch: Batch) -> dict[str, float]:
@@ -83,11 +83,11 @@ def _reused(batch: Batch) -> dict[str, float]:
     again = batch.reused
     if not again:
         return {}
-    tokens = sum(chain.trained() for one in again for chain in one.chains)
+    tokens = sum(chain.trained() for group in again for chain in group.chains)
     return {
         "reused_groups": len(again),
         "reused_share": tokens / batch.trained(),
-        "reused_most": max(one.reused for one in again),
+        "reused_most": max(group.reused for group in again),
     }
 
 

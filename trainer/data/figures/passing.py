@@ -16,11 +16,11 @@ def pass_at_k(groups: Iterable[tuple[int, int]]) -> dict[int, float]:
     the size of the smallest group.
     """
     counts = [(size, passed) for size, passed in groups if size]
-    found, k = {}, 1
+    chances, k = {}, 1
     while counts and k <= min(size for size, _ in counts):
-        found[k] = fmean(1 - comb(n - c, k) / comb(n, k) for n, c in counts)
+        chances[k] = fmean(1 - comb(n - c, k) / comb(n, k) for n, c in counts)
         k *= 2
-    return found
+    return chances
 
 
 def passed(returns: Iterable[float]) -> int:

@@ -20,20 +20,20 @@ def reward_figures(sessions: Sequence[ValidSession], weights: Weights) -> dict[s
     A reward's are over the sessions that have it; a source's is the mean over all sessions of what
     its rewards add to the return by their weights, so that all of them add up to `reward_mean`.
     """
-    given = Counter(name for session in sessions for name in session.rewards)
-    others = (name for name, _ in given.most_common() if name not in weights)
-    found: dict[str, float] = {}
-    for name in [*(name for name in weights if given[name]), *others][:MOST_SHOWN]:
-        told = quantiles(
+    counts = Counter(name for session in sessions for name in session.rewards)
+    others = (name for name, _ in counts.most_common() if name not in weights)
+    figures: dict[str, float] = {}
+    for name in [*(name for name in weights if counts[name]), *others][:MOST_SHOWN]:
+        of_reward = quantiles(
             session.rewards[name].value for session in sessions if name in session.rewards
         )
         label = f"reward/{_label(name)}"
-        found[label] = told.pop("mean")
-        found |= {f"{label}/{quantile}": value for quantile, value in told.items()}
+        figures[label] = of_reward.pop("mean")
+        figures |= {f"{label}/{quantile}": value for quantile, value in of_reward.items()}
     spread = quantiles(session.reward for session in sessions)
     spread.pop("mean", None)
-    found |= {f"return/{quantile}": value for quantile, value in spread.items()}
-    return found | _of_sources(sessions, weights)
+    figures |= {f"return/{quantile}": value for quantile, value in spread.items()}
+    return figures | _of_sources(sessions, weights)
 
 
 def _of_sources(sessions: Sequence[ValidSession], weights: Weights) -> dict[str, float]:

@@ -13,28 +13,29 @@ def variety(groups: Sequence[Prepared]) -> dict[str, float]:
 
     Equal are sessions of a group with the same sampled tokens; divided is one with several chains.
     """
-    by_group = [[session for session in of.group.sessions if session.chains] for of in groups]
+    by_group = [[session for session in group.group.sessions if session.chains] for group in groups]
     sessions = sum(map(len, by_group))
     if not sessions:
         return {}
-    trained = [sum(chain.trained() for chain in of.chains) for of in groups]
+    trained = [sum(chain.trained() for chain in group.chains) for group in groups]
     of_tasks = Counter[str]()
     for group, tokens in zip(groups, trained, strict=True):
         of_tasks[_task(group)] += tokens
     total = max(1, sum(trained))
     return {
         "equal_share": sum(map(_equal, by_group)) / sessions,
-        "divided_share": sum(len(one.chains) > 1 for of in by_group for one in of) / sessions,
+        "divided_share": sum(len(session.chains) > 1 for members in by_group for session in members)
+        / sessions,
         "largest_group_share": max(trained) / total,
         "tasks": sum(tokens > 0 for tokens in of_tasks.values()),
         "largest_task_share": max(of_tasks.values()) / total,
     }
 
 
-def _task(of: Prepared) -> str:
+def _task(group: Prepared) -> str:
     """Return the task of a group; one without a name is like no other."""
-    names = (session.source.task_id for session in of.group.sessions)
-    return next(filter(None, names), of.group.group_id)
+    names = (session.source.task_id for session in group.group.sessions)
+    return next(filter(None, names), group.group.group_id)
 
 
 def _equal(sessions: Sequence[ValidSession]) -> int:

@@ -45,12 +45,12 @@ class UsedGroup:
     sessions: tuple[UsedSession, ...]
 
 
-def may_be_used(of: UsedGroup, step: int, rules: ReuseRules) -> bool:
+def may_be_used(group: UsedGroup, step: int, rules: ReuseRules) -> bool:
     """Return whether `step` may train the group, as far as its uses tell.
 
     All its tokens are at least as stale as its first step is far away.
     """
-    return of.uses < rules.uses and step - of.step <= rules.max_staleness
+    return group.uses < rules.uses and step - group.step <= rules.max_staleness
 
 
 def in_order(groups: Sequence[UsedGroup], step: int, rules: ReuseRules) -> list[UsedGroup]:
@@ -59,8 +59,8 @@ def in_order(groups: Sequence[UsedGroup], step: int, rules: ReuseRules) -> list[
     return CHOICES[rules.choice](sorted(groups, key=_place), step, rules.seed)
 
 
-def _place(of: UsedGroup) -> tuple[int, str]:
-    return of.step, of.group_id
+def _place(group: UsedGroup) -> tuple[int, str]:
+    return group.step, group.group_id
 
 
 def _random(groups: Sequence[UsedGroup], step: int, seed: int) -> list[UsedGroup]:
@@ -69,7 +69,7 @@ def _random(groups: Sequence[UsedGroup], step: int, seed: int) -> list[UsedGroup
 
 
 def _newest(groups: Sequence[UsedGroup], step: int, seed: int) -> list[UsedGroup]:
-    return sorted(groups, key=lambda one: -one.step)
+    return sorted(groups, key=lambda group: -group.step)
 
 
 CHOICES: Mapping[str, Callable[[Sequence[UsedGroup], int, int], list[UsedGroup]]] = {

@@ -33,11 +33,11 @@ class ReuseStore:
     @classmethod
     def of(cls, begun: Iterable[UsedGroup], needed: Mapping[str, int]) -> "ReuseStore":
         """Return the store of a checkpoint."""
-        used = {one.group_id: one for one in begun}
+        used = {group.group_id: group for group in begun}
         awaited = {
             session.session_id: (name, session)
-            for name, one in used.items()
-            for session in one.sessions
+            for name, group in used.items()
+            for session in group.sessions
         }
         return cls(used, needed, {}, awaited)
 
@@ -76,15 +76,15 @@ class ReuseStore:
             return []
         if self._awaited:
             return None
-        able = [one for one in self._used.values() if may_be_used(one, step, rules.reuse)]
-        found: list[Prepared] = []
-        for one in in_order(able, step, rules.reuse):
-            if len(found) == rules.reuse.groups:
+        able = [group for group in self._used.values() if may_be_used(group, step, rules.reuse)]
+        chosen: list[Prepared] = []
+        for group in in_order(able, step, rules.reuse):
+            if len(chosen) == rules.reuse.groups:
                 break
-            prepared = self._prepared(one, clock, rules)
+            prepared = self._prepared(group, clock, rules)
             if prepared.credited:
-                found.append(prepared)
-        return found
+                chosen.append(prepared)
+        return chosen
 
     def missing(self, names: Iterable[str]) -> list[str]:
         """Return the groups among these that the store has not got, or not any more."""
@@ -98,9 +98,9 @@ class ReuseStore:
         Raises `MethodFailed`.
         """
         used = [self._used[name] for name in names]
-        if any(session.session_id in self._awaited for one in used for session in one.sessions):
+        if any(session.session_id in self._awaited for group in used for session in group.sessions):
             return None
-        return [self._prepared(one, clock, rules) for one in used]
+        return [self._prepared(group, clock, rules) for group in used]
 
     def trained(self, step: int, groups: Iterable[Prepared], rules: BatchRules) -> None:
         """Count a step that is committed, and forget the groups that no later one may train."""
@@ -118,18 +118,20 @@ class ReuseStore:
     def _read_to(self, place: SessionSource) -> None:
         """Give up groups with a session that stood before this one and was not read: it is gone."""
         gone = [
-            (group_id, one.session_id)
-            for group_id, one in self._awaited.values()
-            if one.partition == place.partition and one.offset < place.offset
+            (group_id, session.session_id)
+            for group_id, session in self._awaited.values()
+            if session.partition == place.partition and session.offset < place.offset
         ]
         for group_id, name in gone:
             self._lose(group_id, f"session {name} is not on the topic any more")
 
-    def _prepared(self, of: UsedGroup, clock: StepClock, rules: BatchRules) -> Prepared:
-        sessions = tuple(self._sessions[session.session_id] for session in of.sessions)
+    def _prepared(self, used: UsedGroup, clock: StepClock, rules: BatchRules) -> Prepared:
+        sessions = tuple(self._sessions[session.session_id] for session in used.sessions)
         # Its tokens are older by plan, so they have a rule of their own.
-        own = replace(rules, max_staleness=rules.reuse.max_staleness, on_stale="mask")
-        return replace(prepare(Group(of.group_id, sessions), clock, own), reused=of.uses)
+        reuse_rules = replace(rules, max_staleness=rules.reuse.max_staleness, on_stale="mask")
+        return replace(
+            prepare(Group(used.group_id, sessions), clock, reuse_rules), reused=used.uses
+        )
 
     def _keep(self, step: int, group: Group) -> None:
         sources = [session.source for session in group.sessions]
@@ -137,7 +139,7 @@ class ReuseStore:
             UsedSession(source.session_id, source.partition, source.offset) for source in sources
         )
         self._used[group.group_id] = UsedGroup(group.group_id, step, 1, places)
-        self._sessions |= {of.source.session_id: of for of in group.sessions}
+        self._sessions |= {session.source.session_id: session for session in group.sessions}
 
     def _lose(self, group_id: str, reason: str) -> None:
         if group_id in self._used:

@@ -53,16 +53,16 @@ def chain_weights(
     them also. Raises `MethodFailed`.
     """
     every = [*chains, *counted]
-    trained_C = np.fromiter((one.trained() for one in every), np.int64, len(every))
+    trained_C = np.fromiter((chain.trained() for chain in every), np.int64, len(every))
     sessions_C = membership(every).sessions_C
     with method("aggregation", settings.aggregation):
-        found = AGGREGATIONS[settings.aggregation](sessions_C, trained_C, settings)
-        return checked_weights(found, len(every))[: len(chains)]
+        weights_C = AGGREGATIONS[settings.aggregation](sessions_C, trained_C, settings)
+        return checked_weights(weights_C, len(every))[: len(chains)]
 
 
-def checked_weights(found: Float64s, chains: int) -> Float64s:
+def checked_weights(weights: Float64s, chains: int) -> Float64s:
     """Return weights of so many chains, after a check. Raises `ResultMalformed`."""
-    weights_C = np.asarray(found, np.float64)
+    weights_C = np.asarray(weights, np.float64)
     if weights_C.shape != (chains,):
         raise ResultMalformed(f"weights of shape {list(weights_C.shape)}", f"of {chains} chains")
     if not np.isfinite(weights_C).all():

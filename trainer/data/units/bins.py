@@ -19,16 +19,16 @@ def row_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]:
     chains_U = members(units_C)
     longest_U = np.zeros(len(chains_U), np.int64)
     np.maximum.at(longest_U, units_C, lengths_C)
-    found: list[list[Int64s]] = []
+    bins: list[list[Int64s]] = []
     rows = width = 0
     for unit in np.argsort(-longest_U, kind="stable").tolist():
         more = len(chains_U[unit])
-        if not found or (rows + more) * width > budget:
-            found.append([])
+        if not bins or (rows + more) * width > budget:
+            bins.append([])
             rows, width = 0, int(longest_U[unit])
-        found[-1].append(chains_U[unit])
+        bins[-1].append(chains_U[unit])
         rows += more
-    return [np.concatenate(chosen) for chosen in found]
+    return [np.concatenate(chosen) for chosen in bins]
 
 
 def length_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]:
@@ -39,7 +39,7 @@ def length_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]
     chains_U = members(units_C)
     lengths_U = np.zeros(len(chains_U), np.int64)
     np.add.at(lengths_U, units_C, lengths_C)
-    found: list[list[Int64s]] = []
+    bins: list[list[Int64s]] = []
     # Room left and number of each bin, least room first.
     free: list[tuple[int, int]] = []
     for unit in np.argsort(-lengths_U, kind="stable").tolist():
@@ -48,12 +48,12 @@ def length_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]
         if place < len(free):
             left, number = free.pop(place)
         else:
-            left, number = max(budget, length), len(found)
-            found.append([])
-        found[number].append(chains_U[unit])
+            left, number = max(budget, length), len(bins)
+            bins.append([])
+        bins[number].append(chains_U[unit])
         if left > length:
             insort(free, (left - length, number))
-    return [np.concatenate(chosen) for chosen in found]
+    return [np.concatenate(chosen) for chosen in bins]
 
 
 def members(units_C: Int64s) -> list[Int64s]:

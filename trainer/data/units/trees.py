@@ -34,10 +34,10 @@ class PrefixOrder:
     def shared(self, ordered: Int64s) -> Int64s:
         """Return how many first tokens each of these ordered chains shares with the one before."""
         ranks = self.ranks_C[ordered]
-        found = np.zeros(len(ordered), np.int64)
+        counts = np.zeros(len(ordered), np.int64)
         if len(ordered) > 1:
-            found[1:] = np.minimum.reduceat(self.shared_R[: ranks[-1] + 1], ranks[:-1] + 1)
-        return found
+            counts[1:] = np.minimum.reduceat(self.shared_R[: ranks[-1] + 1], ranks[:-1] + 1)
+        return counts
 
     def tokens(self, ordered: Int64s) -> int:
         """Return how many tokens the trees of these ordered chains have."""
@@ -49,7 +49,7 @@ def prefix_order(ids: Sequence[NDArray[np.int32]]) -> PrefixOrder:
     # Bytes compare as the ids do if the most significant one comes first.
     keys = [of_chain.astype(">u4").tobytes() for of_chain in ids]
     chains = sorted(range(len(ids)), key=keys.__getitem__)
-    shared = [0, *(_shared(ids[one], ids[other]) for one, other in pairwise(chains))]
+    shared = [0, *(_shared(ids[first], ids[other]) for first, other in pairwise(chains))]
     ranks_C = np.empty(len(ids), np.int64)
     ranks_C[chains] = np.arange(len(ids))
     lengths_C = np.fromiter(map(len, ids), np.int64, len(ids))
@@ -68,15 +68,15 @@ def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
     for rank in np.argsort(-order.shared_R, kind="stable").tolist():
         if not order.shared_R[rank]:
             break
-        one, other = sorted(root(joined, units_R[place]) for place in (rank - 1, rank))
-        together = order.ordered(np.concatenate([trees[one], trees[other]]))
-        if one != other and order.tokens(together) <= budget:
-            trees[one], joined[other] = together, one
+        first, other = sorted(root(joined, units_R[place]) for place in (rank - 1, rank))
+        together = order.ordered(np.concatenate([trees[first], trees[other]]))
+        if first != other and order.tokens(together) <= budget:
+            trees[first], joined[other] = together, first
             del trees[other]
-    found = sorted(trees.values(), key=lambda chosen: int(order.ranks_C[chosen[0]]))
-    sizes = np.fromiter(map(order.tokens, found), np.int64, len(found))
-    bins = length_bins(sizes, np.arange(len(found)), budget)
-    return [order.ordered(np.concatenate([found[tree] for tree in chosen])) for chosen in bins]
+    in_order = sorted(trees.values(), key=lambda chosen: int(order.ranks_C[chosen[0]]))
+    sizes = np.fromiter(map(order.tokens, in_order), np.int64, len(in_order))
+    bins = length_bins(sizes, np.arange(len(in_order)), budget)
+    return [order.ordered(np.concatenate([in_order[tree] for tree in chosen])) for chosen in bins]
 
 
 def tree_row(lengths_C: Int64s, shared_C: Int64s) -> tuple[Int64s, Int64s]:
@@ -96,7 +96,7 @@ def tree_row(lengths_C: Int64s, shared_C: Int64s) -> tuple[Int64s, Int64s]:
     return np.concatenate(columns), ends_T
 
 
-def _shared(one: NDArray[np.int32], other: NDArray[np.int32]) -> int:
-    size = min(len(one), len(other))
-    different = one[:size] != other[:size]
+def _shared(first: NDArray[np.int32], other: NDArray[np.int32]) -> int:
+    size = min(len(first), len(other))
+    different = first[:size] != other[:size]
     return int(different.argmax()) if different.any() else size

@@ -71,5 +71,5 @@ def test_a_model_that_does_not_fit_and_unknown_names_are_refused() -> None:
 def test_a_gang_divides_a_step_evenly_among_its_devices() -> None:
     rates = Rates(row_s=1, train_s=2, train_context_s=0.5)
 
-    assert rates.part([4, 2], own=1, devices=1) == rates.training(4) + rates.training(2)
-    assert rates.part([4, 2], own=2, devices=6) == rates.part([4, 2], own=1, devices=1) / 3
+    assert rates.part([4, 2], mine=1, devices=1) == rates.training(4) + rates.training(2)
+    assert rates.part([4, 2], mine=2, devices=6) == rates.part([4, 2], mine=1, devices=1) / 3
