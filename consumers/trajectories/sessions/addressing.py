@@ -51,9 +51,7 @@ def addressed(
     if name in sessions or id_hash(name) in ended or not ids:
         return sessions.get(name)
     if isinstance(command, AssignReward):
-        ids = [session_id for session_id in ids if _waits_for_reward(sessions[session_id])] or ids[
-            -1:
-        ]
+        ids = [key for key in ids if _waits_for_reward(sessions[key])] or ids[-1:]
         return sessions[ids[0]]
     return sessions[ids[-1]]
 
