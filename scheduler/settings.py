@@ -272,17 +272,17 @@ class EvaluationSection(SharedEvaluationSection):
     @property
     def files(self) -> Mapping[str, Path]:
         """Files of tasks by the names of their sets; the only one has that of `split`."""
-        several = {name: one.tasks for name, one in self.sets.items()}
+        several = {name: task_set.tasks for name, task_set in self.sets.items()}
         return several or ({} if self.tasks is None else {self.split: self.tasks})
 
     def terms(self, split: str) -> EvaluationTerms:
         """Return the settings of a set."""
-        own = self.sets.get(split)
+        section = self.sets.get(split)
         all_sets = EvaluationTerms(self.every, self.samples, self.pinned, self.sampling)
-        if own is None:
+        if section is None:
             return all_sets
-        given = (own.every, own.samples, own.pinned, own.sampling)
-        chosen = (b if a is None else a for a, b in zip(given, all_sets, strict=True))
+        values = (section.every, section.samples, section.pinned, section.sampling)
+        chosen = (b if a is None else a for a, b in zip(values, all_sets, strict=True))
         return EvaluationTerms(*chosen)  # type: ignore[arg-type]
 
 

@@ -26,8 +26,8 @@ def training_draws(pacing: PacingSection) -> Draws | None:
     `TasksRejected`, also for an id that two files have.
     """
     files = [
-        (TaskFile(of.tasks, split=name), Fraction(str(of.weight)))
-        for name, of in sorted(pacing.sources.items())
+        (TaskFile(section.tasks, split=name), Fraction(str(section.weight)))
+        for name, section in sorted(pacing.sources.items())
     ]
     if pacing.tasks is not None:
         files = [(TaskFile(pacing.tasks, split=pacing.split), Fraction(1))]

@@ -49,14 +49,18 @@ def decoding_times(
     `rows` of a full batch; `hop_s` is a turn's way from `TurnStarted` to its engine; `again` the
     tokens whose keys and values were computed again.
     """
-    busy = [of for of in usage if of.process == "rollout" and of.tokens and of.decoding_ms]
-    tokens = sum(of.tokens for of in busy)
+    busy = [
+        report
+        for report in usage
+        if report.process == "rollout" and report.tokens and report.decoding_ms
+    ]
+    tokens = sum(report.tokens for report in busy)
     if not tokens:
         return None
     added = _added(busy, turns)
-    busy_s = sum(of.decoding_ms for of in busy) / 1000
-    again_s = sum(of.recomputing_ms for of in busy) / 1000
-    full_s = sum(of.full_batch_ms for of in busy) / 1000
+    busy_s = sum(report.decoding_ms for report in busy) / 1000
+    again_s = sum(report.recomputing_ms for report in busy) / 1000
+    full_s = sum(report.full_batch_ms for report in busy) / 1000
     # What was computed again is timed apart; prompts are timed together with decoding.
     known_s = again_s / again if again else 0.0
     prompts_s = known_s * added
@@ -82,13 +86,13 @@ def _rows(
         if begun_s < ended_s:
             spans[turn.worker] += [(begun_s, 1), (ended_s, -1)]
     times: defaultdict[str, float] = defaultdict(float)
-    for of in busy:
-        times[of.worker] += of.decoding_ms / 1000
-    known = [worker for worker in times if spans[worker]]
-    if not known:
+    for report in busy:
+        times[report.worker] += report.decoding_ms / 1000
+    workers = [worker for worker in times if spans[worker]]
+    if not workers:
         return 1.0
-    rows_s = sum(_row_seconds(spans[worker], most) for worker in known)
-    return min(float(most), max(1.0, rows_s / sum(times[worker] for worker in known)))
+    rows_s = sum(_row_seconds(spans[worker], most) for worker in workers)
+    return min(float(most), max(1.0, rows_s / sum(times[worker] for worker in workers)))
 
 
 def _row_seconds(changes: list[tuple[float, int]], most: int) -> float:
@@ -105,10 +109,10 @@ def _added(busy: Sequence[WorkerUsage], turns: Sequence[RecordedTurn]) -> int:
     begun: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for turn in turns:
         begun[turn.worker].append((turn.started_ms, turn.added))
-    ordered = {worker: sorted(of) for worker, of in begun.items()}
-    found = 0
-    for of in busy:
-        mine = ordered.get(of.worker, [])
-        first, end = (bisect_left(mine, (at_ms, 0)) for at_ms in (of.from_ms, of.at_ms))
-        found += sum(tokens for _, tokens in mine[first:end])
-    return found
+    ordered = {worker: sorted(prompts) for worker, prompts in begun.items()}
+    count = 0
+    for report in busy:
+        mine = ordered.get(report.worker, [])
+        first, end = (bisect_left(mine, (at_ms, 0)) for at_ms in (report.from_ms, report.at_ms))
+        count += sum(tokens for _, tokens in mine[first:end])
+    return count

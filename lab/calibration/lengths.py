@@ -17,7 +17,7 @@ def measured_lengths(turns: Iterable[tuple[str, int]]) -> dict[str, float]:
     groups: defaultdict[str, list[float]] = defaultdict(list)
     for group, tokens in turns:
         groups[group].append(log(max(1, tokens)))
-    logarithms = [one for of in groups.values() for one in of]
+    logarithms = [logarithm for values in groups.values() for logarithm in values]
     if not logarithms:
         return {}
     spread = pstdev(logarithms)
@@ -34,13 +34,17 @@ def measured_lengths(turns: Iterable[tuple[str, int]]) -> dict[str, float]:
 def shared_part(groups: Mapping[str, Sequence[float]]) -> float:
     """Return the share of the variance that is between the groups, 0 to 1."""
     several = [group for group in groups.values() if len(group) > 1]
-    count = sum(len(of) for of in several)
+    count = sum(len(group) for group in several)
     if len(several) < 2:
         return 0.0
-    whole = sum(sum(of) for of in several) / count
-    between = sum(len(of) * (fmean(of) - whole) ** 2 for of in several) / (len(several) - 1)
-    within = sum((one - fmean(of)) ** 2 for of in several for one in of) / (count - len(several))
-    size = (count - sum(len(of) ** 2 for of in several) / count) / (len(several) - 1)
+    whole = sum(sum(group) for group in several) / count
+    between = sum(len(group) * (fmean(group) - whole) ** 2 for group in several) / (
+        len(several) - 1
+    )
+    within = sum((value - fmean(group)) ** 2 for group in several for value in group) / (
+        count - len(several)
+    )
+    size = (count - sum(len(group) ** 2 for group in several) / count) / (len(several) - 1)
     total = between + (size - 1) * within
     return min(1.0, max(0.0, (between - within) / total)) if total > 0 else 0.0
 

@@ -32,9 +32,11 @@ def measured_rates(
     """
     since_ms, until_ms = window
     usage = [
-        one
-        for one in control
-        if isinstance(one, WorkerUsage) and since_ms <= one.from_ms and one.at_ms <= until_ms
+        report
+        for report in control
+        if isinstance(report, WorkerUsage)
+        and since_ms <= report.from_ms
+        and report.at_ms <= until_ms
     ]
     times = step_times(control, since_ms + 1)
     held = times.held * fmean(turn.prompt + turn.sampled / 2 for turn in turns) if turns else 0.0
@@ -51,12 +53,12 @@ def measured_rates(
 
 def _moves(times: MeasuredTimes) -> dict[str, float]:
     """Return the times of new weights and of changes of role, as far as there were any."""
-    found = {}
+    moves = {}
     if times.load_ms:
-        found["load_s"] = fmean(times.load_ms) / 1000
-    for of, release, to, acquire in _CHANGES:
+        moves["load_s"] = fmean(times.load_ms) / 1000
+    for role, release, to, acquire in _CHANGES:
         if changed_ms := times.changed_ms[to]:
-            released_ms = times.released_ms[of]
-            found[release] = fmean(released_ms) / 1000 if released_ms else 0.0
-            found[acquire] = max(0.0, fmean(changed_ms) / 1000 - found[release])
-    return found
+            released_ms = times.released_ms[role]
+            moves[release] = fmean(released_ms) / 1000 if released_ms else 0.0
+            moves[acquire] = max(0.0, fmean(changed_ms) / 1000 - moves[release])
+    return moves

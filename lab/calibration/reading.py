@@ -37,7 +37,7 @@ def read_run(kafka: KafkaSettings, skipped: Skipped) -> Recorded:
 
 def recorded_weights(control: Iterable[Record]) -> Weights:
     """Return the weights of named rewards of the newest lineage; those by default of older logs."""
-    lineages = [one for one in control if isinstance(one, r.LineageStarted)]
+    lineages = [record for record in control if isinstance(record, r.LineageStarted)]
     settings = orjson.loads(lineages[-1].settings) if lineages else {}
     rewards: Weights = settings.get("trainer", {}).get("rewards", ONE_REWARD)
     return {name: weight for name, weight in rewards.items() if weight}
@@ -46,8 +46,8 @@ def recorded_weights(control: Iterable[Record]) -> Weights:
 def _rows(fleet: Iterable[Record]) -> int | None:
     """Return the most turns that an engine samples at once, by the heartbeats."""
     capacities = [
-        one.capacity
-        for one in fleet
-        if isinstance(one, r.WorkerHeartbeat) and one.process == "rollout" and one.capacity
+        record.capacity
+        for record in fleet
+        if isinstance(record, r.WorkerHeartbeat) and record.process == "rollout" and record.capacity
     ]
     return max(capacities, default=None)

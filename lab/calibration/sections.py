@@ -51,41 +51,43 @@ class Recorded:
     """Most turns that an engine sampled at once, if its heartbeats are kept."""
 
 
-def sections(of: Recorded) -> dict[str, Any]:
+def sections(recorded: Recorded) -> dict[str, Any]:
     """Return sections of a run configuration as the run shows them, rounded. Raises `TooShort`."""
-    control = list(in_force(of.control))
-    ends_ms = [one.at_ms for one in control if isinstance(one, r.StepCompleted)]
+    control = list(in_force(recorded.control))
+    ends_ms = [record.at_ms for record in control if isinstance(record, r.StepCompleted)]
     if len(ends_ms) < _LEAST_STEPS:
         raise TooShort(len(ends_ms))
     since_ms, until_ms = ends_ms[WARM_UP_STEPS - 1], ends_ms[-1]
-    turns = [turn for turn in of.turns if since_ms <= turn.started_ms and turn.ended_ms <= until_ms]
-    rows = of.rows or _ROWS
+    turns = [
+        turn for turn in recorded.turns if since_ms <= turn.started_ms and turn.ended_ms <= until_ms
+    ]
+    rows = recorded.rows or _ROWS
     window = since_ms, until_ms
-    devices = measured_rates(control, turns, _tokens(of.sessions), rows, window)
-    workload = measured_workload(of.sessions, turns, control)
+    devices = measured_rates(control, turns, _tokens(recorded.sessions), rows, window)
+    workload = measured_workload(recorded.sessions, turns, control)
     lengths = {name: workload[name] for name in _LENGTHS if name in workload}
-    found = {
+    measured = {
         "device_model": devices,
         "simulation": {"workers": _workers(control), "rows": rows, "workload": workload},
         "rollout": {"clock": lengths},
-        "run": _run(control, of.sessions),
+        "run": _run(control, recorded.sessions),
     }
-    return {name: _rounded(section) for name, section in found.items()}
+    return {name: _rounded(section) for name, section in measured.items()}
 
 
-def at_scale(found: Mapping[str, Any], scale: float) -> dict[str, Any]:
+def at_scale(measured: Mapping[str, Any], scale: float) -> dict[str, Any]:
     """Return the sections of a rehearsal with the times of its devices divided by its scale.
 
     Agents and software kept their own time.
     """
-    devices = _divided(found["device_model"], scale) if scale != 1 else found["device_model"]
-    return {**found, "device_model": devices}
+    devices = _divided(measured["device_model"], scale) if scale != 1 else measured["device_model"]
+    return {**measured, "device_model": devices}
 
 
-def under(given: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, Any]:
+def under(settings: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of both; a value that was given counts over a measured one."""
     merged = dict(measured)
-    for name, value in given.items():
+    for name, value in settings.items():
         below = merged.get(name)
         if isinstance(value, Mapping) and isinstance(below, Mapping):
             merged[name] = under(value, below)
@@ -96,9 +98,9 @@ def under(given: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, An
 
 def _workers(control: Iterable[Record]) -> list[dict[str, Any]]:
     """Return the lots of the workers that joined."""
-    joined = {one.worker: one for one in control if isinstance(one, r.WorkerJoined)}
+    joined = {record.worker: record for record in control if isinstance(record, r.WorkerJoined)}
     # Tags that only describe a worker are not simulated.
-    lots = Counter((_roles(one.tags), device_count(one)) for one in joined.values())
+    lots = Counter((_roles(worker.tags), device_count(worker)) for worker in joined.values())
     return [
         {"count": count, "tags": list(tags), "devices": devices}
         for (tags, devices), count in lots.items()
@@ -117,19 +119,19 @@ def _tokens(sessions: Iterable[RecordedSession]) -> Mapping[str, int]:
 
 
 def _run(control: Iterable[Record], sessions: Sequence[RecordedSession]) -> dict[str, int]:
-    sizes = Counter(len(one.groups) for one in control if isinstance(one, r.BatchReady))
-    found = {"groups_per_step": max(1, sizes.most_common(1)[0][0])} if sizes else {}
+    sizes = Counter(len(record.groups) for record in control if isinstance(record, r.BatchReady))
+    run = {"groups_per_step": max(1, sizes.most_common(1)[0][0])} if sizes else {}
     groups = Counter(session.group_size for session in sessions)
-    return {**found, **({"group_size": groups.most_common(1)[0][0]} if groups else {})}
+    return {**run, **({"group_size": groups.most_common(1)[0][0]} if groups else {})}
 
 
 def _divided(value: Any, scale: float) -> Any:
     if isinstance(value, dict):
-        return {name: _divided(one, scale) for name, one in value.items()}
+        return {name: _divided(part, scale) for name, part in value.items()}
     return float(f"{value / scale:.{_DIGITS}g}")
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
+        return {name: _rounded(part) for name, part in value.items()}
     return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value

@@ -34,23 +34,25 @@ class RecordedSession:
         return max(0, self.tokens - self.first - sum(self.sampled))
 
 
-def recorded_session(of: Trajectory, weights: Weights = ONE_REWARD) -> RecordedSession | None:
+def recorded_session(
+    trajectory: Trajectory, weights: Weights = ONE_REWARD
+) -> RecordedSession | None:
     """Return the session of a trajectory; None if not of the training, empty or cut short.
 
     `weights`: of the named rewards that add up to its return.
     """
-    if of.purpose != "train" or not of.nodes or of.status in _CUT_SHORT:
+    if trajectory.purpose != "train" or not trajectory.nodes or trajectory.status in _CUT_SHORT:
         return None
     turns: defaultdict[str, int] = defaultdict(int)
-    for node in of.nodes:
+    for node in trajectory.nodes:
         if node.origin == _SAMPLED:
             turns[node.turn_id] += node.length
-    first = of.nodes[0]
+    first = trajectory.nodes[0]
     return RecordedSession(
-        group=of.group_id,
-        group_size=of.group_size,
-        tokens=len(of.tokens) // TOKEN_BYTES,
+        group=trajectory.group_id,
+        group_size=trajectory.group_size,
+        tokens=len(trajectory.tokens) // TOKEN_BYTES,
         first=0 if first.origin == _SAMPLED else first.length,
         sampled=tuple(turns.values()),
-        reward=session_return(of, weights) or 0.0,
+        reward=session_return(trajectory, weights) or 0.0,
     )

@@ -108,11 +108,13 @@ def training_line(
 
     `tokens` of the groups, prompts included. None without a step whose groups are known.
     """
-    known = [step for step in steps if sum(tokens.get(group, 0) for group in step.groups)]
-    if not known:
+    counted = [step for step in steps if sum(tokens.get(group, 0) for group in step.groups)]
+    if not counted:
         return None
-    took_s = np.array([of.took_s for of in known])
-    share = np.array([sum(tokens.get(one, 0) for one in of.groups) / of.devices for of in known])
+    took_s = np.array([step.took_s for step in counted])
+    share = np.array(
+        [sum(tokens.get(group, 0) for group in step.groups) / step.devices for step in counted]
+    )
     varies = float(np.var(share))
     slope = float(np.cov(share, took_s, bias=True)[0, 1]) / varies if varies > 0 else 0.0
     # Neither part is less than nothing, and nothing is not what rounding leaves of it.

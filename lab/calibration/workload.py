@@ -56,12 +56,12 @@ def _waits(turns: Sequence[RecordedTurn]) -> dict[str, float]:
         played[turn.session].append(turn)
     waits_s = [
         max(1, later.started_ms - before.ended_ms) / 1000
-        for of in played.values()
-        for before, later in pairwise(of)
+        for session in played.values()
+        for before, later in pairwise(session)
     ]
     if not waits_s:
         return {}
-    return {"tool_s": fmean(waits_s), "tool_spread": pstdev(log(one) for one in waits_s)}
+    return {"tool_s": fmean(waits_s), "tool_spread": pstdev(log(wait_s) for wait_s in waits_s)}
 
 
 def _ends(turns: Sequence[RecordedTurn], control: Iterable[Record]) -> dict[str, float]:

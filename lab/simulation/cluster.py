@@ -53,9 +53,9 @@ def modelled(
     able = sum(lot.count * lot.devices for lot in section.workers if "train" in lot.tags)
     gang = min(able, gang_size or able)
     for lot in section.workers:
-        one = _worker(section.rows, devices, lot, gang)
+        worker = _worker(section.rows, devices, lot, gang)
         first = len(workers)
-        workers |= {f"w{number}": one for number in range(first, first + lot.count)}
+        workers |= {f"w{number}": worker for number in range(first, first + lot.count)}
     return ModelledCluster(
         workers=workers,
         step_s=devices.step_s,

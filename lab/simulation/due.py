@@ -42,9 +42,9 @@ def _of_groups(state: State, settings: SchedulerSettings, now_ms: int) -> Iterat
 
 def _of_workers(state: State, now_ms: int) -> Iterator[int]:
     for worker in state.workers.values():
-        given = worker.assignment
-        if given is not None and given.acquired_ms is None and not given.lapsed:
-            yield given.deadline_ms
+        assignment = worker.assignment
+        if assignment is not None and assignment.acquired_ms is None and not assignment.lapsed:
+            yield assignment.deadline_ms
         for failures in worker.failures.values():
             yield retry_ms(failures)
 
@@ -55,17 +55,17 @@ def _of_moves(state: State, settings: SchedulerSettings) -> Iterator[int]:
         return
     dwell_ms = milliseconds(settings.scheduler.min_dwell_s)
     parts = [state.costs.switch_mean(role) for role in ("train", "rollout")]
-    known = [part for part in parts if part is not None]
-    switch_ms = sum(known) if len(known) == len(parts) else UNMEASURED_SWITCH_MS
+    measured = [part for part in parts if part is not None]
+    switch_ms = sum(measured) if len(measured) == len(parts) else UNMEASURED_SWITCH_MS
     for worker in state.workers.values():
-        given = worker.assignment
-        if worker.role == "train" and given is not None and given.acquired_ms is not None:
-            yield given.acquired_ms + dwell_ms
+        assignment = worker.assignment
+        if worker.role == "train" and assignment is not None and assignment.acquired_ms is not None:
+            yield assignment.acquired_ms + dwell_ms
             # It must have waited longer than the switch takes, and may not leave so too often.
-            waited_ms = int(max(state.steps.ended_ms, given.acquired_ms) + switch_ms) + 1
+            waited_ms = int(max(state.steps.ended_ms, assignment.acquired_ms) + switch_ms) + 1
             yield waited_ms
-            if len(known) == len(parts):
-                yield max(waited_ms, int(given.acquired_ms + TRIPS_APART * switch_ms) + 1)
+            if len(measured) == len(parts):
+                yield max(waited_ms, int(assignment.acquired_ms + TRIPS_APART * switch_ms) + 1)
 
 
 def _of_waits(state: State, settings: SchedulerSettings, now_ms: int) -> Iterator[int]:

@@ -177,12 +177,12 @@ class SimulatedEngine:
         """Give up the turn of a session, if one is here."""
         self.settle()
         self._count_all()
-        batch, known = self._batch, len(self._held)
+        batch, before = self._batch, len(self._held)
         self._held = [turn for turn in self._held if turn.session is not session]
-        found = [one for one in (*batch.running, *batch.waiting) if one.session is session]
-        for turn in found:
+        turns = [turn for turn in (*batch.running, *batch.waiting) if turn.session is session]
+        for turn in turns:
             batch.remove(turn)
-        self.load -= known - len(self._held) + len(found)
+        self.load -= before - len(self._held) + len(turns)
         if not self.paused:
             self._fill()
 

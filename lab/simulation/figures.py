@@ -87,16 +87,16 @@ def figures(
 
     Tokens are over age beyond `max_age`; None: `run.lag`.
     """
-    of = timeline(run.control)
-    steps = len(of.steps) - WARM_UP_STEPS
+    course = timeline(run.control)
+    steps = len(course.steps) - WARM_UP_STEPS
     if steps < 1 or len(run.tokens) < settings.run.steps:
         return None
-    window = (of.steps[WARM_UP_STEPS - 1].at_ms, of.steps[-1].at_ms)
+    window = (course.steps[WARM_UP_STEPS - 1].at_ms, course.steps[-1].at_ms)
     length_ms = window[1] - window[0]
-    spent = together(of.device_time(window).values())
+    spent = together(course.device_time(window).values())
     ahead = settings.run.lag + settings.pacing.extra_groups
     trained, stopped = sum(run.ages.values()), run.cancelled + run.overdue
-    ideal = ideal_step(spent, steps, spent.total / length_ms, of.group_ms(window) or 0.0, ahead)
+    ideal = ideal_step(spent, steps, spent.total / length_ms, course.group_ms(window) or 0.0, ahead)
     return SimulatedFigures(
         step_s=length_ms / steps / 1000,
         ideal_s=ideal.ms / 1000,
@@ -108,7 +108,7 @@ def figures(
         recycled=run.recycled / trained,
         stopped=stopped / (stopped + trained),
         shorter=1 - trained / len(run.staleness) / run.mean_drawn,
-        switches=of.switches / len(of.steps),
+        switches=course.switches / len(course.steps),
     )
 
 

@@ -73,16 +73,16 @@ class SimulatedFleet:
             name: self._worker(name, model, on_turn) for name, model in cluster.workers.items()
         }
 
-    def assign(self, given: r.RoleAssigned) -> None:
+    def assign(self, assigned: r.RoleAssigned) -> None:
         """Let the worker leave its role, if it has one, and take the assigned one."""
-        worker = self.workers[given.worker]
-        left, worker.role, worker.assignment = worker.role, NO_ROLE, given.assignment
+        worker = self.workers[assigned.worker]
+        left, worker.role, worker.assignment = worker.role, NO_ROLE, assigned.assignment
         worker.loading = False
         if left == NO_ROLE:
-            self._take(worker, given)
+            self._take(worker, assigned)
             return
-        if left == given.role:  # in another gang than before
-            self._agenda.after(0, self._taken, worker, given, 0.0)
+        if left == assigned.role:  # in another gang than before
+            self._agenda.after(0, self._taken, worker, assigned, 0.0)
             return
         turns: Sequence[SimulatedTurn] = ()
         if left == ROLLOUT:
@@ -90,7 +90,7 @@ class SimulatedFleet:
             turns = worker.engine.drain()
         worker.account(left).enter("loading", self._agenda.now_ms)
         leave_s = worker.model.rates.releasing(left)
-        self._agenda.after(leave_s, self._left, worker, given, left, len(turns))
+        self._agenda.after(leave_s, self._left, worker, assigned, left, len(turns))
         for turn in turns:
             self._router.submit(turn)
 
@@ -140,7 +140,7 @@ class SimulatedFleet:
         for worker in self.workers.values():
             usage = self._usage(worker)
             trained = worker.train.report(worker.name, self._agenda.now_ms)
-            reports += [one for one in (usage, trained) if one is not None]
+            reports += [report for report in (usage, trained) if report is not None]
         return reports
 
     def _may_load(self, worker: SimulatedWorker) -> bool:
@@ -192,43 +192,43 @@ class SimulatedFleet:
             self.load_due()
 
     def _left(
-        self, worker: SimulatedWorker, given: r.RoleAssigned, left: str, handed_back: int
+        self, worker: SimulatedWorker, assigned: r.RoleAssigned, left: str, handed_back: int
     ) -> None:
         worker.account(left).enter("none", self._agenda.now_ms)
         self._control.append(
             r.RoleReleased(
                 at_ms=self._agenda.now_ms,
                 worker=worker.name,
-                incarnation=given.incarnation,
+                incarnation=assigned.incarnation,
                 role=left,
-                assignment=given.assignment,
+                assignment=assigned.assignment,
                 free_bytes=0,
                 handed_back=handed_back,
                 took_ms=round(1000 * worker.model.rates.releasing(left)),
             )
         )
-        self._take(worker, given)
+        self._take(worker, assigned)
 
-    def _take(self, worker: SimulatedWorker, given: r.RoleAssigned) -> None:
-        worker.account(given.role).enter("loading", self._agenda.now_ms)
-        take_s = worker.model.rates.acquiring(given.role)
-        self._agenda.after(take_s, self._taken, worker, given, take_s)
+    def _take(self, worker: SimulatedWorker, assigned: r.RoleAssigned) -> None:
+        worker.account(assigned.role).enter("loading", self._agenda.now_ms)
+        take_s = worker.model.rates.acquiring(assigned.role)
+        self._agenda.after(take_s, self._taken, worker, assigned, take_s)
 
-    def _taken(self, worker: SimulatedWorker, given: r.RoleAssigned, took_s: float) -> None:
-        if worker.assignment != given.assignment:  # assigned anew during the switch
-            worker.account(given.role).enter("none", self._agenda.now_ms)
+    def _taken(self, worker: SimulatedWorker, assigned: r.RoleAssigned, took_s: float) -> None:
+        if worker.assignment != assigned.assignment:  # assigned anew during the switch
+            worker.account(assigned.role).enter("none", self._agenda.now_ms)
             return
-        worker.role = given.role
-        rolls_out = given.role == ROLLOUT
-        worker.account(given.role).enter("idle", self._agenda.now_ms)
+        worker.role = assigned.role
+        rolls_out = assigned.role == ROLLOUT
+        worker.account(assigned.role).enter("idle", self._agenda.now_ms)
         self._control.append(
             r.RoleAcquired(
                 at_ms=self._agenda.now_ms,
                 worker=worker.name,
-                incarnation=given.incarnation,
-                role=given.role,
-                assignment=given.assignment,
-                slot=given.slot,
+                incarnation=assigned.incarnation,
+                role=assigned.role,
+                assignment=assigned.assignment,
+                slot=assigned.slot,
                 version=self._version if rolls_out else None,
                 took_ms=round(1000 * took_s),
                 policy=self._policy if rolls_out else "",

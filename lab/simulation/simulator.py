@@ -166,9 +166,9 @@ class Simulation:
         agenda, due_s, quiet, vain = self._agenda, 0.0, 0, ""
         while agenda.now_s < longest_s and quiet < _QUIET and not vain and self._steps != steps:
             if self._changed or agenda.now_s >= due_s:
-                known = len(self._log)
+                length = len(self._log)
                 self._decide()
-                happened = agenda.next_s < inf or len(self._log) > known
+                happened = agenda.next_s < inf or len(self._log) > length
                 quiet = 0 if happened else quiet + 1
                 if finished(self._view.state, self._rules.settings):
                     break
@@ -200,11 +200,11 @@ class Simulation:
     def _begin(self) -> None:
         self.append(r.SchedulerClaimed(epoch=1, scheduler="simulated", at_ms=0))
         self.append(published(self._rules.settings.run.policy, 0, 0))
-        known = self._view.fleet
+        heard = self._view.fleet
         for name, worker in self._cluster.workers.items():
             for process in worker.tags:
-                known = fleet.apply(known, _heartbeat(name, process, worker), 0)
-        self._view = replace(self._view, fleet=known)
+                heard = fleet.apply(heard, _heartbeat(name, process, worker), 0)
+        self._view = replace(self._view, fleet=heard)
 
     def _answered(self, turn: SimulatedTurn) -> None:
         self._agents.answered(turn)

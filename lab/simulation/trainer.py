@@ -142,8 +142,8 @@ class SimulatedTrainer:
         devices = sum(worker.devices for worker in gang.values())
         lengths = [session.context for session in self._sessions()]
         part_s = {
-            (rates, own): rates.part(lengths, own, devices)
-            for rates, own in {(worker.rates, worker.devices) for worker in gang.values()}
+            (rates, count): rates.part(lengths, count, devices)
+            for rates, count in {(worker.rates, worker.devices) for worker in gang.values()}
         }
         own_s = {
             name: self._cluster.step_s + part_s[worker.rates, worker.devices]
@@ -163,7 +163,7 @@ class SimulatedTrainer:
         return [session for group in self._batch for session in self._groups[group].values()]
 
     def _commit(self, step: int, took_s: float) -> None:
-        self.staleness += [self._version - (of.version or 0) for of in self._sessions()]
+        self.staleness += [self._version - (session.version or 0) for session in self._sessions()]
         for session in self._sessions():
             for version, tokens in session.sampled.items():
                 self.ages[self._version - version] += tokens

@@ -78,19 +78,19 @@ class Workload:
 
     def draw(self, group: str, sample: int, attempt: int) -> SessionDraw:
         """Return the session of an attempt."""
-        of = self.section
+        section = self.section
         task = Random(f"{self.seed}/{group}")  # nosec B311 # repeatable draws
         draws = Random(f"{self.seed}/{group}/{sample}/{attempt}")  # nosec B311
         shared = task.gauss()
-        count = max(1, round(log_normal(of.turns, of.turns_spread, draws.gauss())))
-        factor = _length(of, _number(group))
+        count = max(1, round(log_normal(section.turns, section.turns_spread, draws.gauss())))
+        factor = _length(section, _number(group))
         turns = []
         for number in range(count):
-            sampled = drawn_tokens(of, shared, draws.gauss(), factor)
-            wait_s = log_normal(of.tool_s, of.tool_spread, draws.gauss())
-            added = of.tool_tokens if number else of.prompt_tokens
+            sampled = drawn_tokens(section, shared, draws.gauss(), factor)
+            wait_s = log_normal(section.tool_s, section.tool_spread, draws.gauss())
+            added = section.tool_tokens if number else section.prompt_tokens
             turns.append((added, sampled, wait_s))
-        return SessionDraw(tuple(turns), float(draws.random() < of.success))
+        return SessionDraw(tuple(turns), float(draws.random() < section.success))
 
 
 def _number(group: str) -> int:
@@ -99,7 +99,7 @@ def _number(group: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def _length(of: WorkloadSection, number: int) -> float:
+def _length(section: WorkloadSection, number: int) -> float:
     """Return the factor of the sampled tokens in the group of this number."""
-    drifted: float = of.drift ** min(1.0, number / of.drift_groups)
-    return drifted * of.swing if number // of.swing_groups % 2 else drifted
+    drifted: float = section.drift ** min(1.0, number / section.drift_groups)
+    return drifted * section.swing if number // section.swing_groups % 2 else drifted

@@ -76,8 +76,8 @@ def _seconds(timeline: Timeline, at_ms: int) -> float:
 def _bars(axes: Axes, timeline: Timeline, window: Window) -> None:
     rows = {worker: row for row, worker in enumerate(timeline.workers)}
     boxes: dict[str, list[Sequence[tuple[float, float]]]] = {name: [] for name in COLOURS}
-    for worker, found in bars(timeline.intervals, window, MOST_BARS).items():
-        for bar in found:
+    for worker, of_worker in bars(timeline.intervals, window, MOST_BARS).items():
+        for bar in of_worker:
             start, end = _seconds(timeline, bar.start_ms), _seconds(timeline, bar.end_ms)
             for part, low, high in _heights(bar):
                 low, high = (rows[worker] + BAR / 2 - BAR * at for at in (low, high))
@@ -90,10 +90,10 @@ def _bars(axes: Axes, timeline: Timeline, window: Window) -> None:
 
 
 def _image(axes: Axes, timeline: Timeline, window: Window) -> None:
-    found = bars(timeline.intervals, window, MOST_IMAGE_BARS)
+    by_worker = bars(timeline.intervals, window, MOST_IMAGE_BARS)
     rows = timeline.workers
     extent = (_seconds(timeline, window[0]), _seconds(timeline, window[1]), len(rows) - 0.5, -0.5)
-    image = rows_image(rows, found, window, COLUMNS)
+    image = rows_image(rows, by_worker, window, COLUMNS)
     axes.imshow(image, extent=extent, aspect="auto", interpolation="nearest")
 
 
@@ -180,7 +180,7 @@ def _text(figure: Figure, timeline: Timeline, height: float) -> None:
     figure.text(0.09, 1 - 0.3 / height, "What each worker did", fontsize=13, weight="bold")
     figure.text(0.09, 1 - 0.54 / height, _summary(timeline), fontsize=9, color=FAINT)
     shown = (interval for interval in timeline.intervals if interval.within(timeline.training_ms))
-    present = {part for of in shown for part in parts(of)}
+    present = {part for interval in shown for part in parts(interval)}
     figure.legend(
         handles=[
             Patch(facecolor=colour, label=LABELS[part])

@@ -99,10 +99,10 @@ class RunFacts:
     def _apply_worker(self, record: Record) -> None:
         match record:
             case r.RoleAssigned():
-                given = Given(
+                assignment = Given(
                     record.at_ms, record.role, record.reason, record.figures, record.policy
                 )
-                self.given[record.worker].append(given)
+                self.given[record.worker].append(assignment)
             case r.RoleAcquired(version=int(version)):
                 self.loaded[record.worker].append((record.at_ms, version))
             case r.WeightsLoaded():
@@ -127,8 +127,8 @@ class RunFacts:
         **changes: Any,
     ) -> None:
         key = record.policy, record.step
-        known = self.steps.get(key, StepTimes(policy=record.policy, step=record.step))
-        self.steps[key] = replace(known, **changes)
+        times = self.steps.get(key, StepTimes(policy=record.policy, step=record.step))
+        self.steps[key] = replace(times, **changes)
 
     def _count(self, at_ms: int) -> None:
         self.under_way.append((at_ms, len(self._open)))
@@ -136,7 +136,7 @@ class RunFacts:
 
 def facts(records: Iterable[Record]) -> RunFacts:
     """Return the facts of records of `control`, given in log order."""
-    found = RunFacts()
+    run_facts = RunFacts()
     for record in in_force(records):
-        found.apply(record)
-    return found
+        run_facts.apply(record)
+    return run_facts

@@ -116,10 +116,10 @@ def _marks(timeline: Timeline, facts: RunFacts) -> list[list[Any]]:
     return [[mark.at_ms - timeline.start_ms, mark.text] for mark in marks]
 
 
-def _bars(found: Sequence[Bar], start_ms: int, mixes: dict[tuple[int, ...], int]) -> list[int]:
+def _bars(row: Sequence[Bar], start_ms: int, mixes: dict[tuple[int, ...], int]) -> list[int]:
     """Return three numbers a bar: gap before it, length, and the number of its mix of parts."""
     flat, at_ms = [], start_ms
-    for bar in found:
+    for bar in row:
         mix = _mix(bar.shares)
         number = mixes.setdefault(mix, len(mixes))
         flat += [bar.start_ms - at_ms, bar.end_ms - bar.start_ms, number]
@@ -137,14 +137,16 @@ def _mix(shares: Mapping[str, float]) -> tuple[int, ...]:
     return tuple(value for pair in cents if pair[1] for value in pair)
 
 
-def _given(found: Sequence[Given], start_ms: int, givens: dict[str, int]) -> list[int]:
+def _given(assignments: Sequence[Given], start_ms: int, givens: dict[str, int]) -> list[int]:
     """Return time since the last one, and the number of what was assigned and why, of each."""
     flat, before_ms = [], start_ms
-    for of in found:
-        figures = {name: float(f"{value:.4g}") for name, value in sorted(of.figures.items())}
-        text = json.dumps([of.role, of.reason, figures, of.policy])
-        flat += [of.at_ms - before_ms, givens.setdefault(text, len(givens))]
-        before_ms = of.at_ms
+    for assignment in assignments:
+        figures = {
+            name: float(f"{value:.4g}") for name, value in sorted(assignment.figures.items())
+        }
+        text = json.dumps([assignment.role, assignment.reason, figures, assignment.policy])
+        flat += [assignment.at_ms - before_ms, givens.setdefault(text, len(givens))]
+        before_ms = assignment.at_ms
     return flat
 
 

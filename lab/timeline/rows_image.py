@@ -19,27 +19,27 @@ _RGB = {
 
 
 def rows_image(
-    workers: Sequence[str], found: Mapping[str, Sequence[Bar]], window: Window, columns: int
+    workers: Sequence[str], bars: Mapping[str, Sequence[Bar]], window: Window, columns: int
 ) -> NDArray[np.float64]:
     """Return colours of 0 to 1 in shape (workers, columns, 3); white where a worker is not there.
 
-    `found` are the bars of each worker in the window.
+    `bars` are the bars of each worker in the window.
     """
     image = np.ones((len(workers), columns, 3))
     for row, worker in enumerate(workers):
-        colour, spent = _row(found.get(worker, ()), window, columns)
-        there = spent > 0
-        image[row, there] = colour[there] / spent[there, None]
+        colour, spent = _row(bars.get(worker, ()), window, columns)
+        present = spent > 0
+        image[row, present] = colour[present] / spent[present, None]
     return image
 
 
 def _row(
-    found: Sequence[Bar], window: Window, columns: int
+    bars: Sequence[Bar], window: Window, columns: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the sum of colour by time, and the time, of each column in columns' widths."""
     colour, spent = np.zeros((columns, 3)), np.zeros(columns)
     scale = columns / (window[1] - window[0])
-    for bar in found:
+    for bar in bars:
         begin, end = ((at_ms - window[0]) * scale for at_ms in (bar.start_ms, bar.end_ms))
         first, last = int(begin), min(columns, int(end) + 1)
         covered = np.ones(last - first)

@@ -62,7 +62,9 @@ class Backlog:
         """Begin with a partition that its earlier owner left with this progress."""
         self._owned[partition] = _Owned(left.ended, left.begun)
         # It may have been here before. Tasks that were handed over as ended do not come again.
-        self._running[partition] = {one for one in self._running[partition] if one >= left.ended}
+        self._running[partition] = {
+            offset for offset in self._running[partition] if offset >= left.ended
+        }
 
     def add(self, received: Iterable[Received]) -> None:
         """Append records that were read."""
@@ -125,14 +127,16 @@ class Backlog:
         }
         waiting = (item for item in self._waiting if place_of(item).partition not in gone)
         self._waiting = deque(waiting)
-        return {one: owned.progress(()) for one, owned in gone.items() if owned.popped}
+        return {partition: owned.progress(()) for partition, owned in gone.items() if owned.popped}
 
     def leave(self) -> Mapping[Partition, Progress]:
         """Forget all partitions, since this process ends; return their progress.
 
         The next owner ends the sessions of the tasks that are not over.
         """
-        left = self.progress([one for one, owned in self._owned.items() if owned.popped])
+        left = self.progress(
+            [partition for partition, owned in self._owned.items() if owned.popped]
+        )
         self._owned.clear()
         self._waiting.clear()
         return left

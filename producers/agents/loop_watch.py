@@ -76,7 +76,7 @@ def place_of(running: Sequence[FrameSummary]) -> str:
 
     Of code that a library runs, that is where it was called, as a rule in the agent's own file.
     """
-    in_files = [one for one in running if not one.filename.startswith("<")] or running
+    in_files = [frame for frame in running if not frame.filename.startswith("<")] or running
     if not in_files:
         return ""
     frame = next((file for file in in_files if not _of_library(file)), in_files[0])

@@ -58,15 +58,18 @@ def judged(result: Result, verdict: object) -> Result:
 
     `verdict`: a number, or a mapping with rewards like an agent's. Raises `BadResult`.
     """
-    given = rewards_of(result_of(verdict), JUDGE)
-    if not given:
+    judgements = rewards_of(result_of(verdict), JUDGE)
+    if not judgements:
         raise BadResult(f"a judge returns a number or a mapping with rewards, not {shown(verdict)}")
-    own = {(one.response_id, one.name): one for one in (*rewards_of(result, AGENT), *given)}
+    rewards = {
+        (reward.response_id, reward.name): reward
+        for reward in (*rewards_of(result, AGENT), *judgements)
+    }
     named: dict[str, object] = {}
     of_turns: dict[str, dict[str, object]] = {}
-    for one in own.values():
-        place = named if one.response_id is None else of_turns.setdefault(one.response_id, {})
-        place[one.name] = {"value": one.value, "source": one.source}
+    for reward in rewards.values():
+        place = named if reward.response_id is None else of_turns.setdefault(reward.response_id, {})
+        place[reward.name] = {"value": reward.value, "source": reward.source}
     return {**result, REWARD: None, "rewards": named, "turn_rewards": of_turns}
 
 
@@ -75,12 +78,12 @@ def rewards_of(result: Result, source: str = AGENT) -> list[RewardCall]:
 
     `source`: of those that name none. Raises `BadResult`.
     """
-    found = list(_of_turns(result, source))
+    rewards = list(_of_turns(result, source))
     for name, item in _members(result.get("rewards") or {}, "rewards"):
-        found.append(_reward(name, item, None, source))
+        rewards.append(_reward(name, item, None, source))
     if result.get(REWARD) is not None:
-        found.append(_reward(REWARD, result[REWARD], None, source))
-    return found
+        rewards.append(_reward(REWARD, result[REWARD], None, source))
+    return rewards
 
 
 def as_reward(value: object) -> float:

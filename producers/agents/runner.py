@@ -68,7 +68,7 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     topics = [TASKS, FLEET, CONTROL] if settings.pacing.redundancy else [TASKS, FLEET]
     await asyncio.to_thread(find_cluster, settings.kafka, topics, stop.is_set)
     loop = asyncio.get_running_loop()
-    watches = _watches(settings, name, ended, serving, running, lambda one: feed.report(one))
+    watches = _watches(settings, name, ended, serving, running, lambda report: feed.report(report))
     drain_s = settings.agents.drain_s
     # The feed calls these in its own thread; episodes belong to this loop.
     feed = TaskFeed(

@@ -97,7 +97,10 @@ class ServingTime:
         if not policies:
             return max((until_s for _, until_s in self._ready.values()), default=0.0)
         return min(
-            max((until_s for of, until_s in self._ready.values() if of in (name, "")), default=0.0)
+            max(
+                (until_s for policy, until_s in self._ready.values() if policy in (name, "")),
+                default=0.0,
+            )
             for name in policies
         )
 

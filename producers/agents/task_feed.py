@@ -230,7 +230,7 @@ class TaskFeed:
     def _commit(
         self, reader: Reader, progress: Mapping[Partition, Progress], limit_s: float | None = None
     ) -> None:
-        offsets = {one: (made.ended, str(made.begun)) for one, made in progress.items()}
+        offsets = {partition: (made.ended, str(made.begun)) for partition, made in progress.items()}
         reader.commit(offsets, limit_s)
 
 

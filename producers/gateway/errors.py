@@ -47,8 +47,8 @@ class ApiError(SeamlessFlowError):
     def prompt_lengths(self) -> tuple[int, int] | None:
         """Return the tokens of a prompt that is too long and of its context; otherwise None."""
         # Managers and workers report both numbers in the message only.
-        found = _LENGTHS.search(self.message) if self.code == PROMPT_TOO_LONG else None
-        return None if found is None else (int(found[1]), int(found[2]))
+        lengths = _LENGTHS.search(self.message) if self.code == PROMPT_TOO_LONG else None
+        return None if lengths is None else (int(lengths[1]), int(lengths[2]))
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:

@@ -86,7 +86,7 @@ class Exchange:
         # One character for each byte: `parse_qsl` refuses bytes that are not ASCII.
         pairs = parse_qsl(query.decode("latin-1"), encoding="latin-1")
         wanted = name.decode()
-        return next((value.encode("latin-1") for given, value in pairs if given == wanted), b"")
+        return next((value.encode("latin-1") for key, value in pairs if key == wanted), b"")
 
     def take_key_from_url(self) -> None:
         """Let the URL's `key` be the key of the call if its headers have none."""

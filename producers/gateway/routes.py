@@ -124,7 +124,9 @@ def meant_paths(path: str) -> Iterator[str]:
     while words[:1] and words[0] in _VERSIONS and words[1:2] and words[1] in _VERSIONS:
         words = words[1:]
     likely = _VERSIONS[::-1] if _is_googles(path) else _VERSIONS
-    versions = [()] if words[:1] and words[0] in _VERSIONS else [(), *((one,) for one in likely)]
+    versions = (
+        [()] if words[:1] and words[0] in _VERSIONS else [(), *((version,) for version in likely)]
+    )
     for version in versions:
         yield "/" + "/".join([*named, *version, *words])
 
@@ -142,7 +144,9 @@ def route_of(path: str, http_method: str) -> str:
     """
     for prefix in (GOOGLE_MODELS, _MODELS):
         if path.startswith(prefix) and path != prefix:
-            method = next((one for one in (_WHOLE, _STREAMED, _COUNTED) if path.endswith(one)), "")
+            method = next(
+                (suffix for suffix in (_WHOLE, _STREAMED, _COUNTED) if path.endswith(suffix)), ""
+            )
             if http_method == "POST" and not method and ":" in path:
                 return path
             return f"{GOOGLE_MODELS if method else prefix}*{method}"

@@ -43,17 +43,17 @@ def served(telemetry: Telemetry, exchange: Exchange, session_id: str) -> Iterato
 
 def trace_headers(headers: Mapping[bytes, bytes]) -> Headers:
     """Return the headers that name the parent of a request's span; none if it has no parent."""
-    own = [(name, headers[name.encode()]) for name in _HEADERS if name.encode() in headers]
-    if own:
-        return own
+    pairs = [(name, headers[name.encode()]) for name in _HEADERS if name.encode() in headers]
+    if pairs:
+        return pairs
     in_key = key_of(headers).rpartition(b".")[2]
     return [(_HEADERS[0], in_key)] if _TRACE.fullmatch(in_key) else ()
 
 
 def opened_in(headers: Headers) -> str:
     """Return the `traceparent` among `headers`, or "" if it is not well-formed."""
-    given = next((value for name, value in headers if name == _HEADERS[0]), b"")
-    return given.decode() if _TRACE.fullmatch(given) else ""
+    parent = next((value for name, value in headers if name == _HEADERS[0]), b"")
+    return parent.decode() if _TRACE.fullmatch(parent) else ""
 
 
 def describe_request(span: Span, turn_id: str, request: CanonicalRequest) -> None:
@@ -97,8 +97,8 @@ def _fail(span: Span, status: int, error: SeamlessFlowError) -> None:
     """Mark the span: an error of the client is no failure of the server."""
     if isinstance(error, ApiError) and not status:
         span.set(status=error.status)
-    told = error.status if isinstance(error, ApiError) else status
-    if told >= _SERVER_ERROR or status == _OK:
-        span.fail(str(error), str(told) if told else type(error).__name__)
+    code = error.status if isinstance(error, ApiError) else status
+    if code >= _SERVER_ERROR or status == _OK:
+        span.fail(str(error), str(code) if code else type(error).__name__)
     else:
-        span.set(error=str(told) if told else type(error).__name__)
+        span.set(error=str(code) if code else type(error).__name__)

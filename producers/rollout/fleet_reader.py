@@ -51,10 +51,10 @@ class FleetReader:
             if ours:
                 deliver(ours)
 
-        own = of_worker(worker)
+        is_ours = of_worker(worker)
 
         def wanted(key: bytes) -> bool:
-            return own(key) or (senders is not None and is_training_beat(key))
+            return is_ours(key) or (senders is not None and is_training_beat(key))
 
         self.reader = Reader(settings, client_id, wanted=wanted, stopping=stopping)
         self._thread = ReaderThread(client_id, self.reader, deliver_ours, failed)

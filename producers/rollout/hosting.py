@@ -38,5 +38,5 @@ def hosted(settings: RolloutSettings) -> Sequence[RolloutSettings]:
         reason = "an engine with a device has its process to itself; only clock shares one"
         raise SettingsRejected("SEAMLESSFLOW_ROLLOUT__HOSTED", reason)
     alone = mine.model_copy(update={"hosted": ()})
-    others = [alone.model_copy(update=dict(one)) for one in mine.hosted]
-    return [settings.model_copy(update={"rollout": one}) for one in (alone, *others)]
+    others = [alone.model_copy(update=dict(changes)) for changes in mine.hosted]
+    return [settings.model_copy(update={"rollout": section}) for section in (alone, *others)]

@@ -30,12 +30,12 @@ def absent(
 
     Time without contact to Kafka does not count.
     """
-    found = [
+    stalls = [
         *_gateways(state, fleet, settings, now_ms),
         *_groups(unread, settings, now_ms),
         *_workers(state, fleet, settings, now_ms),
     ]
-    return [one for one in found if contact.waited_ms(one.since_ms) > one.deadline_ms]
+    return [stall for stall in stalls if contact.waited_ms(stall.since_ms) > stall.deadline_ms]
 
 
 def _gateways(
@@ -100,13 +100,13 @@ def _workers(
     trains = settings.pacing.issues and state.rollouts_began
     if not trains or not ledger.training:
         return
-    there = {process for worker in state.workers.values() for process in worker.processes}
+    present = {process for worker in state.workers.values() for process in worker.processes}
     waits = (
         ("train", TRAJECTORIES.name, f"{ledger.running} groups run and no trainer is there"),
         ("rollout", PROMPTS.name, f"{ledger.running} groups run and no rollout process is there"),
     )
     for process, topic, detail in waits:
-        if process not in there:
+        if process not in present:
             yield ProgressStalled(
                 at_ms=now_ms,
                 what=f"{topic} unread",

@@ -32,16 +32,16 @@ def timed_out(state: State, now_ms: int) -> list[r.AssignmentTimedOut]:
         r.AssignmentTimedOut(
             epoch=state.epoch,
             at_ms=now_ms,
-            assignment=given.number,
+            assignment=assignment.number,
             worker=name,
-            role=given.role,
-            waited_ms=now_ms - given.assigned_ms,
+            role=assignment.role,
+            waited_ms=now_ms - assignment.assigned_ms,
         )
         for name, worker in state.workers.items()
-        if (given := worker.assignment) is not None
-        and given.acquired_ms is None
-        and not given.lapsed
-        and now_ms >= given.deadline_ms
+        if (assignment := worker.assignment) is not None
+        and assignment.acquired_ms is None
+        and not assignment.lapsed
+        and now_ms >= assignment.deadline_ms
     ]
 
 

@@ -84,7 +84,7 @@ def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
 
 def finished(state: State, settings: SchedulerSettings) -> bool:
     """Return True if the run has made all its steps, of each policy."""
-    return all(one.finished_steps >= settings.run.steps for one in state.each)
+    return all(shown.finished_steps >= settings.run.steps for shown in state.each)
 
 
 def _stalls(view: View, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
@@ -99,12 +99,12 @@ def _roles(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
     if len(view.state.policies) == 1:
         return _roles_of(view, rules, None, now_ms)
     written: list[Outgoing] = []
-    given = allotted(view.state, view.fleet, rules.settings, now_ms)
+    allotment = allotted(view.state, view.fleet, rules.settings, now_ms)
     for place, policy in enumerate(view.state.policies):
         run = rules.settings.run.model_copy(update={"policy": policy})
         settings = rules.settings.model_copy(update={"run": run})
         now = replace(view, state=replace(view.state, shown=place))
-        more = _roles_of(now, replace(rules, settings=settings), given, now_ms)
+        more = _roles_of(now, replace(rules, settings=settings), allotment, now_ms)
         # The next policy's numbers, gang and slots follow those of this one.
         view = replace(view, state=reduce(control_state.apply, _of_control(more), view.state))
         written += more
@@ -115,15 +115,15 @@ def _of_control(written: Sequence[Outgoing]) -> list[Record]:
     return [record for topic, record in written if topic == CONTROL.name]
 
 
-def _roles_of(view: View, rules: Rules, given: Allotment | None, now_ms: int) -> list[Outgoing]:
+def _roles_of(view: View, rules: Rules, allotment: Allotment | None, now_ms: int) -> list[Outgoing]:
     """Return those of the policy that the state shows, on the workers given to it; None: on all."""
     state, settings = view.state, rules.settings
     policy = settings.run.policy
-    names = None if given is None else given.workers[policy]
+    names = None if allotment is None else allotment.workers[policy]
     seen = snapshot(state, view.fleet, settings, now_ms, names)
     wanted = rules.strategy(seen)
-    if given is not None:
-        wanted = given.explained(wanted, policy, state.workers)
+    if allotment is not None:
+        wanted = allotment.explained(wanted, policy, state.workers)
     changes = assignments.new_assignments(state, seen, wanted, settings, rules.slots)
     written: list[Outgoing] = []
     for assigned in changes.assigned:
@@ -138,7 +138,9 @@ def _roles_of(view: View, rules: Rules, given: Allotment | None, now_ms: int) ->
 def _serves(state: State, members: Sequence[Record]) -> ServingProcesses:
     """Return what serves after the losses that are decided now."""
     return reduce(
-        lambda known, record: serving.apply(known, record, state.policies), members, state.serving
+        lambda processes, record: serving.apply(processes, record, state.policies),
+        members,
+        state.serving,
     )
 
 

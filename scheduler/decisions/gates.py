@@ -64,15 +64,15 @@ class TrainingFigures:
 
 
 def _figures(snapshot: Snapshot, worker: WorkerView) -> dict[str, float]:
-    known = {
+    figures = {
         "pause_ms": _pause(snapshot),
         "waited_ms": _waited(snapshot, worker),
         "missing_groups": snapshot.missing,
     }
     switch = snapshot.costs.round_trip
     if switch is None:
-        return known
-    return {**known, "round_trip_ms": switch, "least_pause_ms": MARGIN * _worth(snapshot)}
+        return figures
+    return {**figures, "round_trip_ms": switch, "least_pause_ms": MARGIN * _worth(snapshot)}
 
 
 def _pause(snapshot: Snapshot) -> float:
@@ -95,8 +95,8 @@ def _worth(snapshot: Snapshot) -> float:
     of device time, is done by all after the switch a, in (p (n - g) + g a) / n, and the batch then
     waits for the switch b. That is sooner than p if p > a + b n / g.
     """
-    there, back = snapshot.costs.to_rollout or 0, snapshot.costs.to_train or 0
-    return there + back * snapshot.rolling_devices / max(1, snapshot.leaving_devices)
+    away, back = snapshot.costs.to_rollout or 0, snapshot.costs.to_train or 0
+    return away + back * snapshot.rolling_devices / max(1, snapshot.leaving_devices)
 
 
 def _waited(snapshot: Snapshot, worker: WorkerView) -> float:

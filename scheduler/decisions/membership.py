@@ -16,23 +16,23 @@ def lost(
 
     Time without contact to Kafka does not count: no heartbeat could have been read then.
     """
-    found = []
+    losses = []
     fresh_ms = contact.fresh_ms(timeout_ms)
     for name, worker in state.workers.items():
-        for process, known in worker.processes.items():
+        for process, member in worker.processes.items():
             latest = fleet.heartbeats.get((name, process))
-            if reason := _reason_lost(latest, known.incarnation, fresh_ms):
-                found.append(
+            if reason := _reason_lost(latest, member.incarnation, fresh_ms):
+                losses.append(
                     WorkerLost(
                         epoch=state.epoch,
                         at_ms=now_ms,
                         worker=name,
-                        incarnation=known.incarnation,
+                        incarnation=member.incarnation,
                         process=process,
                         reason=reason,
                     )
                 )
-    return found
+    return losses
 
 
 def joined(state: State, fleet: Fleet, now_ms: int, timeout_ms: int) -> list[WorkerJoined]:

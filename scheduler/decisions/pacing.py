@@ -24,8 +24,8 @@ from seamlessflow.schemas import records as r
 
 def unfinished(state: State, settings: SchedulerSettings) -> Sequence[State]:
     """Return the state as each policy shows it that has steps left; of the first one without."""
-    found = [one for one in state.each if one.finished_steps < settings.run.steps]
-    return found or [state]
+    states = [shown for shown in state.each if shown.finished_steps < settings.run.steps]
+    return states or [state]
 
 
 def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
@@ -34,9 +34,9 @@ def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
     A group holds a credit of each policy, so each must have one; the one that needs most decides
     how many are needed.
     """
-    found = [_free_of(one, settings, now_ms) for one in unfinished(state, settings)]
-    free = min(free for free, _ in found)
-    return max(0, min(free, max(needed for _, needed in found)))
+    counts = [_free_of(shown, settings, now_ms) for shown in unfinished(state, settings)]
+    free = min(free for free, _ in counts)
+    return max(0, min(free, max(needed for _, needed in counts)))
 
 
 def _free_of(state: State, settings: SchedulerSettings, now_ms: int) -> tuple[int, int]:
@@ -72,7 +72,7 @@ def admissions(
 ) -> list[r.GroupAdmitted]:
     """Return the groups to admit now: first tasks to be tried again, then newly drawn ones."""
     ledger = state.ledger
-    began = all(one.rollouts_began for one in state.each)
+    began = all(shown.rollouts_began for shown in state.each)
     count = free_credits(state, settings, now_ms) if began else 0
     again = ledger.again[:count]
     # A task that the file lacks by now gets its group too, which then ends at its deadline.
@@ -128,8 +128,8 @@ def _evaluation_due(steps: TrainingProgress, settings: SchedulerSettings, split:
 
 def expirations(state: State, policy: str, now_ms: int) -> list[r.GroupExpired]:
     """Return the groups whose deadline has passed, each once; `policy` is the run's first."""
-    known = {
-        name: group for one in reversed(state.each) for name, group in one.ledger.groups.items()
+    groups = {
+        name: group for shown in reversed(state.each) for name, group in shown.ledger.groups.items()
     }
     return [
         r.GroupExpired(
@@ -139,7 +139,7 @@ def expirations(state: State, policy: str, now_ms: int) -> list[r.GroupExpired]:
             detail=_failed_samples(group),
             policy=policy,
         )
-        for name, group in known.items()
+        for name, group in groups.items()
         if not group.ready and not group.expired
         if _served_ms(group, state.serving, now_ms) >= group.deadline_ms - group.admitted_ms
     ]

@@ -24,12 +24,12 @@ def attainable(hardware: Mapping[str, float]) -> Mapping[str, float]:
 
 @cache
 def _attainable(peak: float | None, bandwidth: float | None) -> Mapping[str, float]:
-    found = {}
+    performance = {}
     for role, intensity in INTENSITY.items():
         bound = None if bandwidth is None else intensity * bandwidth
-        known = [value for value in (peak, bound) if value is not None and value > 0]
-        found[role] = min(known) if known else 1.0
-    return found
+        limits = [value for value in (peak, bound) if value is not None and value > 0]
+        performance[role] = min(limits) if limits else 1.0
+    return performance
 
 
 def ratios(

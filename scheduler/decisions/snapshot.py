@@ -186,19 +186,21 @@ def _view(
     now_ms: int,
     policy: str | None,
 ) -> WorkerView:
-    given = worker.assignment
+    assignment = worker.assignment
     # Rollout without weights could not be acquired and would only time out.
     able = worker.roles if weights else worker.roles - {"rollout"}
-    if worker.failures or (given is not None and given.lapsed):
+    if worker.failures or (assignment is not None and assignment.lapsed):
         able = frozenset(role for role in able if _free_for(worker, role, now_ms))
     # What a shared worker does for another policy does not count here.
-    own = worker.policy in ("", policy) or policy is None
+    counted = worker.policy in ("", policy) or policy is None
     return WorkerView(
         name=name,
         tags=worker.tags,
         able=able,
-        role=worker.role if own else NO_ROLE,
-        acquired_ms=None if given is None or given.lapsed or not own else given.acquired_ms,
+        role=worker.role if counted else NO_ROLE,
+        acquired_ms=None
+        if assignment is None or assignment.lapsed or not counted
+        else assignment.acquired_ms,
         ratio=ratio,
         devices=worker.devices,
         modelled=modelled,
@@ -207,9 +209,9 @@ def _view(
 
 def _free_for(worker: Worker, role: str, now_ms: int) -> bool:
     """Return False for a role that has just failed, or while another's process is late."""
-    given = worker.assignment
+    assignment = worker.assignment
     # A process that is late may still be taking the device.
-    late = given is not None and given.lapsed and given.role != role
+    late = assignment is not None and assignment.lapsed and assignment.role != role
     return not late and retry_ms(worker.failures.get(role)) <= now_ms
 
 

@@ -22,21 +22,21 @@ _WAITED_FOR = {"step": "train", "gang": "train", "rollout": "rollout", REFILL: "
 def of_all(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
     """Return the present stalls of all policies; those of further ones name their policy."""
     leading, *others = pacing.unfinished(state, settings)
-    found = stalled(leading, settings, now_ms)
+    stalls = stalled(leading, settings, now_ms)
     for other in others:
         policy = other.policies[other.shown]
-        found += [
+        stalls += [
             replace(stall, what=f"{stall.what} {policy}")
             for stall in stalled(other, settings, now_ms)
             # The groups that run are the same for all.
             if stall.what != "rollout"
         ]
-    return found
+    return stalls
 
 
 def stalled(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
     """Return the present stalls, also those that were reported before."""
-    found = [*_training(state, settings, now_ms), *_rollout(state, settings, now_ms)]
+    stalls = [*_training(state, settings, now_ms), *_rollout(state, settings, now_ms)]
     deadline_ms = milliseconds(settings.scheduler.stall_s)
     return [
         ProgressStalled(
@@ -47,13 +47,13 @@ def stalled(state: State, settings: SchedulerSettings, now_ms: int) -> list[Prog
             process=_WAITED_FOR[what],
             deadline_ms=0 if what == REFILL else deadline_ms,
         )
-        for what, detail, since_ms in found
+        for what, detail, since_ms in stalls
     ]
 
 
-def unreported(state: State, found: Iterable[ProgressStalled]) -> list[ProgressStalled]:
+def unreported(state: State, stalls: Iterable[ProgressStalled]) -> list[ProgressStalled]:
     """Return the stalls that were not reported yet: one report for each begin."""
-    return [one for one in found if state.stalled.get(one.what) != one.since_ms]
+    return [stall for stall in stalls if state.stalled.get(stall.what) != stall.since_ms]
 
 
 def _training(state: State, settings: SchedulerSettings, now_ms: int) -> list[tuple[str, str, int]]:

@@ -47,24 +47,24 @@ def warnings(
 
     `without_slot` are workers that cannot roll out because all partitions of `prompts` are read.
     """
-    found = [*_unfit(state, snapshot, settings), *_idle(state, snapshot, settings)]
+    wastes = [*_unfit(state, snapshot, settings), *_idle(state, snapshot, settings)]
     if without_slot:
         detail = f"no slot is free for {', '.join(without_slot)}"
-        found.append(_unused("no_slot", detail, snapshot, without_slot))
+        wastes.append(_unused("no_slot", detail, snapshot, without_slot))
     run = settings.run
-    of = f"policy {run.policy}: " if len(run.all_policies) > 1 else ""
+    prefix = f"policy {run.policy}: " if len(run.all_policies) > 1 else ""
     return [
         PlanWarning(
             epoch=state.epoch,
             at_ms=snapshot.now_ms,
-            code=one.code,
-            detail=of + one.detail,
-            predicted_idle_share=one.share,
+            code=waste.code,
+            detail=prefix + waste.detail,
+            predicted_idle_share=waste.share,
             policy=run.policy,
-            figures=one.figures,
+            figures=waste.figures,
         )
-        for one in found
-        if abs(state.warned.get(one.code, -1.0) - one.share) > REPEAT_CHANGE
+        for waste in wastes
+        if abs(state.warned.get(waste.code, -1.0) - waste.share) > REPEAT_CHANGE
     ]
 
 
@@ -96,17 +96,18 @@ def _idle(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> Iter
     yield Waste("idle_workers", f"{_work(figures)}. {remedy}", now.idle, figures)
 
 
-def _work(of: Mapping[str, float]) -> str:
+def _work(figures: Mapping[str, float]) -> str:
     return (
-        f"a step takes {_seconds(of['rollout_ms'])} of device time for rollout and "
-        f"{_seconds(of['train_ms'])} for training; {of['gang']:.0f} of {of['devices']:.0f} "
-        f"devices train, and a change to training and back takes {_seconds(of['switch_ms'])}"
+        f"a step takes {_seconds(figures['rollout_ms'])} of device time for rollout and "
+        f"{_seconds(figures['train_ms'])} for training; {figures['gang']:.0f} of "
+        f"{figures['devices']:.0f} devices train, and a change to training and back takes "
+        f"{_seconds(figures['switch_ms'])}"
     )
 
 
 def _remedy(
     settings: SchedulerSettings,
-    of: Mapping[str, float],
+    figures: Mapping[str, float],
     now: Prediction,
     best: Prediction,
     period_ms: float,
@@ -128,7 +129,11 @@ def _remedy(
     changes = [
         *(["multiplexed"] if apart else []),
         *([] if lag else ["lag 1 or more"]),
-        *([f"{of['needed']:.0f} or more devices that train"] if of["gang"] < of["needed"] else []),
+        *(
+            [f"{figures['needed']:.0f} or more devices that train"]
+            if figures["gang"] < figures["needed"]
+            else []
+        ),
     ]
     return f"Less is idle with {', '.join(changes)}"
 
@@ -172,5 +177,5 @@ def _unused(code: str, detail: str, snapshot: Snapshot, names: Collection[str]) 
 
 def _devices(snapshot: Snapshot, names: Collection[str] | None = None) -> int:
     """Return the number of devices of the named workers, or of all."""
-    chosen = [of for of in snapshot.workers if names is None or of.name in names]
+    chosen = [worker for worker in snapshot.workers if names is None or worker.name in names]
     return sum(worker.devices for worker in chosen)

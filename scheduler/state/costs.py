@@ -70,8 +70,10 @@ class Costs:
 
     def speed_means(self, role: str) -> dict[str, float]:
         """Return the mean speed in the role of each worker whose speed was measured."""
-        known = self.speed.get(role, {})
-        return {worker: sum(of.values) / len(of.values) for worker, of in known.items()}
+        speeds = self.speed.get(role, {})
+        return {
+            worker: sum(rolling.values) / len(rolling.values) for worker, rolling in speeds.items()
+        }
 
 
 def apply(costs: Costs, record: Record) -> Costs:
@@ -104,10 +106,10 @@ def _switched(costs: Costs, record: r.RoleAcquired) -> Costs:
         return costs
     # A switch is two records: the release of the old role, then the acquisition of the new one.
     took = costs.releasing[record.worker] + record.took_ms
-    known = costs.switch.get(record.role, Rolling())
+    rolling = costs.switch.get(record.role, Rolling())
     return replace(
         costs,
-        switch={**costs.switch, record.role: known.add(took)},
+        switch={**costs.switch, record.role: rolling.add(took)},
         releasing={name: ms for name, ms in costs.releasing.items() if name != record.worker},
     )
 
@@ -137,8 +139,8 @@ def _used(costs: Costs, record: r.WorkerUsage) -> Costs:
     if busy_ms <= 0 or record.tokens <= 0:
         return costs
     of_role = costs.speed.get(role, {})
-    known = of_role.get(record.worker, Rolling())
-    speeds = {**of_role, record.worker: known.add(1000 * record.tokens / busy_ms)}
+    rolling = of_role.get(record.worker, Rolling())
+    speeds = {**of_role, record.worker: rolling.add(1000 * record.tokens / busy_ms)}
     return replace(costs, speed={**costs.speed, role: speeds})
 
 

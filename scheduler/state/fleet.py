@@ -51,9 +51,9 @@ class Fleet:
         """Return the figures of the worker's device that one of its processes sent last."""
         newest: WorkerHeartbeat | None = None
         for role in ("rollout", "train"):
-            one = self.heartbeats.get((worker, role))
-            if one is not None and one.heartbeat.hardware:
-                sent = one.heartbeat
+            latest = self.heartbeats.get((worker, role))
+            if latest is not None and latest.heartbeat.hardware:
+                sent = latest.heartbeat
                 newest = sent if newest is None or sent.at_ms > newest.at_ms else newest
         return newest.hardware if newest is not None else {}
 
@@ -96,18 +96,18 @@ def _counted(
 
 def _latest(fleet: Fleet, heartbeat: WorkerHeartbeat, now_ms: int) -> Fleet:
     key = (heartbeat.worker, heartbeat.process)
-    known = fleet.heartbeats.get(key)
+    before = fleet.heartbeats.get(key)
     # The first heartbeat of an incarnation may be an old one, read late: its own stamp counts.
     latest = LatestHeartbeat(heartbeat=heartbeat, seen_ms=min(now_ms, heartbeat.at_ms))
-    if known is not None and heartbeat.incarnation == known.replaced:
+    if before is not None and heartbeat.incarnation == before.replaced:
         return fleet
-    if known is not None and heartbeat.incarnation == known.heartbeat.incarnation:
-        if heartbeat.at_ms <= known.heartbeat.at_ms:
+    if before is not None and heartbeat.incarnation == before.heartbeat.incarnation:
+        if heartbeat.at_ms <= before.heartbeat.at_ms:
             return fleet
-        latest = replace(known, heartbeat=heartbeat, seen_ms=now_ms)
-    elif known is not None:
-        latest = replace(latest, replaced=known.heartbeat.incarnation)
+        latest = replace(before, heartbeat=heartbeat, seen_ms=now_ms)
+    elif before is not None:
+        latest = replace(latest, replaced=before.heartbeat.incarnation)
     after = replace(fleet, heartbeats={**fleet.heartbeats, key: latest})
     if heartbeat.process != "rollout":
         return after
-    return _counted(after, None if known is None else known.heartbeat, heartbeat, now_ms)
+    return _counted(after, None if before is None else before.heartbeat, heartbeat, now_ms)

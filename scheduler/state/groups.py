@@ -91,8 +91,8 @@ def _ready(ledger: Ledger, group: AdmittedGroup, record: r.GroupReady) -> Ledger
 
 
 def _sample_failed(ledger: Ledger, group: AdmittedGroup, record: r.SampleFailed) -> Ledger:
-    known = group.failures.get(record.sample)
-    if known is not None and known.attempt >= record.attempt:
+    before = group.failures.get(record.sample)
+    if before is not None and before.attempt >= record.attempt:
         return ledger
     final = record.cause == "setting"
     failure = FailedAttempt(attempt=record.attempt, at_ms=record.at_ms, final=final)

@@ -71,7 +71,7 @@ class Ledger:
     @property
     def training(self) -> Mapping[str, AdmittedGroup]:
         """Groups for training: those that hold credits."""
-        return {name: of for name, of in self.groups.items() if of.purpose != EVAL}
+        return {name: group for name, group in self.groups.items() if group.purpose != EVAL}
 
     @property
     def running(self) -> int:

@@ -68,38 +68,38 @@ def concerned(policies: Sequence[str], record: Record, served: str) -> Sequence[
     return (named,) if named in policies else ()
 
 
-def apply(known: PolicyState, record: Record, own: bool) -> PolicyState:
-    """Return the state after a record; `own` is False for one that names another policy."""
-    measures = _measures_training(known, record)
+def apply(state: PolicyState, record: Record, addressed: bool) -> PolicyState:
+    """Return the state after a record; `addressed` is False for one that names another policy."""
+    measures = _measures_training(state, record)
     parts = {
-        "ledger": groups.apply(known.ledger, record),
-        "steps": steps.apply(known.steps, record),
-        "costs": costs.apply(known.costs, record) if measures else known.costs,
-        "rates": rates.apply(known.rates, record),
+        "ledger": groups.apply(state.ledger, record),
+        "steps": steps.apply(state.steps, record),
+        "costs": costs.apply(state.costs, record) if measures else state.costs,
+        "rates": rates.apply(state.rates, record),
     }
-    changed = {name: part for name, part in parts.items() if part is not getattr(known, name)}
-    after = _own_fields(known, record) if own else known
+    changed = {name: part for name, part in parts.items() if part is not getattr(state, name)}
+    after = _own_fields(state, record) if addressed else state
     return replace(after, **changed) if changed else after  # type: ignore[arg-type]
 
 
-def _own_fields(known: PolicyState, record: Record) -> PolicyState:
+def _own_fields(state: PolicyState, record: Record) -> PolicyState:
     match record:
         case r.RoleAcquired(role="rollout"):
-            return replace(known, rollouts_began=True)
+            return replace(state, rollouts_began=True)
         case r.PlanWarning():
-            warned = {**known.warned, record.code: record.predicted_idle_share}
-            return replace(known, warned=warned)
+            warned = {**state.warned, record.code: record.predicted_idle_share}
+            return replace(state, warned=warned)
         case r.RunFinished():
-            return replace(known, finished_steps=record.steps)
-    return known
+            return replace(state, finished_steps=record.steps)
+    return state
 
 
-def _measures_training(known: PolicyState, record: Record) -> bool:
+def _measures_training(state: PolicyState, record: Record) -> bool:
     """Return False for ready groups that this scheduler did not admit for training.
 
     Evaluations and groups from elsewhere would distort the rate at which groups get ready.
     """
     if not isinstance(record, r.GroupReady):
         return True
-    group = known.ledger.groups.get(record.group_id)
+    group = state.ledger.groups.get(record.group_id)
     return group is not None and group.purpose != EVAL

@@ -56,58 +56,58 @@ ALWAYS = ServingProcesses()
 
 
 def apply(
-    known: ServingProcesses, record: Record, policies: Sequence[str] = ("",)
+    serving: ServingProcesses, record: Record, policies: Sequence[str] = ("",)
 ) -> ServingProcesses:
     """Return what serves after a record: the same if nothing changes. `policies`: of the run."""
     match record:
         case r.RoleAcquired(role="rollout"):
-            return _awake(_taken(known, record), record, policies)
-        case r.RoleReleased(role="rollout", worker=worker) if worker in known.awake:
-            return _left(known, worker, record.at_ms, policies)
+            return _awake(_taken(serving, record), record, policies)
+        case r.RoleReleased(role="rollout", worker=worker) if worker in serving.awake:
+            return _left(serving, worker, record.at_ms, policies)
         case r.WorkerLost(process="rollout", worker=worker, incarnation=incarnation):
-            if known.incarnations.get(worker) != incarnation:
-                return known
-            known = replace(known, incarnations=_other_than(known.incarnations, worker))
-            return _left(known, worker, record.at_ms, policies)
-    return known
+            if serving.incarnations.get(worker) != incarnation:
+                return serving
+            serving = replace(serving, incarnations=_other_than(serving.incarnations, worker))
+            return _left(serving, worker, record.at_ms, policies)
+    return serving
 
 
-def _taken(known: ServingProcesses, record: r.RoleAcquired) -> ServingProcesses:
+def _taken(serving: ServingProcesses, record: r.RoleAcquired) -> ServingProcesses:
     worker, incarnation = record.worker, record.incarnation
-    if known.incarnations.get(worker) == incarnation:
-        return known
-    since_ms = known.since_ms if known.incarnations else record.at_ms
-    incarnations = {**known.incarnations, worker: incarnation}
-    return replace(known, incarnations=incarnations, since_ms=since_ms)
+    if serving.incarnations.get(worker) == incarnation:
+        return serving
+    since_ms = serving.since_ms if serving.incarnations else record.at_ms
+    incarnations = {**serving.incarnations, worker: incarnation}
+    return replace(serving, incarnations=incarnations, since_ms=since_ms)
 
 
 def _awake(
-    known: ServingProcesses, record: r.RoleAcquired, policies: Sequence[str]
+    serving: ServingProcesses, record: r.RoleAcquired, policies: Sequence[str]
 ) -> ServingProcesses:
-    if known.awake.get(record.worker) == record.policy:
-        return known
-    awake = {**known.awake, record.worker: record.policy}
-    return _standing(replace(known, awake=awake), record.at_ms, policies)
+    if serving.awake.get(record.worker) == record.policy:
+        return serving
+    awake = {**serving.awake, record.worker: record.policy}
+    return _standing(replace(serving, awake=awake), record.at_ms, policies)
 
 
 def _left(
-    known: ServingProcesses, worker: str, at_ms: int, policies: Sequence[str]
+    serving: ServingProcesses, worker: str, at_ms: int, policies: Sequence[str]
 ) -> ServingProcesses:
-    return _standing(replace(known, awake=_other_than(known.awake, worker)), at_ms, policies)
+    return _standing(replace(serving, awake=_other_than(serving.awake, worker)), at_ms, policies)
 
 
-def _standing(known: ServingProcesses, at_ms: int, policies: Sequence[str]) -> ServingProcesses:
+def _standing(serving: ServingProcesses, at_ms: int, policies: Sequence[str]) -> ServingProcesses:
     """Return it with the begin or the end of a time in which a policy has no engine."""
-    served = set(known.awake.values())
+    served = set(serving.awake.values())
     stands = not served if "" in served or len(policies) < 2 else not served.issuperset(policies)
-    began_ms = known.stands_ms
+    began_ms = serving.stands_ms
     if stands == (began_ms is not None):
-        return known
+        return serving
     if began_ms is None:
-        return replace(known, stands_ms=at_ms)
+        return replace(serving, stands_ms=at_ms)
     stood = ((began_ms, at_ms),) if at_ms > began_ms else ()
-    return replace(known, stands_ms=None, stands=(*known.stands, *stood))
+    return replace(serving, stands_ms=None, stands=(*serving.stands, *stood))
 
 
-def _other_than(of: Mapping[str, str], worker: str) -> Mapping[str, str]:
-    return {name: value for name, value in of.items() if name != worker}
+def _other_than(values: Mapping[str, str], worker: str) -> Mapping[str, str]:
+    return {name: value for name, value in values.items() if name != worker}

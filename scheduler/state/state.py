@@ -115,7 +115,7 @@ def apply(state: State, record: Record) -> State:
     """Return the state after the next record of `control`: the same one if nothing changes."""
     if isinstance(record, Decision) and record.epoch < state.epoch:
         return state
-    own = _own_fields(state, record)
+    after = _own_fields(state, record)
     by_policy = _by_policy(state, record)
     parts = {
         "workers": workers.apply(state.workers, record),
@@ -123,27 +123,27 @@ def apply(state: State, record: Record) -> State:
         "by_policy": by_policy,
     }
     changed = {name: part for name, part in parts.items() if part is not getattr(state, name)}
-    return replace(own, **changed) if changed else own  # type: ignore[arg-type]
+    return replace(after, **changed) if changed else after  # type: ignore[arg-type]
 
 
 def _serving(state: State, record: Record, by_policy: Sequence[PolicyState]) -> ServingProcesses:
     now = serving.apply(state.serving, record, state.policies)
     if now is state.serving:
         return now
-    groups = [group for one in by_policy for group in one.ledger.groups.values()]
+    groups = [group for policy in by_policy for group in policy.ledger.groups.values()]
     return now.without(min((group.admitted_ms for group in groups), default=NEVER_MS))
 
 
 def _by_policy(state: State, record: Record) -> tuple[PolicyState, ...]:
-    known = state.workers.get(record.worker) if isinstance(record, r.WorkerUsage) else None
-    names = concerned(state.policies, record, known.policy if known is not None else "")
+    worker = state.workers.get(record.worker) if isinstance(record, r.WorkerUsage) else None
+    names = concerned(state.policies, record, worker.policy if worker is not None else "")
     named = getattr(record, "policy", "") or state.policies[0]
     alone, changed = len(state.policies) == 1, False
     after = []
     for name, before in zip(state.policies, state.by_policy, strict=True):
         now = before
         if name in names:
-            now = policy_state.apply(before, record, own=alone or name == named)
+            now = policy_state.apply(before, record, addressed=alone or name == named)
         changed = changed or now is not before
         after.append(now)
     return tuple(after) if changed else state.by_policy

@@ -75,11 +75,11 @@ class Timeline:
         Of several policies, whose steps are counted together, 1 / sum(1 / the mean of each): each
         makes its steps beside the others.
         """
-        own = defaultdict[str, list[int]](list)
+        latencies = defaultdict[str, list[int]](list)
         for at_ms, policy, took in self.groups:
             if window is None or window[0] <= at_ms <= window[1]:
-                own[policy].append(took)
-        means = [fmean(took) for took in own.values()]
+                latencies[policy].append(took)
+        means = [fmean(took) for took in latencies.values()]
         if not means or min(means) <= 0:
             return min(means, default=None)
         return 1 / sum(1 / mean for mean in means)
@@ -177,7 +177,7 @@ class _TimelineFold:
         start_ms = self.start_ms or 0
         begun_ms = start_ms if self.begun_ms is None else self.begun_ms
         for reports in self.usage.values():
-            reports.sort(key=lambda of: of.at_ms)  # clocks are set back now and then
+            reports.sort(key=lambda report: report.at_ms)  # clocks are set back now and then
         return Timeline(
             intervals=tuple(
                 self.waits.explained(divided(self.occupation.close(self.now_ms), self.usage))

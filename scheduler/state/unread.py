@@ -44,10 +44,10 @@ UnreadTopics = Mapping[str, UnreadTopic]
 def apply(topics: UnreadTopics, look: GroupLook, now_ms: int) -> UnreadTopics:
     """Return the topics after a look."""
     before = topics.get(look.topic)
-    known = before.partitions if before else {}
+    partitions = before.partitions if before else {}
     waiting = {
         number: UnreadPartition(
-            offset=offset, lag=lag, since_ms=_since_ms(known.get(number), offset, now_ms)
+            offset=offset, lag=lag, since_ms=_since_ms(partitions.get(number), offset, now_ms)
         )
         for number, (offset, lag) in look.behind.items()
         if lag > 0
@@ -56,5 +56,5 @@ def apply(topics: UnreadTopics, look: GroupLook, now_ms: int) -> UnreadTopics:
     return {**topics, look.topic: seen}
 
 
-def _since_ms(known: UnreadPartition | None, offset: int, now_ms: int) -> int:
-    return known.since_ms if known is not None and known.offset == offset else now_ms
+def _since_ms(partition: UnreadPartition | None, offset: int, now_ms: int) -> int:
+    return partition.since_ms if partition is not None and partition.offset == offset else now_ms

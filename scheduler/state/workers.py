@@ -84,8 +84,8 @@ class Worker:
     @property
     def role(self) -> str:
         """Role it has or is taking."""
-        given = self.assignment
-        return NO_ROLE if given is None or given.lapsed else given.role
+        assignment = self.assignment
+        return NO_ROLE if assignment is None or assignment.lapsed else assignment.role
 
 
 Workers = Mapping[str, Worker]
@@ -95,11 +95,11 @@ def apply(workers: Workers, record: Record) -> Workers:
     """Return the workers after a record of `control`."""
     match record:
         case r.WorkerJoined():
-            known = workers.get(record.worker, Worker())
+            before = workers.get(record.worker, Worker())
             process = Process(record.incarnation, record.tags)
-            processes = {**known.processes, record.process: process}
+            processes = {**before.processes, record.process: process}
             devices = device_count(record)
-            joined = replace(known, processes=processes, devices=devices)
+            joined = replace(before, processes=processes, devices=devices)
             return {**workers, record.worker: joined}
         case r.WorkerLost():
             return _changed(workers, record.worker, lambda worker: _lost(worker, record))
@@ -135,16 +135,18 @@ def _changed(workers: Workers, name: str, change: Callable[[Worker], Worker]) ->
 
 
 def _lost(worker: Worker, record: r.WorkerLost) -> Worker:
-    known = worker.processes.get(record.process)
+    process = worker.processes.get(record.process)
     # The loss of an earlier incarnation does not concern the present one.
-    if known is None or known.incarnation != record.incarnation:
+    if process is None or process.incarnation != record.incarnation:
         return worker
-    left = {name: of for name, of in worker.processes.items() if name != record.process}
-    given = worker.assignment
+    left = {name: other for name, other in worker.processes.items() if name != record.process}
+    assignment = worker.assignment
     return replace(
         worker,
         processes=left,
-        assignment=None if given is not None and given.role == record.process else given,
+        assignment=None
+        if assignment is not None and assignment.role == record.process
+        else assignment,
         held=NO_ROLE if worker.held == record.process else worker.held,
         slot=None if record.process == "rollout" else worker.slot,
     )
@@ -164,40 +166,52 @@ def _assigned(worker: Worker, record: r.RoleAssigned) -> Worker:
 
 
 def _acquired(worker: Worker, record: r.RoleAcquired) -> Worker:
-    given = worker.assignment
+    assignment = worker.assignment
     if record.role == "rollout":
         worker = replace(worker, slot=record.slot)
-    if given is None or (given.number, given.role) != (record.assignment, record.role):
+    if assignment is None or (assignment.number, assignment.role) != (
+        record.assignment,
+        record.role,
+    ):
         return worker
-    failures = {role: of for role, of in worker.failures.items() if role != given.role}
-    acquired = replace(given, acquired_ms=record.at_ms, lapsed=False)
-    return replace(worker, assignment=acquired, held=given.role, failures=failures)
+    failures = {
+        role: failure for role, failure in worker.failures.items() if role != assignment.role
+    }
+    acquired = replace(assignment, acquired_ms=record.at_ms, lapsed=False)
+    return replace(worker, assignment=acquired, held=assignment.role, failures=failures)
 
 
 def _released(worker: Worker, record: r.RoleReleased) -> Worker:
-    given = worker.assignment
+    assignment = worker.assignment
     left = replace(worker, held=NO_ROLE) if worker.held == record.role else worker
     if record.role == "rollout":
         left = replace(left, slot=None)
-    if given is None or (given.number, given.role) != (record.assignment, record.role):
+    if assignment is None or (assignment.number, assignment.role) != (
+        record.assignment,
+        record.role,
+    ):
         return left
     # Given up unasked, or after a time-out: from now on the device is free for any role.
-    return replace(left if given.lapsed else _failed(left, record.at_ms), assignment=None)
+    return replace(left if assignment.lapsed else _failed(left, record.at_ms), assignment=None)
 
 
 def _timed_out(worker: Worker, record: r.AssignmentTimedOut) -> Worker:
-    given = worker.assignment
-    if given is None or given.number != record.assignment or given.acquired_ms is not None:
+    assignment = worker.assignment
+    if (
+        assignment is None
+        or assignment.number != record.assignment
+        or assignment.acquired_ms is not None
+    ):
         return worker
     return _failed(worker, record.at_ms)
 
 
 def _failed(worker: Worker, at_ms: int) -> Worker:
     """Let the assignment lapse. A late `RoleAcquired` for it still counts."""
-    given = worker.assignment
-    if given is None:
+    assignment = worker.assignment
+    if assignment is None:
         return worker
-    before = worker.failures.get(given.role, RoleFailures(0, 0))
-    failures = {**worker.failures, given.role: RoleFailures(before.count + 1, at_ms)}
-    lapsed = replace(given, lapsed=True, acquired_ms=None)
+    before = worker.failures.get(assignment.role, RoleFailures(0, 0))
+    failures = {**worker.failures, assignment.role: RoleFailures(before.count + 1, at_ms)}
+    lapsed = replace(assignment, lapsed=True, acquired_ms=None)
     return replace(worker, assignment=lapsed, failures=failures)

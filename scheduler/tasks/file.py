@@ -140,10 +140,10 @@ class TaskFile(Sequence[TaskRow]):
         equal = np.isin(self._hashes, other._hashes)
         for place in sorted(map(int, self._order[equal])):
             task_id = self._read(place).task_id
-            if (found := other._place_of(task_id)) is not None:
-                there = f"{other._path}, line {other.line(found)}"
+            if (twin := other._place_of(task_id)) is not None:
+                where = f"{other._path}, line {other.line(twin)}"
                 raise TasksRejected(
-                    self._path, self.line(place), f"{there} has the id {task_id!r}, too"
+                    self._path, self.line(place), f"{where} has the id {task_id!r}, too"
                 )
 
     def line(self, place: int) -> int:

@@ -38,20 +38,20 @@ class Mixture:
 
     def draw(self, number: int) -> TaskRow:
         """Return the task of the `number`-th draw."""
-        part, own = self._part_of(number)
-        return part.source.draw(own)
+        part, source_draw = self._part_of(number)
+        return part.source.draw(source_draw)
 
     def rule(self, number: int) -> SamplingRule:
         """Return the rule of the `number`-th draw; `source_draw` is its number in its source."""
-        part, own = self._part_of(number)
-        rule = part.source.rule(own)
-        chosen = {"draw": number, "source_draw": own, "share": float(part.share)}
+        part, source_draw = self._part_of(number)
+        rule = part.source.rule(source_draw)
+        chosen = {"draw": number, "source_draw": source_draw, "share": float(part.share)}
         return replace(rule, figures={**rule.figures, **chosen})
 
     def find(self, task_id: str) -> TaskRow | None:
         """Return the task with an id, or None if no source has it."""
-        found = (part.source.find(task_id) for part in self.parts)
-        return next((row for row in found if row is not None), None)
+        rows = (part.source.find(task_id) for part in self.parts)
+        return next((row for row in rows if row is not None), None)
 
     def _part_of(self, number: int) -> tuple[Part, int]:
         """Return the source of a draw, and the number of its draws before."""
@@ -97,4 +97,6 @@ def mixed(weighted: Weighted) -> Draws:
 def with_forks(weighted: Weighted, forks: TaskSource, share: Fraction) -> Draws:
     """Return forks in this share of the draws, and the sources in what they leave."""
     total = sum((weight for _, weight in weighted), Fraction(0))
-    return mixed([(forks, share), *((of, weight / total * (1 - share)) for of, weight in weighted)])
+    return mixed(
+        [(forks, share), *((source, weight / total * (1 - share)) for source, weight in weighted)]
+    )

@@ -64,7 +64,7 @@ class Ownership:
     def join(self) -> None:
         """Join the Kafka consumer group. Assignments arrive through the inbox."""
         self._readers.join_group(
-            lambda given: self._inbox.post(partial(self.assigned, given)), self._revoked
+            lambda partitions: self._inbox.post(partial(self.assigned, partitions)), self._revoked
         )
 
     def leave(self) -> None:
@@ -92,10 +92,10 @@ class Ownership:
             # At once: the claim ends the former owner's epoch while this manager still rebuilds.
             self._claim(partition)
             begun.append(takeover)
-        self._read_sessions([one for one in begun if one.partition.progress.known])
+        self._read_sessions([takeover for takeover in begun if takeover.partition.progress.known])
         self._readers.read_ended(
             list(partitions),
-            lambda found: self._inbox.post(partial(self._ended_read, begun, found)),
+            lambda ends: self._inbox.post(partial(self._ended_read, begun, ends)),
         )
 
     def revoked(self, numbers: list[int], done: threading.Event) -> None:
@@ -161,16 +161,18 @@ class Ownership:
             starts, lambda: self._inbox.post(partial(_begin_reading, takeovers))
         )
 
-    def _ended_read(self, takeovers: list[Takeover], found: Mapping[int, EndedRead]) -> None:
+    def _ended_read(self, takeovers: list[Takeover], ends: Mapping[int, EndedRead]) -> None:
         """Take over what former owners ended, and do what waited for it."""
-        there = [
-            one for one in takeovers if self._partitions.get(one.partition.number) is one.partition
+        current = [
+            takeover
+            for takeover in takeovers
+            if self._partitions.get(takeover.partition.number) is takeover.partition
         ]
-        for takeover in there:
-            takeover.partition.ended.load(found.get(takeover.partition.number, EndedRead()))
+        for takeover in current:
+            takeover.partition.ended.load(ends.get(takeover.partition.number, EndedRead()))
             self._actor.resume(takeover.partition)
         # Without a progress only these ends show which trajectories are there already.
-        lost = [one for one in there if not one.partition.progress.known]
+        lost = [takeover for takeover in current if not takeover.partition.progress.known]
         if lost:
             self._read_sessions(lost)
 
@@ -184,11 +186,11 @@ class Ownership:
             _log.warning("gave up partitions %s before the main loop let go of them", numbers)
 
     def _drop(self, numbers: list[int]) -> None:
-        known = [number for number in numbers if number in self._partitions]
-        for number in known:
+        held = [number for number in numbers if number in self._partitions]
+        for number in held:
             self._forget(number)
-        if known:
-            self._readers.remove_sessions(known)
+        if held:
+            self._readers.remove_sessions(held)
 
     def _forget(self, number: int) -> None:
         """Drop all that is known of a partition by an earlier assignment."""

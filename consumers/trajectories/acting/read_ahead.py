@@ -38,15 +38,16 @@ class ReadAhead:
         many = len(commands) > self._most_commands or sum(commands) > self._most_bytes
         self._pause(REQUESTS.name, many)
         # A known progress leaves little to emit, and it is only committed by the owner.
-        excess = sum(one.size for one in emitted) > self._most_bytes
+        excess = sum(emission.size for emission in emitted) > self._most_bytes
         self._pause(SESSIONS.name, excess)
 
     def _pause(self, topic: str, excess: bool) -> None:
         wanted = {
             number
-            for number, one in self._takeovers.items()
+            for number, takeover in self._takeovers.items()
             # Its sessions can only be paused once they are read.
-            if excess and (topic == REQUESTS.name or (one.reading and one.partition.commits))
+            if excess
+            and (topic == REQUESTS.name or (takeover.reading and takeover.partition.commits))
         }
         paused = self._paused[topic]
         for numbers, on in ((wanted - paused, True), (paused - wanted, False)):

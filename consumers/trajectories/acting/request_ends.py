@@ -42,16 +42,16 @@ class RequestEnds:
         if self._under_way or not owned or now_ms < self._next_ms:
             return
         self._under_way, self._next_ms = True, now_ms + _EVERY_MS
-        numbers = [one.number for one in owned]
+        numbers = [partition.number for partition in owned]
         # Runs on another thread; `_measured` then runs on the main thread.
         self._readers.ask_for_bounds(
-            numbers, lambda found: self._inbox.post(partial(self._measured, owned, now_ms, found))
+            numbers, lambda bounds: self._inbox.post(partial(self._measured, owned, now_ms, bounds))
         )
 
-    def _measured(self, asked: list[Partition], asked_ms: int, found: Bounds) -> None:
+    def _measured(self, asked: list[Partition], asked_ms: int, bounds: Bounds) -> None:
         self._under_way = False
         for partition in asked:
             # Not for a partition that was assigned again meanwhile, which is another object.
-            if partition.number in found and self._partitions.get(partition.number) is partition:
-                start, end = found[partition.number]
+            if partition.number in bounds and self._partitions.get(partition.number) is partition:
+                start, end = bounds[partition.number]
                 partition.measured(start, end, asked_ms, self._clock())

@@ -52,7 +52,7 @@ class Spilling:
             return
         excess += int(self._budget_bytes * (1 - _SPARED))
         while excess > 0:
-            largest = max(self._idle(), key=lambda one: one.bytes_in_memory, default=None)
+            largest = max(self._idle(), key=lambda session: session.bytes_in_memory, default=None)
             if largest is None:
                 return
             before = largest.bytes_in_memory

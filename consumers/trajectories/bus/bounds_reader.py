@@ -43,8 +43,8 @@ class BoundsReader:
             while (question := self._asked.get()) is not None:
                 numbers, answer = question
                 places = [(REQUESTS.name, number) for number in numbers]
-                found = self._lookup.bounds(places, _ASK_S)
-                answer({number: bounds for (_, number), bounds in found.items()})
+                by_place = self._lookup.bounds(places, _ASK_S)
+                answer({number: bounds for (_, number), bounds in by_place.items()})
             self._lookup.close()
         except BaseException as error:
             # The owner ends the process with it; otherwise deadlines would wait for ever.

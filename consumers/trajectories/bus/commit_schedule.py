@@ -57,15 +57,15 @@ class CommitSchedule:
             and (partition.emitted or (partition.owned and offsets_too and partition.uncommitted))
         }
         emissions = portion(
-            {number: one.emitted for number, one in chosen.items()},
+            {number: partition.emitted for number, partition in chosen.items()},
             self._most_records,
             self._most_bytes,
         )
         if emissions:
             self._in_flight = {number: chosen[number] for number in emissions}
             offsets = {
-                number: one.committable(len(emissions[number]))
-                for number, one in self._in_flight.items()
+                number: partition.committable(len(emissions[number]))
+                for number, partition in self._in_flight.items()
             }
             job = Job(emissions, offsets, self._producer.sent)
             self._committer.submit(

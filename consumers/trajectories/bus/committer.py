@@ -156,11 +156,11 @@ class Committer:
         self._producer = TransactionalProducer(
             self._kafka, self._id, closing, WITHOUT_LIMIT, self._trace
         )
-        found = self._committed(wanted)
+        committed = self._committed(wanted)
         # Each commit has a progress of its own, so equal progress proves that this one took effect.
         # One is enough: another partition may have a new owner that has committed since.
         return any(
-            found[REQUESTS.name, partition] == (offset, progress.encode())
+            committed[REQUESTS.name, partition] == (offset, progress.encode())
             for partition, (offset, progress) in job.offsets.items()
         )
 

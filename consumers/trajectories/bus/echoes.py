@@ -20,9 +20,9 @@ class Echoes:
 
     def decode(self, value: bytes) -> Record:
         """Return the record that `value` encodes. Raises `UndecodableRecord`."""
-        known = self._expected.pop(value, None)
+        record = self._expected.pop(value, None)
         # Unknown: a worker's event, a former owner's, or one that was forgotten.
-        return decode(value) if known is None else known
+        return decode(value) if record is None else record
 
     def forget(self) -> None:
         """Drop all events: some may never come back, the others are decoded like any record."""

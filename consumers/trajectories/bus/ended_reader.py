@@ -54,11 +54,11 @@ class EndedReader:
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
 
-    def read(self, numbers: Sequence[int], found: Callable[[Found], None]) -> None:
-        """Call `found` with all that these partitions hold now. Returns at once."""
+    def read(self, numbers: Sequence[int], deliver: Callable[[Found], None]) -> None:
+        """Call `deliver` with all that these partitions hold now. Returns at once."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = threading.Thread(
-            target=self._run, args=(numbers, found), name="ended sessions reader", daemon=True
+            target=self._run, args=(numbers, deliver), name="ended sessions reader", daemon=True
         )
         self._threads.append(thread)
         thread.start()
@@ -70,7 +70,7 @@ class EndedReader:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _run(self, numbers: Sequence[int], found: Callable[[Found], None]) -> None:
+    def _run(self, numbers: Sequence[int], deliver: Callable[[Found], None]) -> None:
         while not self._closing.is_set():
             try:
                 ended = self._read(numbers)
@@ -81,7 +81,7 @@ class EndedReader:
                 # The owner ends the process with it; otherwise commands would wait for ever.
                 return self._failed(error)
             else:
-                return found(ended)
+                return deliver(ended)
 
     def _read(self, numbers: Sequence[int]) -> Found:
         ended: defaultdict[int, EndedRead] = defaultdict(EndedRead)

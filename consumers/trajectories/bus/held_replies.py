@@ -50,7 +50,7 @@ class HeldReplies:
     def release(self) -> list[Addressed]:
         """Return all held replies, merged, and hold none."""
         held, self._held = self._held, {}
-        return [one for together in held.values() for one in _joined(together)]
+        return [addressed for together in held.values() for addressed in _joined(together)]
 
 
 def _joined(replies: Sequence[Addressed]) -> list[Addressed]:
@@ -94,7 +94,7 @@ class _Run:
         """Return one reply with the content of all of them."""
         if len(self._all) == 1:
             return self._all[0]
-        replies: list[Any] = [one.reply for one in self._all]
+        replies: list[Any] = [addressed.reply for addressed in self._all]
         first, last = replies[0], replies[-1]
         merged = {"token_offset": first.token_offset, "delta": self._delta()}
         if isinstance(last, ReplyDelta):

@@ -62,8 +62,8 @@ class Readers:
         bury = self._dead.bury
 
         def thread(name: str, deliver: Deliver, **options: Any) -> ReaderThread:
-            own = f"{manager}-{name}"
-            reader = Reader(kafka, own, folds=True, stopping=stopping, **options)
+            client_id = f"{manager}-{name}"
+            reader = Reader(kafka, client_id, folds=True, stopping=stopping, **options)
             metrics.watch(reader)
             return ReaderThread(f"{name} reader", reader, deliver, inbox.fail)
 
@@ -117,12 +117,14 @@ class Readers:
                 for _, number in partitions
                 for topic in (REQUESTS, SESSIONS, ENDED_SESSIONS)
             )
-            found = self.requests.reader.committed(partitions, WITHOUT_LIMIT)
-            self._warn_of_lost(number for (_, number), (offset, _) in found.items() if offset < 0)
+            committed = self.requests.reader.committed(partitions, WITHOUT_LIMIT)
+            self._warn_of_lost(
+                number for (_, number), (offset, _) in committed.items() if offset < 0
+            )
             assigned(
                 {
                     number: (max(offset, 0), PartitionProgress.decode(metadata))
-                    for (_, number), (offset, metadata) in found.items()
+                    for (_, number), (offset, metadata) in committed.items()
                 }
             )
 
@@ -133,9 +135,9 @@ class Readers:
         self.requests.start()
         self._sessions.start()
 
-    def read_ended(self, numbers: Sequence[int], found: Callable[[Found], None]) -> None:
-        """Call `found` with what former owners of these partitions ended."""
-        self._ended.read(numbers, found)
+    def read_ended(self, numbers: Sequence[int], deliver: Callable[[Found], None]) -> None:
+        """Call `deliver` with what former owners of these partitions ended."""
+        self._ended.read(numbers, deliver)
 
     def add_sessions(self, offsets: Mapping[int, int], added: Callable[[], None]) -> None:
         """Also read these partitions of `sessions`. `added` is called before their first record."""

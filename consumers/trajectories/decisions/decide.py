@@ -227,8 +227,8 @@ def _join(turn: Turn, command: r.RequestTurn, context: Context) -> r.TurnJoined:
 
 
 def _assign_reward(session: Session, command: r.AssignReward, context: Context) -> Decision:
-    known = session.rewards.get(judgement(command.reward))
-    revision = 0 if known is None else known.revision + 1
+    before = session.rewards.get(judgement(command.reward))
+    revision = 0 if before is None else before.revision + 1
     event = r.RewardAssigned(
         session_id=command.session_id,
         epoch=context.epoch,

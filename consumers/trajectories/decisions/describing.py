@@ -50,10 +50,10 @@ def _present(session: Session) -> Mapping[str, Any]:
     }
     if closed is None:
         return described
-    given = {reward.name for reward in session.rewards.values() if reward.scope == "session"}
+    names = {reward.name for reward in session.rewards.values() if reward.scope == "session"}
     return {
         **described,
         "closed": {"status": closed.status, "reason": closed.reason},
-        "awaits_rewards": [name for name in closed.await_rewards if name not in given],
+        "awaits_rewards": [name for name in closed.await_rewards if name not in names],
         "awaits_rewards_until_ms": closed.await_reward_until_ms,
     }

@@ -92,8 +92,8 @@ def _needs(session: Session, started: TurnStarted) -> Needs:
     older ones would make tokens that are too stale once it is trained.
     """
     pinned, opened = _pinned(session, started), session.opened
-    own = started.policy == opened.policy and pinned is None
-    oldest = opened.creation_version if own else None
+    of_session = started.policy == opened.policy and pinned is None
+    oldest = opened.creation_version if of_session else None
     return Needs(started.policy, pinned, oldest, wishes_of(started.tags))
 
 

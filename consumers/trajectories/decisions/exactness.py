@@ -62,4 +62,6 @@ def logprob_temperature(sampling: Sampling) -> float:
 
 def _first_bent(sampling: Sampling, neutral: Mapping[str, Sequence[float | None]]) -> str:
     """Return the first of these parameters that changes the distribution, or an empty string."""
-    return next((name for name, of in neutral.items() if getattr(sampling, name) not in of), "")
+    return next(
+        (name for name, values in neutral.items() if getattr(sampling, name) not in values), ""
+    )

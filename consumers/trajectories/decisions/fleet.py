@@ -132,8 +132,8 @@ class RolloutFleet:
             case PolicyWeights():
                 # `fleet` and `control` are not ordered: the newer version may have been read first.
                 self.policies[record.policy] = record
-                known = self.versions.get(record.policy, -1)
-                self.versions[record.policy] = max(record.version, known)
+                before = self.versions.get(record.policy, -1)
+                self.versions[record.policy] = max(record.version, before)
         return None
 
     def expire(self, now_ms: int) -> list[Departure]:
@@ -146,7 +146,7 @@ class RolloutFleet:
         for worker in silent:
             del self.unconfirmed[worker]
         gone = [self.workers.pop(worker) for worker in silent if worker in self.workers]
-        return [Departure(one.worker, True, one.incarnation) for one in gone]
+        return [Departure(member.worker, True, member.incarnation) for member in gone]
 
     def choose(
         self, needs: Needs, affinity: str | None, avoided: str | None = None
@@ -179,8 +179,8 @@ class RolloutFleet:
 
     def strictness(self, policy: str) -> Strictness:
         """Return how histories of the policy are compared; `arguments` for an unknown policy."""
-        known = self.policies.get(policy)
-        return known.strictness if known else "arguments"  # type: ignore[return-value]
+        weights = self.policies.get(policy)
+        return weights.strictness if weights else "arguments"  # type: ignore[return-value]
 
     def add_turn(self, worker: str) -> None:
         """Count a turn that is dispatched to the worker."""
@@ -189,14 +189,14 @@ class RolloutFleet:
 
     def remove_turn(self, worker: str | None, incarnation: str) -> None:
         """Stop counting a turn of this incarnation; without effect if it no longer serves."""
-        known = self.workers.get(worker or "")
-        if known is not None and known.incarnation == incarnation and known.load > 0:
-            known.load -= 1
+        present = self.workers.get(worker or "")
+        if present is not None and present.incarnation == incarnation and present.load > 0:
+            present.load -= 1
 
     def routable(self, worker: str | None, incarnation: str) -> bool:
         """Return True if this incarnation of the worker serves rollouts."""
-        known = self.workers.get(worker or "")
-        return known is not None and known.incarnation == incarnation
+        present = self.workers.get(worker or "")
+        return present is not None and present.incarnation == incarnation
 
     def recount(self, turns: Iterable[tuple[str, str]]) -> None:
         """Count all loads anew from (worker, incarnation) of the running turns."""
@@ -210,9 +210,13 @@ class RolloutFleet:
         """Return True if no worker that was heard of lately has the required tags."""
         if not wishes.requires:
             return False
-        heard = [of for of in self.described.values() if now_ms - of.at_ms < HEARTBEAT_VALID_MS]
+        heard = [
+            description
+            for description in self.described.values()
+            if now_ms - description.at_ms < HEARTBEAT_VALID_MS
+        ]
         # Without any worker, as at a start, nothing is known about those that come.
-        return bool(heard) and not any(of.tags >= wishes.requires for of in heard)
+        return bool(heard) and not any(description.tags >= wishes.requires for description in heard)
 
     def _add(self, record: r.RoleAcquired | r.WorkerHeartbeat, slot: int) -> None:
         self.workers[record.worker] = RoutableWorker(
@@ -237,10 +241,10 @@ class RolloutFleet:
 
     def _apply_heartbeat(self, record: r.WorkerHeartbeat, now_ms: int) -> Departure | None:
         """Add a worker that took its role before this manager began to read `control`."""
-        known, read_ms = self.workers.get(record.worker), self.unconfirmed.get(record.worker)
-        if known is not None and read_ms is None:
+        present, read_ms = self.workers.get(record.worker), self.unconfirmed.get(record.worker)
+        if present is not None and read_ms is None:
             return None  # known from `control`, which will also have its departure
-        if known is not None and record.incarnation == known.incarnation:
+        if present is not None and record.incarnation == present.incarnation:
             if read_ms is not None and record.at_ms > read_ms:
                 del self.unconfirmed[record.worker]
             return None
@@ -252,14 +256,14 @@ class RolloutFleet:
         self._add(record, record.slot)
         self.unconfirmed[record.worker] = now_ms
         self.arrivals += 1
-        return None if known is None else Departure(record.worker, True, known.incarnation)
+        return None if present is None else Departure(record.worker, True, present.incarnation)
 
     def _apply_loss(self, record: r.WorkerLost) -> None:
         # The next incarnation may have been heard of before the loss of this one.
         if self.described.get(record.worker, UNKNOWN).incarnation == record.incarnation:
             del self.described[record.worker]
-        known = self.workers.get(record.worker)
-        if known is not None and known.incarnation == record.incarnation:
+        present = self.workers.get(record.worker)
+        if present is not None and present.incarnation == record.incarnation:
             del self.workers[record.worker]
 
 

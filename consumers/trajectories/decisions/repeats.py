@@ -22,8 +22,8 @@ def changed_by(session: Session | None, command: Command, context: Context) -> s
         case AssignReward() | CloseSession():
             if session is None:
                 return context.ended.changed_by(command)
-            known = calls.repeatable(session)
-            return session.session_id if calls.call_hash(command) in known else None
+            hashes = calls.repeatable(session)
+            return session.session_id if calls.call_hash(command) in hashes else None
     return None
 
 

@@ -49,12 +49,12 @@ def start(
     session: Session, command: r.RequestTurn, policy: PolicyWeights, context: Context
 ) -> tuple[r.TurnStarted, bytes]:
     """Return the event and all ids of the prompt. Raises `BadRequest`."""
-    found = _match(session, command, policy, context)
-    room = policy.max_context - len(found.prompt_ids) // TOKEN_BYTES
+    hit = _match(session, command, policy, context)
+    room = policy.max_context - len(hit.prompt_ids) // TOKEN_BYTES
     sampling = effective_sampling(command.sampling, policy.overrides, max(room, 0))
-    if (own := session.opened.overrides) is not None:
-        sampling = effective_sampling(sampling, own, max(room, 0))
-    return _event(session, command, policy, context, found, sampling), found.prompt_ids
+    if (overrides := session.opened.overrides) is not None:
+        sampling = effective_sampling(sampling, overrides, max(room, 0))
+    return _event(session, command, policy, context, hit, sampling), hit.prompt_ids
 
 
 def asked_key(session: Session, command: r.RequestTurn, policy: PolicyWeights) -> bytes:
@@ -88,10 +88,10 @@ def _event(
     command: r.RequestTurn,
     policy: PolicyWeights,
     context: Context,
-    found: Match,
+    hit: Match,
     sampling: r.Sampling,
 ) -> r.TurnStarted:
-    matched, inexact = _matched(session, command, policy, found), inexact_reason(sampling)
+    matched, inexact = _matched(session, command, policy, hit), inexact_reason(sampling)
     return r.TurnStarted(
         session_id=command.session_id,
         epoch=context.epoch,
@@ -135,26 +135,26 @@ def _wishes(session: Session, command: r.RequestTurn) -> tuple[str, ...]:
 
 
 def _matched(
-    session: Session, command: r.RequestTurn, policy: PolicyWeights, found: Match
+    session: Session, command: r.RequestTurn, policy: PolicyWeights, hit: Match
 ) -> dict[str, Any]:
     """Return the fields that say where the request was matched, and by what."""
     return {
-        "parent_node": found.parent_node,
-        "parent_end": found.parent_end,
-        "suffix_ids": found.suffix_ids,
-        "suffix_origin": found.suffix_origin,
-        "prompt_length": len(found.prompt_ids) // TOKEN_BYTES,
-        "prompt_hash": xxhash.xxh3_128_digest(found.prompt_ids),
-        "match_rule": found.rule,
-        "match_detail": found.detail,
-        "ambiguous": found.ambiguous,
-        "parent_turn": found.parent_turn,
-        "new_messages": found.new_messages,
-        "history_key": found.history_key,
-        "prefill": found.prefill,
+        "parent_node": hit.parent_node,
+        "parent_end": hit.parent_end,
+        "suffix_ids": hit.suffix_ids,
+        "suffix_origin": hit.suffix_origin,
+        "prompt_length": len(hit.prompt_ids) // TOKEN_BYTES,
+        "prompt_hash": xxhash.xxh3_128_digest(hit.prompt_ids),
+        "match_rule": hit.rule,
+        "match_detail": hit.detail,
+        "ambiguous": hit.ambiguous,
+        "parent_turn": hit.parent_turn,
+        "new_messages": hit.new_messages,
+        "history_key": hit.history_key,
+        "prefill": hit.prefill,
         "template_args": command.template_args,
         "matching": newly_recorded(session, policy),
-        "answer_differs": found.answer_differs,
+        "answer_differs": hit.answer_differs,
     }
 
 
@@ -169,11 +169,11 @@ def _match(
         if command.raw:
             return match_raw(session, messages[0], policy.policy, shape, renderer)
         named = command.previous_turn
-        found = match(session, messages, command.tools, shape, renderer, strictness, named)
+        hit = match(session, messages, command.tools, shape, renderer, strictness, named)
         if command.tool_choice not in _UNFORCED:
-            opening = _opening(found.prompt_ids, messages, command, renderer)
-            found = found.with_answer_begun(opening, session.tree)
-        return found
+            opening = _opening(hit.prompt_ids, messages, command, renderer)
+            hit = hit.with_answer_begun(opening, session.tree)
+        return hit
     except (RendererError, ValueError) as error:
         raise BadRequest(str(error)) from error
 
@@ -209,10 +209,10 @@ def whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
         raise BadRequest(detail, "previous_response_not_found")
     inherited = session.history(turn)[turn.started.own_messages :]
     # Each request brings its own instructions, which stand before the history.
-    own = command.own_messages
-    new = messages[own:]
+    count = command.own_messages
+    new = messages[count:]
     _refuse_unanswered(turn.message, new)
-    return [*messages[:own], *inherited, *new]
+    return [*messages[:count], *inherited, *new]
 
 
 def _resolved(session: Session, message: bytes) -> bytes:

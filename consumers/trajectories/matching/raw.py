@@ -45,8 +45,8 @@ def match_raw(
         if extended is not None:
             return extended
         return _forked(session, _not_empty(encoder.encode(text)), message, key)
-    found = _forked(session, _not_empty(_given_ids(asked)), message, key)
-    return _named(session, found, policy, encoder.stop_token_ids)
+    forked = _forked(session, _not_empty(_given_ids(asked)), message, key)
+    return _named(session, forked, policy, encoder.stop_token_ids)
 
 
 def _not_empty(prompt: bytes) -> bytes:
@@ -60,16 +60,16 @@ def _extended(
 ) -> Match | None:
     """Continue the turn with the longest part of the text; of equal ones the latest."""
     begun = [
-        (turn, known)
-        for turn, known in _whole_texts(session)
-        if turn.started.policy == policy and text.startswith(known) and len(text) > len(known)
+        (turn, whole)
+        for turn, whole in _whole_texts(session)
+        if turn.started.policy == policy and text.startswith(whole) and len(text) > len(whole)
     ]
     # Longest first, and of equal ones the latest, since sorting keeps the reversed order.
-    for turn, known in sorted(reversed(begun), key=lambda one: -len(one[1])):
-        found = _behind(session, turn, text[len(known) :], key, encoder)
-        if found is not None:
-            equal = sum(len(other) == len(known) for _, other in begun)
-            return replace(found, ambiguous=equal > 1)
+    for turn, whole in sorted(reversed(begun), key=lambda pair: -len(pair[1])):
+        extended = _behind(session, turn, text[len(whole) :], key, encoder)
+        if extended is not None:
+            equal = sum(len(other) == len(whole) for _, other in begun)
+            return replace(extended, ambiguous=equal > 1)
     return None
 
 
@@ -127,29 +127,31 @@ def _end_of_text(ids: bytes, stop_token_ids: tuple[int, ...]) -> int:
 
 def _given_ids(asked: dict[str, Any]) -> bytes:
     ids = asked.get("ids")
-    if not isinstance(ids, list) or not all(type(one) is int and one in _INT32 for one in ids):
+    if not isinstance(ids, list) or not all(
+        type(number) is int and number in _INT32 for number in ids
+    ):
         raise ValueError("a plain prompt must be text or token ids")
     return pack(ids)
 
 
-def _named(session: Session, found: Match, policy: str, stop_token_ids: tuple[int, ...]) -> Match:
+def _named(session: Session, forked: Match, policy: str, stop_token_ids: tuple[int, ...]) -> Match:
     """Return the match as the extension of the turn that the ids begin with, if there is one."""
-    place, end = found.parent_node, found.parent_end
+    place, end = forked.parent_node, forked.parent_end
     while place != ROOT and not session.tree.nodes[place].sampled:
         place, end = session.tree.nodes[place].parent, session.tree.nodes[place].parent_end
     if place == ROOT:
-        return found
+        return forked
     node = session.tree.nodes[place]
     same = [sample for sample in _samples(session, node) if sample.started.policy == policy]
     begun = end >= _end_of_text(bytes(node.ids), stop_token_ids)
-    if not begun or node.turn_id not in [one.started.turn_id for one in same]:
-        return found
-    known = len(session.tree.path(place, end))
-    new = {"ids": unpack(found.prompt_ids[known:]), "role": "raw"}
+    if not begun or node.turn_id not in [sample.started.turn_id for sample in same]:
+        return forked
+    length = len(session.tree.path(place, end))
+    new = {"ids": unpack(forked.prompt_ids[length:]), "role": "raw"}
     return replace(
-        found,
+        forked,
         rule="extend",
-        detail=found.detail if found.rule == "same" else "",
+        detail=forked.detail if forked.rule == "same" else "",
         new_messages=(orjson.dumps(new),),
         parent_turn=node.turn_id,
         ambiguous=len(same) > 1,

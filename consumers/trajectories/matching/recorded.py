@@ -52,8 +52,8 @@ def recorded_settings(session: Session, started: TurnStarted) -> MatchSettings |
     """Return the settings of a turn that is not folded yet; None if they were not recorded."""
     if started.matching is None:
         return None
-    found = started.matching or _latest(session, started.policy)
-    return None if found is None else MatchSettings.from_json(found)
+    settings = started.matching or _latest(session, started.policy)
+    return None if settings is None else MatchSettings.from_json(settings)
 
 
 def _latest(session: Session, policy: str) -> bytes | None:

@@ -60,11 +60,11 @@ class Renderers:
     def _make(self, policy: PolicyWeights) -> Renderer | RendererError:
         try:
             settings = RendererSettings.from_json(policy.renderer)
-            known = self._tokenizers.get(policy.tokenizer_hash)
-            if isinstance(known, RendererError):
-                return known
-            if known is not None:
-                return known.variant(settings)
+            loaded = self._tokenizers.get(policy.tokenizer_hash)
+            if isinstance(loaded, RendererError):
+                return loaded
+            if loaded is not None:
+                return loaded.variant(settings)
             made = Renderer.load(Path(policy.tokenizer_directory), settings)
             if self._put_off is not None:
                 made.put_off(self._put_off)

@@ -44,14 +44,14 @@ def addressed(
         return sessions.get(ids[-1] if ids and command.terms is not None else name)
     if isinstance(command, AssignReward | CloseSession) and ended.changed_by(command):
         return None
-    there = (sessions[one] for one in (name, *ids) if one in sessions)
-    found = next((one for one in there if _knows(one, command)), None)
-    if found is not None:
-        return found
+    candidates = (sessions[session_id] for session_id in (name, *ids) if session_id in sessions)
+    session = next((candidate for candidate in candidates if _knows(candidate, command)), None)
+    if session is not None:
+        return session
     if name in sessions or id_hash(name) in ended or not ids:
         return sessions.get(name)
     if isinstance(command, AssignReward):
-        ids = [one for one in ids if _waits_for_reward(sessions[one])] or ids[-1:]
+        ids = [key for key in ids if _waits_for_reward(sessions[key])] or ids[-1:]
         return sessions[ids[0]]
     return sessions[ids[-1]]
 

@@ -109,8 +109,8 @@ def hashes(session: Session) -> set[int]:
     """Return the hash of a finalized session's id and those of all its calls by that id."""
     session_id, opening = session.session_id, opening_hash(session.opened)
     made = repeatable(session) | {reward_hash(reward, None) for reward in session.rewards.values()}
-    known = {id_hash(session_id), *(addressed_hash(session_id, call) for call in made)}
-    return known if opening is None else known | {opening}
+    hashed = {id_hash(session_id), *(addressed_hash(session_id, call) for call in made)}
+    return hashed if opening is None else hashed | {opening}
 
 
 def named_hashes(session: Session) -> set[int]:

@@ -63,18 +63,18 @@ class EndedSessions:
 
     def changed_by(self, call: AssignReward | CloseSession) -> str | None:
         """Return the id of the session that an equal call changed, or None."""
-        known = calls.addressed_hash(call.session_id, calls.call_hash(call))
-        return call.session_id if known in self else self._named.get(known)
+        call_hash = calls.addressed_hash(call.session_id, calls.call_hash(call))
+        return call.session_id if call_hash in self else self._named.get(call_hash)
 
     def _merge(self, more: Hashes) -> None:
         merged = np.concatenate((self._sorted, np.sort(more)))
         merged.sort(kind="stable")  # which finds the two sorted runs and takes linear time
         self._sorted = merged
 
-    def __contains__(self, one: object) -> bool:
-        if one in self._latest or not isinstance(one, int):
-            return one in self._latest
-        wanted = np.uint64(one)
+    def __contains__(self, value: object) -> bool:
+        if value in self._latest or not isinstance(value, int):
+            return value in self._latest
+        wanted = np.uint64(value)
         place = int(self._sorted.searchsorted(wanted))
         return place < len(self._sorted) and self._sorted[place] == wanted
 

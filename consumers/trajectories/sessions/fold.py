@@ -249,7 +249,7 @@ def _join(session: Session, event: r.TurnJoined) -> Folded:
     session.commands.add(event.command_id)
     turn.undelivered = False
     if event.reply is not None:
-        turn.waiting = [one for one in turn.waiting if one != event.reply] + [event.reply]
+        turn.waiting = [reply for reply in turn.waiting if reply != event.reply] + [event.reply]
     return Folded(session, True, turn)
 
 
@@ -258,8 +258,8 @@ def _reward(session: Session, event: r.RewardAssigned) -> Folded:
         return Folded(session, False)
     session.commands.add(event.command_id)
     key = judgement(event.reward)
-    known = session.rewards.get(key)
-    if known is None or event.reward.revision >= known.revision:
+    before = session.rewards.get(key)
+    if before is None or event.reward.revision >= before.revision:
         session.rewards[key] = event.reward
     session.rewards_final |= event.final
     if event.idempotency_key is not None:

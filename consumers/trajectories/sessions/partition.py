@@ -123,7 +123,7 @@ class Partition(LoggedPartition):
     def apply(self, event: Record, offset: int, strictness: Callable[[str], Strictness]) -> Folded:
         """Apply the next record of the partition; see `LoggedPartition.apply`."""
         session_id: str | None = getattr(event, "session_id", None)
-        known = session_id in self.sessions
+        present = session_id in self.sessions
         folded = super(Partition, self).apply(event, offset, strictness)
         if session_id is None or self.outdated(event):
             return folded
@@ -133,7 +133,7 @@ class Partition(LoggedPartition):
         epoch: int | None = getattr(event, "epoch", None)
         if epoch is not None:
             self._settle(event, session_id, epoch)
-        if not known and folded.session is not None and folded.session.opened.name:
+        if not present and folded.session is not None and folded.session.opened.name:
             self.named.setdefault(folded.session.opened.name, []).append(session_id)
         return folded
 
@@ -241,7 +241,7 @@ class Partition(LoggedPartition):
         """
         later = [] if emissions is None else self.emitted[emissions:]
         covered = later[0].trajectory.last_offset if later else self.position
-        begun = [(one.trajectory.first_offset, one.epoch) for one in later]
+        begun = [(emission.trajectory.first_offset, emission.epoch) for emission in later]
         rebuild, rebuild_epoch = min([self._rebuild_from(), *begun])
         # Not the first value: a command read twice has its later offset in its earlier place.
         offset = min(self.commands.values(), default=self.next_request)

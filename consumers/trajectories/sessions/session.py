@@ -153,18 +153,18 @@ class Session:
             return False
         vain = (TurnState.FAILED, TurnState.CANCELLED)
         counted = (turn for turn in self.sampled_turns if turn.state not in vain)
-        return sum(one.started.choice == 0 for one in counted) >= count
+        return sum(turn.started.choice == 0 for turn in counted) >= count
 
-    def has_rewards(self, closed: SessionClosed, given: AssignReward | None = None) -> bool:
-        """Return True if it has all rewards that this end of it waits for, with the `given` one.
+    def has_rewards(self, closed: SessionClosed, call: AssignReward | None = None) -> bool:
+        """Return True if it has all rewards that this end of it waits for, with that of `call`.
 
         Where names are awaited they count, since their judges may not know of each other; otherwise
         a reward that is called final.
         """
         if not closed.await_rewards:
-            return self.rewards_final if given is None else given.final
-        known = (*self.rewards.values(), *([given.reward] if given else []))
-        names = {one.name for one in known if one.scope == "session"}
+            return self.rewards_final if call is None else call.final
+        rewards = (*self.rewards.values(), *([call.reward] if call else []))
+        names = {reward.name for reward in rewards if reward.scope == "session"}
         return names.issuperset(closed.await_rewards)
 
     @property

@@ -78,9 +78,9 @@ class Tree:
                 np.frombuffer(bytes(child.ids), np.int32), np.frombuffer(ids, np.int32)
             )
             rest = ids[shared * TOKEN_BYTES :]
-            found = self.prompt_behind(child, shared, rest) if rest else None
-            if found is not None:
-                return found
+            prompt = self.prompt_behind(child, shared, rest) if rest else None
+            if prompt is not None:
+                return prompt
         return None
 
     def path(self, node_id: int, end: int) -> bytes:
@@ -122,21 +122,21 @@ class Tree:
             ]
 
 
-def common_length(one: npt.NDArray[np.int32], two: npt.NDArray[np.int32]) -> int:
+def common_length(first: npt.NDArray[np.int32], second: npt.NDArray[np.int32]) -> int:
     """Return the length of the longest common prefix."""
-    shorter = min(len(one), len(two))
-    different = np.flatnonzero(one[:shorter] != two[:shorter])
+    shorter = min(len(first), len(second))
+    different = np.flatnonzero(first[:shorter] != second[:shorter])
     return int(different[0]) if len(different) else shorter
 
 
-def appended(known: TokenTensor | None, more: TokenTensor) -> TokenTensor:
+def appended(before: TokenTensor | None, more: TokenTensor) -> TokenTensor:
     """Return one array over all tokens so far, or only `more` if rows between them are missing."""
-    if known is None or known.data is None or more.data is None:
+    if before is None or before.data is None or more.data is None:
         return more
-    if known.to_token != more.from_token or known.shape[1:] != more.shape[1:]:
+    if before.to_token != more.from_token or before.shape[1:] != more.shape[1:]:
         return more
-    shape = (more.to_token - known.from_token, *known.shape[1:])
-    return replace(more, from_token=known.from_token, shape=shape, data=known.data + more.data)
+    shape = (more.to_token - before.from_token, *before.shape[1:])
+    return replace(more, from_token=before.from_token, shape=shape, data=before.data + more.data)
 
 
 def add_spans(spans: list[VersionSpan], more: tuple[VersionSpan, ...]) -> None:
@@ -146,9 +146,9 @@ def add_spans(spans: list[VersionSpan], more: tuple[VersionSpan, ...]) -> None:
             spans.append(span)
 
 
-def _same_version(one: VersionSpan, two: VersionSpan) -> bool:
+def _same_version(first: VersionSpan, second: VersionSpan) -> bool:
     return (
-        one.version_min == two.version_min
-        and one.version_max == two.version_max
-        and one.kv == two.kv
+        first.version_min == second.version_min
+        and first.version_max == second.version_max
+        and first.kv == second.kv
     )

@@ -118,8 +118,10 @@ class GatewayClient:
         if task.fork is not None:
             body["fork"] = orjson.Fragment(to_json(task.fork))
         if task.overrides is not None:
-            own = task.overrides
-            body["overrides"] = {name: getattr(own, name) for name in SamplingSection.model_fields}
+            overrides = task.overrides
+            body["overrides"] = {
+                name: getattr(overrides, name) for name in SamplingSection.model_fields
+            }
         try:
             answer = await self._call("/sessions", body, limit_s)
         except GatewayRefused as error:

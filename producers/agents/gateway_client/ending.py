@@ -139,10 +139,10 @@ def _finished(result: Result, rules: EndingRules) -> ClosingCalls:
     if status not in _STATUSES:
         raise BadResult(f"an agent may end as {' or '.join(_STATUSES)}, not as {shown(status)}")
     rewards = rewards_of(result)
-    given = [reward.name for reward in rewards if reward.response_id is None]
-    lacks = [name for name in rules.rewards if name not in given]
+    present = [reward.name for reward in rewards if reward.response_id is None]
+    lacks = [name for name in rules.rewards if name not in present]
     if lacks and not rules.await_reward_s:
-        reason = _lack(lacks, given, result)
+        reason = _lack(lacks, present, result)
         close = CloseCall(_UNREWARDED, reason, "environment", on_limit=rules.on_limit)
         return ClosingCalls(tuple(rewards), close)
     if not lacks:
@@ -154,13 +154,13 @@ def _finished(result: Result, rules: EndingRules) -> ClosingCalls:
     return ClosingCalls(tuple(rewards), close)
 
 
-def _lack(lacks: Collection[str], given: Collection[str], result: Result) -> str:
+def _lack(lacks: Collection[str], present: Collection[str], result: Result) -> str:
     """Return the reason of a session without its rewards: both names, since one may be misspelt."""
-    told = f"the agent gave no reward {', '.join(map(repr, lacks))}"
-    names = ", ".join(map(repr, dict.fromkeys(given)))
+    text = f"the agent gave no reward {', '.join(map(repr, lacks))}"
+    names = ", ".join(map(repr, dict.fromkeys(present)))
     but = f", but {names}" if names else ""
     line = f"; its output ends with {shown(result[LAST_LINE])}" if LAST_LINE in result else ""
-    return (told + but + line)[:REASON_CHARACTERS]
+    return (text + but + line)[:REASON_CHARACTERS]
 
 
 def _timed_out(limit_s: float, rules: EndingRules) -> ClosingCalls:

@@ -26,8 +26,8 @@ class GatewayRotation:
         """Return the next gateway that serves; if none does, the one that failed first."""
         count = len(self._gateways)
         in_turn = [self._gateways[(self._next + place) % count] for place in range(count)]
-        chosen = next((one for one in in_turn if self._serves(one)), None)
-        chosen = chosen or min(in_turn, key=lambda one: self._back_at[one])
+        chosen = next((gateway for gateway in in_turn if self._serves(gateway)), None)
+        chosen = chosen or min(in_turn, key=lambda gateway: self._back_at[gateway])
         self._next = (self._gateways.index(chosen) + 1) % count
         return chosen
 

@@ -31,13 +31,13 @@ def load_callable(name: str) -> Callback:
         module = import_from_here(module_name)
     except ModuleNotFoundError as error:
         raise CallableNotFound(name, str(error)) from error
-    found: object = module
+    target: object = module
     for part in path.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
+        target = getattr(target, part, None)
+    if not callable(target):
         reason = f"module {module_name} has no function {path}{hidden_by(module)}"
         raise CallableNotFound(name, reason)
-    return found
+    return target
 
 
 async def invoke(function: Callback, threads: Executor, *arguments: object) -> object:

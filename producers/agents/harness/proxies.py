@@ -21,7 +21,7 @@ def exempted(environment: Mapping[str, str], url: str) -> Mapping[str, str]:
     changed = {}
     for name in _NAMES:
         hosts = present.get(name, next(iter(present.values()), ""))
-        listed = [one.strip() for one in hosts.split(",") if one.strip()]
+        listed = [entry.strip() for entry in hosts.split(",") if entry.strip()]
         if not {host, "*"} & set(listed) and host:
             listed.append(host)
         changed[name] = ",".join(listed)

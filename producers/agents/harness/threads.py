@@ -44,7 +44,7 @@ class CallThreads(Executor):
     def runs_with(self, argument: object) -> bool:
         """Return whether a call that has this argument still runs."""
         running = list(self._running.values())
-        return any(argument is one for arguments in running for one in arguments)
+        return any(argument is other for arguments in running for other in arguments)
 
 
 def _passable(error: BaseException) -> BaseException:

@@ -50,13 +50,13 @@ def blame(error: ApiError, request: CanonicalRequest) -> None:
 
 
 def _parameter(message: str, request: CanonicalRequest) -> str | None:
-    given = [
+    asked = [
         name
         for name in _SAME_NAME
         if getattr(request.sampling, name) != getattr(_NOTHING_ASKED, name)
     ]
     for word in _WORD.findall(message):
-        if word in given:
+        if word in asked:
             return _OTHER_NAMES.get(request.dialect, {}).get(word, str(word))
     if request.sampling.json_schema is not None and "structured output" in message:
         return SCHEMA_PARAMETERS.get(request.dialect)

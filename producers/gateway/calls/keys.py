@@ -40,8 +40,8 @@ class Keys:
     ) -> None:
         self._secret = secret.encode()
         self._clock = clock
-        given = {name: key.get_secret_value().encode() for name, key in (api_keys or {}).items()}
-        self._named = {self._digest(key): (name, key) for name, key in given.items()}
+        encoded = {name: key.get_secret_value().encode() for name, key in (api_keys or {}).items()}
+        self._named = {self._digest(key): (name, key) for name, key in encoded.items()}
         self._admin_key = (admin_key or derived_admin_key(secret)).encode()
         # An agent makes all its calls with one key, so its signature is checked once.
         self._signed = lru_cache(_KEYS_KEPT)(self._read)
@@ -93,8 +93,8 @@ class Keys:
     def key_name(self, key: bytes) -> str | None:
         """Return the name of an API key, or None if it is not in the settings."""
         # Found by a digest that a client cannot compute, so that it learns nothing from the search.
-        name, known = self._named.get(self._digest(key), (None, b""))
-        return name if hmac.compare_digest(key, known) else None
+        name, expected = self._named.get(self._digest(key), (None, b""))
+        return name if hmac.compare_digest(key, expected) else None
 
     def require_admin(self, headers: Mapping[bytes, bytes]) -> None:
         """Raise `ApiError` (401, 403) unless the call has the admin key."""
@@ -113,8 +113,8 @@ class Keys:
     def require_any(self, headers: Mapping[bytes, bytes]) -> None:
         """Raise `ApiError` (401) unless the call has a valid key of any kind."""
         key = key_of(headers)
-        known = self.session_of(key) is not None or self.key_name(key) is not None
-        if not known and not self.is_admin(key):
+        valid = self.session_of(key) is not None or self.key_name(key) is not None
+        if not valid and not self.is_admin(key):
             raise ApiError(401, INVALID_KEY, code="invalid_api_key")
 
     def _signature(self, session: bytes, end: bytes) -> bytes:

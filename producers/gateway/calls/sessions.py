@@ -253,8 +253,8 @@ class Sessions:
 
     def _key_end_ms(self, command: OpenSession, answered: Reply) -> int:
         """Return the end of the session's key: the same for a call that is repeated."""
-        known = answered.open_until_ms if isinstance(answered, CommandAnswered) else None
-        until_ms = command.issued_at_ms + command.max_age_ms if known is None else known
+        end_ms = answered.open_until_ms if isinstance(answered, CommandAnswered) else None
+        until_ms = command.issued_at_ms + command.max_age_ms if end_ms is None else end_ms
         return until_ms + _ms(self._settings.key_grace_s)
 
 

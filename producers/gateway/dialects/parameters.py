@@ -88,7 +88,7 @@ def whole(low: int, high: int) -> Callable[[str, Any], int]:
 def stops(name: str, value: Any) -> tuple[str, ...]:
     """Return texts that end an answer: one or several, none of them empty."""
     texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not all(isinstance(one, str) and one for one in texts):
+    if not isinstance(texts, list) or not all(isinstance(stop, str) and stop for stop in texts):
         raise bad(name, f"{name} must be text or a list of texts, none of them empty")
     if len(texts) > MOST_STOPS:
         raise bad(name, f"{name} must have at most {MOST_STOPS} entries")

@@ -34,7 +34,7 @@ class PendingReplies(Generic[W]):
         return len(self._by_id)
 
     def __iter__(self) -> Iterator[W]:
-        return (waiting for there in self._by_id.values() for waiting in there)
+        return (waiting for calls in self._by_id.values() for waiting in calls)
 
     def add(self, waiting: W) -> None:
         """Add a call that waits for `waits_for`."""
@@ -42,12 +42,12 @@ class PendingReplies(Generic[W]):
 
     def remove(self, waiting: W) -> bool:
         """Remove a call. Return whether no other call waits for the same command or turn."""
-        there = self._by_id.get(waiting.waits_for, [])
-        if waiting in there:
-            there.remove(waiting)
-        if not there:
+        calls = self._by_id.get(waiting.waits_for, [])
+        if waiting in calls:
+            calls.remove(waiting)
+        if not calls:
             self._by_id.pop(waiting.waits_for, None)
-        return not there
+        return not calls
 
     def others(self, waiting: W) -> Sequence[W]:
         """Return the calls that wait for the same command or turn as one that was removed."""
@@ -57,10 +57,10 @@ class PendingReplies(Generic[W]):
         """Return the calls that get this reply. Moves a retry to the turn that it joined."""
         if not isinstance(reply, CommandAnswered):
             return self._by_id.get(reply.turn_id, ())
-        there = self._by_id.get(reply.command_id, ())
+        calls = self._by_id.get(reply.command_id, ())
         # For a turn only a refusal is an answer; an acceptance names the turn that a retry joined.
-        if reply.status != OK or not there or not there[0].for_turn:
-            return there
+        if reply.status != OK or not calls or not calls[0].for_turn:
+            return calls
         if reply.turn_id is not None and reply.turn_id != reply.command_id:
             self._move(reply.command_id, reply.turn_id)
         return ()

@@ -45,8 +45,8 @@ class ReplyReader:
         self._loop = asyncio.get_running_loop()
         self._closed = threading.Event()
         self._partition = partition
-        letters, own = DeadLetters(settings, producer, stopping), f"gateway-{gateway}"
-        self.reader = Reader(settings, own, bury=letters.bury, stopping=stopping)
+        letters, client_id = DeadLetters(settings, producer, stopping), f"gateway-{gateway}"
+        self.reader = Reader(settings, client_id, bury=letters.bury, stopping=stopping)
         self._thread = threading.Thread(target=self._serve, name="replies", daemon=True)
 
     async def start(self) -> None:

@@ -63,8 +63,8 @@ class Answers:
         if room <= request.completed or self._ids.isdisjoint(request.stops):
             return None
         tokens = np.frombuffer(self._run(first, request.completed, room), "<i4")
-        (found,) = np.nonzero(np.isin(tokens, list(request.stops)))
-        return request.completed + int(found[0]) + 1 if found.size else None
+        (places,) = np.nonzero(np.isin(tokens, list(request.stops)))
+        return request.completed + int(places[0]) + 1 if places.size else None
 
     def _run(self, first: int, start: int, end: int) -> bytes:
         size, begin = len(self._text), (first + start) * TOKEN_BYTES % len(self._text)

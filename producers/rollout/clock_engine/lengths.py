@@ -24,9 +24,9 @@ class AnswerLengths:
         sampling = request.sampling
         # A request of no session is named by its seed, as in a benchmark.
         session = sampling.session or str(request.seed)
-        own = self._normal(session, request.prompt_length, sampling.choice)
-        return drawn_tokens(self._section, self._normal(group_of_session(session)), own)
+        deviation = self._normal(session, request.prompt_length, sampling.choice)
+        return drawn_tokens(self._section, self._normal(group_of_session(session)), deviation)
 
-    def _normal(self, *of: str | int) -> float:
-        named = "/".join(str(part) for part in (self._seed, *of))
+    def _normal(self, *parts: str | int) -> float:
+        named = "/".join(str(part) for part in (self._seed, *parts))
         return Random(named).gauss()  # nosec B311 # repeatable draws

@@ -42,8 +42,8 @@ def continued(prompt: bytes, first: ProbeAnswer) -> Question:
 
 def scored_again(prompt: bytes, first: ProbeAnswer) -> Question:
     """Ask for the most likely token in the middle of a sampled answer."""
-    one = SamplingParams(SPLIT + 1, temperature=0, top_logprobs=TOP)
-    return Question("scored again", prompt, one, tuple(first.ids[:SPLIT]))
+    sampling = SamplingParams(SPLIT + 1, temperature=0, top_logprobs=TOP)
+    return Question("scored again", prompt, sampling, tuple(first.ids[:SPLIT]))
 
 
 def stopped(prompt: bytes, first: ProbeAnswer) -> Question:
@@ -141,19 +141,19 @@ def check_distribution(
 
 def _normaliser(raw: list[float]) -> tuple[float, float]:
     """Return bounds of log sum p^(1 / T) over a vocabulary; `raw` are its largest log p."""
-    known = sum(math.exp(one / _TEMPERATURE) for one in raw)
+    total = sum(math.exp(logprob / _TEMPERATURE) for logprob in raw)
     # No other token is likelier than the last of these, and together they have the remaining mass.
     left = max(0.0, 1.0 - sum(map(math.exp, raw)))
     rest = left * math.exp(min(raw) * (1 / _TEMPERATURE - 1))
-    return math.log(known), math.log(known + rest)
+    return math.log(total), math.log(total + rest)
 
 
 def _check_top(
     question: Question, before: dict[int, float], row: dict[int, float], tolerance: float
 ) -> None:
-    for one, other in ((before, row), (row, before)):
-        best = next(iter(one))
-        if best not in other and one[best] - min(other.values()) > tolerance:
+    for ranking, other in ((before, row), (row, before)):
+        best = next(iter(ranking))
+        if best not in other and ranking[best] - min(other.values()) > tolerance:
             question.fail("top_ids", f"those from before, {list(before)}", list(row))
     for token in before.keys() & row.keys():
         if not abs(before[token] - row[token]) <= tolerance:

@@ -62,10 +62,10 @@ class HostPlaces:
 
     def weights(self, weights: PublishedWeights, policy: str) -> PublishedWeights:
         shown = _is_there(Path(weights.directory), weights.manifest_sha256)
-        found = self._taken(
+        taken = self._taken(
             policy, shown, lambda source: source.version(weights.version, weights.manifest_sha256)
         )
-        return weights if found is None else replace(weights, directory=str(found))
+        return weights if taken is None else replace(weights, directory=str(taken))
 
     def tokenizer(self, policy: PolicyWeights) -> PolicyWeights:
         def take(source: WeightsSource) -> Path:
@@ -75,8 +75,8 @@ class HostPlaces:
             return directory
 
         shown = _renders(Path(policy.tokenizer_directory), policy)
-        found = None if shown else self._taken(policy.policy, shown, take)
-        return policy if found is None else replace(policy, tokenizer_directory=str(found))
+        taken = None if shown else self._taken(policy.policy, shown, take)
+        return policy if taken is None else replace(policy, tokenizer_directory=str(taken))
 
     def _taken(
         self, policy: str, shown: bool, take: Callable[[WeightsSource], Path]
@@ -100,10 +100,10 @@ class HostPlaces:
     def _sources(self, policy: str) -> Sequence[WeightsSource]:
         """Return those that are configured, the trainer's memory first."""
         settings, storage = self._settings, weights_fetcher(self._settings, policy, self._data_dir)
-        found: list[WeightsSource] = [] if storage is None else [storage]
+        sources: list[WeightsSource] = [] if storage is None else [storage]
         if settings.from_trainer != "never":
-            found.insert(0, weights_receiver(settings, self._senders, policy, self._data_dir))
-        return found
+            sources.insert(0, weights_receiver(settings, self._senders, policy, self._data_dir))
+        return sources
 
 
 def _is_there(directory: Path, manifest_sha256: str) -> bool:
@@ -116,7 +116,7 @@ def _is_there(directory: Path, manifest_sha256: str) -> bool:
 
 def _renders(directory: Path, policy: PolicyWeights) -> bool:
     try:
-        found = rendering_hash(directory, RendererSettings.from_json(policy.renderer))
+        digest = rendering_hash(directory, RendererSettings.from_json(policy.renderer))
     except (OSError, ValueError):
         return False
-    return found == policy.tokenizer_hash
+    return digest == policy.tokenizer_hash

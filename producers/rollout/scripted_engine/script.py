@@ -55,9 +55,9 @@ class Script:
             return None
         if not self._ids.isdisjoint(stop_token_ids):
             tokens = np.frombuffer(self._text, "<i4")[offset:]
-            found = np.flatnonzero(np.isin(tokens, stop_token_ids))
-            if found.size:
-                return offset + int(found[0]) + 1
+            places = np.flatnonzero(np.isin(tokens, stop_token_ids))
+            if places.size:
+                return offset + int(places[0]) + 1
         return self.length + 1
 
     def _repeated(self, length: int) -> bytes:

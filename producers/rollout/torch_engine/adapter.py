@@ -45,7 +45,10 @@ def read_adapter(directory: Path, state: Mapping[str, Tensor]) -> Adapter:
             raise WeightsRejected(directory, f"{name} has values that are not finite")
     return Adapter(
         config.scale,
-        {one: (tensors[tensor_name(one, "A")], tensors[tensor_name(one, "B")]) for one in names},
+        {
+            layer: (tensors[tensor_name(layer, "A")], tensors[tensor_name(layer, "B")])
+            for layer in names
+        },
     )
 
 

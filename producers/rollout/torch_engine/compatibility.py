@@ -74,12 +74,12 @@ def probe_kv_bytes(model: PreTrainedModel) -> int:
         width = max(len(row) for row in rows)
         positions = np.array([[PADDING] * (width - len(row)) + list(row) for row in rows])
         logits = forward(0, ids[positions.clip(min=0)], positions)
-        for row, found in zip(rows, logits, strict=True):
+        for row, cached in zip(rows, logits, strict=True):
             plain = torch.from_numpy(ids[None, : row.stop]).to(model.device)
             wanted = model(input_ids=plain, use_cache=False).logits[0, -1]
             tolerance = _TOLERANCE.get(model.dtype, _TOLERANCE_HALF) * float(wanted.abs().max())
-            if not torch.allclose(found, wanted, rtol=0.0, atol=tolerance):
-                difference = float((found - wanted).abs().max())
+            if not torch.allclose(cached, wanted, rtol=0.0, atol=tolerance):
+                difference = float((cached - wanted).abs().max())
                 raise ModelUnsupported(
                     model.config.model_type, f"cached and plain logits differ by {difference:g}"
                 )

@@ -128,8 +128,8 @@ class TorchEngine(ThreadedEngine):
     ) -> None:
         self.state.require_working("submit")
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
-        given = request_id, prompt, completion, sampling
-        request = Request.of(*given, seed, on_chunk, computed)
+        arguments = request_id, prompt, completion, sampling
+        request = Request.of(*arguments, seed, on_chunk, computed)
         request.check(self._vocabulary, self._kv.max_length)
         self._thread.post("submit", lambda: self._accept(request))
 
@@ -200,8 +200,8 @@ class TorchEngine(ThreadedEngine):
         base, state = base_of(directory), self._model.state_dict()
         if base is None:
             return _NewWeights(read_weights(directory, state), None, None)
-        known = base.hash == self._base
-        tensors = {} if known else read_weights(Path(base.directory), state)
+        same_base = base.hash == self._base
+        tensors = {} if same_base else read_weights(Path(base.directory), state)
         return _NewWeights(tensors, read_adapter(directory, state), base.hash)
 
     def _take_weights(self, new: "_NewWeights", version: int) -> None:

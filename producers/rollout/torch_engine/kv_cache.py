@@ -110,11 +110,11 @@ class KvCache(Cache):
         for buffer in self.buffers():
             buffer[target, :length] = buffer[source, :length]
 
-    def swap(self, one: int, other: int, length: int) -> None:
+    def swap(self, row: int, other: int, length: int) -> None:
         """Exchange the first `length` positions of two rows."""
         for buffer in self.buffers():
-            kept = buffer[one, :length].clone()
-            buffer[one, :length] = buffer[other, :length]
+            kept = buffer[row, :length].clone()
+            buffer[row, :length] = buffer[other, :length]
             buffer[other, :length] = kept
 
     def release(self) -> None:

@@ -16,8 +16,8 @@ def unsupported(config: Mapping[str, Any]) -> str:
         return f"has layers of type {', '.join(other)}"
     rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
     # Either the parameters of all layers, or those of each type of them.
-    given = [one for one in (rope, *rope.values()) if isinstance(one, dict)]
-    scalings = {str(one.get("rope_type") or one.get("type")) for one in given}
+    sections = [section for section in (rope, *rope.values()) if isinstance(section, dict)]
+    scalings = {str(section.get("rope_type") or section.get("type")) for section in sections}
     if other := sorted(scalings & _OF_THE_BATCH):
         return f"has rotary scaling {', '.join(other)}, which depends on the batch"
     return ""

@@ -78,20 +78,20 @@ class RowTable:
         self.swap(row, self.running - 1)
         self.requests.pop()
 
-    def swap(self, one: int, other: int) -> None:
+    def swap(self, row: int, other: int) -> None:
         """Exchange two rows with all they hold: both run, or neither."""
-        if one == other:
+        if row == other:
             return
-        pair, swapped = [one, other], [other, one]
+        pair, swapped = [row, other], [other, row]
         cached = int(self.cached[pair].max())
         if cached:
-            self.kv.swap(one, other, cached)
+            self.kv.swap(row, other, cached)
         length = int(self.length[pair].max())
         self.tokens[pair, :length] = self.tokens[swapped, :length]
         self._records[pair] = self._records[swapped]
-        if one < self.running:
+        if row < self.running:
             requests = self.requests
-            requests[one], requests[other] = requests[other], requests[one]
+            requests[row], requests[other] = requests[other], requests[row]
 
     def invalidate(self) -> None:
         """Declare all KV invalid: running rows keep their tokens, finished ones are forgotten."""

@@ -72,9 +72,9 @@ class StopText:
         self._content += delta.content
         text = self._content + self._inner.space
         places = {stop: text.find(stop, searched) for stop in self._stops}
-        found = [stop for stop in self._stops if places[stop] >= 0]
-        if found:
-            self.found, self.found_after = min(found, key=places.__getitem__), self._fed
+        stops = [stop for stop in self._stops if places[stop] >= 0]
+        if stops:
+            self.found, self.found_after = min(stops, key=places.__getitem__), self._fed
             self._content = text[: places[self.found]]
             return joined(replace(delta, content=""), self._give(len(self._shown())))
         return joined(replace(delta, content=""), self._give(self._settled()))

@@ -122,11 +122,11 @@ class VllmEngine:
     def load_weights(self, directory: Path, version: int) -> None:
         self._loop.state.require_loadable()
         if (base := base_of(directory)) != self._base:
-            found, served = (
-                f"an adapter of {one.directory}" if one else "a whole model"
-                for one in (base, self._base)
+            offered, served = (
+                f"an adapter of {adapter.directory}" if adapter else "a whole model"
+                for adapter in (base, self._base)
             )
-            raise WeightsRejected(directory, f"it is {found}, the server is for {served}")
+            raise WeightsRejected(directory, f"it is {offered}, the server is for {served}")
         if base is None:
             require_same(directory, self._model)
         elif (rank := adapter_rank(directory, self._model)) > self._most:
@@ -173,8 +173,8 @@ class VllmEngine:
         url = server.url if server else settings.url or ""
         client = VllmClient(url, settings.call_timeout_s, settings.stall_timeout_s)
         try:
-            there = await client.context_length()
-            limit = min(there, settings.max_length or there)
+            context = await client.context_length()
+            limit = min(context, settings.max_length or context)
             loop = VllmLoop(client, version, limit, self._capacity)
             if server is None:  # it may have served another version, for another process
                 await client.take_over()

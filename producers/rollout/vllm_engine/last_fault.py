@@ -17,5 +17,5 @@ _ELSEWHERE = "root cause above"
 
 def last_fault(log: str) -> str:
     """Return the last fault that a log names, empty if it names none."""
-    found = [match[1] for line in log.splitlines() if (match := _FAULT.match(line))]
-    return next((one for one in reversed(found) if _ELSEWHERE not in one), "")
+    faults = [match[1] for line in log.splitlines() if (match := _FAULT.match(line))]
+    return next((fault for fault in reversed(faults) if _ELSEWHERE not in fault), "")

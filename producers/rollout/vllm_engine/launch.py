@@ -57,7 +57,7 @@ def launch(
         for name, text in environment.items()
         if name not in _NOT_INHERITED and not name.startswith(ENV_PREFIX)  # passwords among them
     }
-    own = {
+    variables = {
         # Else it loads no other adapter than those of its start.
         **({"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"} if ENABLE_LORA in settings.arguments else {}),
         "VLLM_SERVER_DEV_MODE": "1",  # else there is no /pause, /update_weights or /sleep
@@ -67,13 +67,18 @@ def launch(
     }
     return Launch(
         (str(settings.python), "-m", MODULE, *_arguments(settings, capacity, model, port)),
-        {**kept, **_OFFLINE, **own, **(_few_threads(settings.threads) if settings.threads else {})},
+        {
+            **kept,
+            **_OFFLINE,
+            **variables,
+            **(_few_threads(settings.threads) if settings.threads else {}),
+        },
     )
 
 
 def most_rank(rank: int) -> int:
     """Return the largest rank that a server for adapters of this rank can load."""
-    return next((one for one in _RANKS if one >= rank), rank)
+    return next((allowed for allowed in _RANKS if allowed >= rank), rank)
 
 
 def for_adapters(settings: VllmSection, rank: int) -> VllmSection:

@@ -38,14 +38,14 @@ def require_same(directory: Path, wanted: ModelFacts) -> None:
 
     An engine that gets fewer tensors would go on with old values in those that are missing.
     """
-    found = _shapes(directory)
+    shapes = _shapes(directory)
     names = wanted.shapes.keys()
-    for what, differ in (("missing", names - found), ("unknown", found.keys() - names)):
+    for what, differ in (("missing", names - shapes), ("unknown", shapes.keys() - names)):
         if differ:
             raise WeightsRejected(directory, f"{what} tensors: {', '.join(sorted(differ)[:3])}")
     for name, shape in wanted.shapes.items():
-        if found[name] != shape:
-            reason = f"{name} has the shape {list(found[name])}, the model's is {list(shape)}"
+        if shapes[name] != shape:
+            reason = f"{name} has the shape {list(shapes[name])}, the model's is {list(shape)}"
             raise WeightsRejected(directory, reason)
 
 
@@ -71,7 +71,7 @@ def keep(directory: Path, target: Path) -> None:
 
 def _shapes(directory: Path) -> Mapping[str, tuple[int, ...]]:
     """Return the shape of each tensor, read from the headers of the safetensors files alone."""
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     files = sorted(directory.glob("*.safetensors"))
     if not files:
         raise WeightsRejected(directory, "there is no safetensors file")
@@ -79,7 +79,7 @@ def _shapes(directory: Path) -> Mapping[str, tuple[int, ...]]:
         try:
             with safe_open(file, "numpy") as tensors:
                 for name in tensors.keys():  # noqa: SIM118 - it is no mapping
-                    found[name] = tuple(tensors.get_slice(name).get_shape())
+                    shapes[name] = tuple(tensors.get_slice(name).get_shape())
         except (OSError, SafetensorError) as error:
             raise WeightsRejected(directory, f"{file.name} cannot be read: {error}") from error
-    return found
+    return shapes

@@ -45,10 +45,10 @@ class VllmNotStarted(SeamlessFlowError):
         if status == _REFUSED:
             self.lasting = True
         fault = last_fault(tail)
-        told = f"vLLM did not start: {reason}{': ' if fault else ''}{fault}"
+        message = f"vLLM did not start: {reason}{': ' if fault else ''}{fault}"
         # Again at the end: a supervisor shows the last line of a process that ended.
-        log = f"\n--- end of {log_file} ---\n{tail}\n--- {told}" if log_file else ""
-        super().__init__(f"{told}{log}")
+        log = f"\n--- end of {log_file} ---\n{tail}\n--- {message}" if log_file else ""
+        super().__init__(f"{message}{log}")
 
 
 class VllmServer(ChildProcess):

@@ -39,11 +39,11 @@ class Allotment:
         if not coming:
             return wanted
         figures = self.balance[policy]
-        own, of_all = figures["queued_turns"], figures["all_queued_turns"]
-        reason = f"serves {policy}, which has {own:.0f} of {of_all:.0f} queued turns"
+        of_policy, of_all = figures["queued_turns"], figures["all_queued_turns"]
+        reason = f"serves {policy}, which has {of_policy:.0f} of {of_all:.0f} queued turns"
         return [
-            one._replace(reason=reason, figures=figures) if one.worker in coming else one
-            for one in wanted
+            want._replace(reason=reason, figures=figures) if want.worker in coming else want
+            for want in wanted
         ]
 
 
@@ -59,7 +59,7 @@ def allotted(state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: in
         balance = _balance(state, queued, served)
     return Allotment(
         {
-            policy: frozenset(name for name, of in served.items() if of == policy)
+            policy: frozenset(name for name, its_policy in served.items() if its_policy == policy)
             for policy in state.policies
         },
         balance,
@@ -101,28 +101,34 @@ def _balance(
 
 def _rollers(state: State, served: Mapping[str, str]) -> Counter[str]:
     """Return the number of workers that can roll out, by the policy that they serve."""
-    return Counter(of for name, of in served.items() if "rollout" in state.workers[name].tags)
+    return Counter(
+        policy for name, policy in served.items() if "rollout" in state.workers[name].tags
+    )
 
 
 def _queued(state: State, fleet: Fleet) -> Mapping[str, float]:
     """Return the mean of the turns of each policy, without those of workers that are gone."""
-    found = dict(fleet.queued)
+    turns = dict(fleet.queued)
     for (name, process), latest in fleet.heartbeats.items():
         if process == "rollout" and name not in state.workers:
             heard = latest.heartbeat
-            found[heard.policy] = max(0.0, found[heard.policy] - turns_of(heard))
-    return found
+            turns[heard.policy] = max(0.0, turns[heard.policy] - turns_of(heard))
+    return turns
 
 
 def _settled(worker: Worker, since_ms: int) -> bool:
     """Return True if the worker has its role, since that time or longer."""
-    given = worker.assignment
-    return given is not None and given.acquired_ms is not None and given.acquired_ms <= since_ms
+    assignment = worker.assignment
+    return (
+        assignment is not None
+        and assignment.acquired_ms is not None
+        and assignment.acquired_ms <= since_ms
+    )
 
 
 def _policy_of(worker: str, fleet: Fleet) -> str:
     for process in ("train", "rollout"):
-        known = fleet.heartbeats.get((worker, process))
-        if known is not None:
-            return known.heartbeat.policy
+        latest = fleet.heartbeats.get((worker, process))
+        if latest is not None:
+            return latest.heartbeat.policy
     return ""

@@ -26,7 +26,9 @@ def adaptive(snapshot: Snapshot) -> list[Wanted]:
         return roll_out(snapshot, rollers, frozenset())
     rates = snapshot.rates
     if not rates.gangs or not rates.sampled or rates.batch_tokens == 0:
-        gang = form_gang(snapshot, [of for of in snapshot.workers if "train" in of.tags])
+        gang = form_gang(
+            snapshot, [worker for worker in snapshot.workers if "train" in worker.tags]
+        )
         return [*train(snapshot, gang, "a batch is ready"), *roll_out(snapshot, rollers, gang)]
     work = RoleWork(rates.batch_tokens, rates.step_tokens or rates.batch_tokens)
     return shortest_step(snapshot, learned_speeds(snapshot), work)
@@ -59,8 +61,8 @@ def _training(
         members = {kinds[name] for name in step.members if name in kinds}
         if not members:
             continue
-        known = _scaled(members, seen, 0)
-        slowest = min(members, key=lambda kind: (known[kind], kind))
+        speeds = _scaled(members, seen, 0)
+        slowest = min(members, key=lambda kind: (speeds[kind], kind))
         before = seen.get(slowest, step.speed)
         seen[slowest] = before + NEWEST * (step.speed - before)
         for kind in members & seen.keys():
@@ -76,7 +78,9 @@ def _rollout(
     for worker in workers:
         if worker.name in sampled:
             measured[kinds[worker.name]].append(sampled[worker.name] / worker.devices)
-    return _scaled(set(kinds.values()), {kind: fmean(of) for kind, of in measured.items()}, 1)
+    return _scaled(
+        set(kinds.values()), {kind: fmean(speeds) for kind, speeds in measured.items()}, 1
+    )
 
 
 def _scaled(wanted: set[Kind], seen: Mapping[Kind, float], role: int) -> dict[Kind, float]:

@@ -23,13 +23,13 @@ def bidirectional(snapshot: Snapshot) -> list[Wanted]:
         gang = _least(snapshot)
         return [*train(snapshot, gang, "a batch is ready"), *roll_out(snapshot, rollers, gang)]
     # In device time all devices are alike; the roofline says which ones should train.
-    speeds = {of.name: Speed(1.0, of.devices, of.ratio) for of in snapshot.workers}
+    speeds = {worker.name: Speed(1.0, worker.devices, worker.ratio) for worker in snapshot.workers}
     return shortest_step(snapshot, speeds, RoleWork(costs.train, costs.rollout))
 
 
 def _least(snapshot: Snapshot) -> frozenset[str]:
     """Return the smallest gang, before a step was measured."""
-    able = sorted((of for of in snapshot.workers if "train" in of.able), key=preference)
+    able = sorted((worker for worker in snapshot.workers if "train" in worker.able), key=preference)
     if device_sum(able) < (snapshot.gang_size or 1):
         return frozenset()
     if snapshot.gang and snapshot.gang <= {worker.name for worker in able}:

@@ -75,7 +75,9 @@ def choose(snapshot: Snapshot, speeds: Mapping[str, Speed], work: RoleWork) -> C
     whole = held is not None and held.count == len(snapshot.gang)
     if held is not None and whole and is_settled(snapshot):
         return Choice(held.names, {})
-    everyone = sum(speeds[of.name].rollout for of in snapshot.workers if "rollout" in of.tags)
+    everyone = sum(
+        speeds[worker.name].rollout for worker in snapshot.workers if "rollout" in worker.tags
+    )
 
     def predicted(team: Team) -> float:
         return predicted_step_ms(team, work, everyone, snapshot.lag, snapshot.costs)

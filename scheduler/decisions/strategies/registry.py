@@ -66,12 +66,12 @@ def named(name: str) -> Strategy:
         imported = import_from_here(module)
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         raise UnknownStrategy(name, f": while importing {module}: {error!r}") from error
-    found = getattr(imported, function, None)
-    if found is None:
+    strategy = getattr(imported, function, None)
+    if strategy is None:
         raise UnknownStrategy(name, f": {module} has no {function}{hidden_by(imported)}")
-    if not callable(found):
+    if not callable(strategy):
         raise UnknownStrategy(name, ": not callable")
-    return _tried(name, found)
+    return _tried(name, strategy)
 
 
 def _tried(name: str, strategy: Callable[[Snapshot], object]) -> Strategy:
@@ -90,15 +90,15 @@ def _checked(name: str, strategy: Callable[[Snapshot], object]) -> Strategy:
     @wraps(strategy)
     def wanted(seen: Snapshot) -> Sequence[Wanted]:
         try:
-            found = strategy(seen)
+            roles = strategy(seen)
         except (Exception, SystemExit) as error:  # a user's function may raise anything
             # The first place is the call above.
             *_, last = [None, *extract_tb(error.__traceback__)[1:]]
             where = f" ({Path(last.filename).name}, line {last.lineno})" if last else ""
             raise StrategyFailed(name, f"raised {error!r}{where}") from error
-        if not isinstance(found, Sequence) or not all(isinstance(one, Wanted) for one in found):
-            told = f"returned {reprlib.repr(found)}, not a list of Wanted"
-            raise StrategyFailed(name, told)
-        return found
+        if not isinstance(roles, Sequence) or not all(isinstance(want, Wanted) for want in roles):
+            fault = f"returned {reprlib.repr(roles)}, not a list of Wanted"
+            raise StrategyFailed(name, fault)
+        return roles
 
     return wanted

@@ -30,13 +30,13 @@ def waiting_for(reason: str) -> Part:
     return f"{WAITING}: {reason}"
 
 
-def parts(of: Interval) -> dict[Part, float]:
+def parts(interval: Interval) -> dict[Part, float]:
     """Return the parts of an interval's time, with the reasons of its waiting."""
-    found = dict(of.by_category())
-    waited = found.pop(WAITING, 0.0)
-    if of.waits:
-        return found | {waiting_for(reason): share for reason, share in of.waits.items()}
-    return found | ({WAITING: waited} if waited else {})
+    times = dict(interval.by_category())
+    waited = times.pop(WAITING, 0.0)
+    if interval.waits:
+        return times | {waiting_for(reason): share for reason, share in interval.waits.items()}
+    return times | ({WAITING: waited} if waited else {})
 
 
 def spent_by_part(intervals: Iterable[Interval], window: Window) -> dict[str, dict[Part, float]]:
@@ -46,19 +46,19 @@ def spent_by_part(intervals: Iterable[Interval], window: Window) -> dict[str, di
         if inside_ms := interval.within(window):
             for name, share in parts(interval).items():
                 spent[interval.worker][name] += share * inside_ms * interval.devices
-    return {worker: dict(found) for worker, found in spent.items()}
+    return {worker: dict(times) for worker, times in spent.items()}
 
 
 def bars(intervals: Iterable[Interval], window: Window, most: int) -> dict[str, list[Bar]]:
     """Return the bars of each worker in the window, about `most` of them in all."""
     by_worker: defaultdict[str, list[Interval]] = defaultdict(list)
-    for of in intervals:
-        if of.within(window):
-            by_worker[of.worker].append(of)
+    for interval in intervals:
+        if interval.within(window):
+            by_worker[interval.worker].append(interval)
     least_ms = _least_length(list(by_worker.values()), window, most)
     return {
-        worker: list(_joined(sorted(found, key=lambda of: of.start_ms), window, least_ms))
-        for worker, found in by_worker.items()
+        worker: list(_joined(sorted(row, key=lambda span: span.start_ms), window, least_ms))
+        for worker, row in by_worker.items()
     }
 
 
@@ -71,11 +71,11 @@ def _least_length(workers: Sequence[Sequence[Interval]], window: Window, most: i
     low, high = 0, window[1] - window[0]
     while high - low > max(1, low // 16):
         middle = (low + high) // 2
-        found = sum(
-            sum(1 for _ in _joined(sorted(of, key=lambda one: one.start_ms), window, middle))
-            for of in sample
+        count = sum(
+            sum(1 for _ in _joined(sorted(row, key=lambda span: span.start_ms), window, middle))
+            for row in sample
         )
-        low, high = (low, middle) if found <= allowed else (middle, high)
+        low, high = (low, middle) if count <= allowed else (middle, high)
     return high
 
 

@@ -47,12 +47,12 @@ def predicted(strategy: str, devices: int, gang: int, work: StepWork, lag: int) 
 
     The step of a split without a device that rolls out is infinite.
     """
-    found = _predicted(strategy, devices, gang, work, lag)
+    prediction = _predicted(strategy, devices, gang, work, lag)
     if strategy != MULTIPLEXED or gang >= devices:
-        return found
+        return prediction
     # Its gate keeps the gang in training where a change of role costs more than it gains.
     stays = _predicted(DISAGGREGATED, devices, gang, work, lag)
-    return stays if stays.step < found.step else found
+    return stays if stays.step < prediction.step else prediction
 
 
 def best_gang(strategy: str, devices: int, work: StepWork, lag: int, unit: int = 1) -> int:

@@ -90,5 +90,5 @@ def device_time(intervals: Iterable[Interval], window: Window) -> dict[str, Devi
 
 def together(times: Iterable[DeviceTime]) -> DeviceTime:
     """Return the sum of the device times of several workers."""
-    found = list(times)
-    return DeviceTime({name: sum(time.of(name) for time in found) for name in CATEGORIES})
+    summands = list(times)
+    return DeviceTime({name: sum(time.of(name) for time in summands) for name in CATEGORIES})

@@ -46,11 +46,11 @@ def _pieces(
     intervals: Iterable[Interval], usage: Mapping[tuple[str, str], Sequence[WorkerUsage]]
 ) -> Iterator[tuple[Interval, WorkerUsage | None]]:
     """Yield the intervals, cut by the stretches of the reports, each with its report."""
-    ends = {of: [report.at_ms for report in reports] for of, reports in usage.items()}
+    ends = {key: [report.at_ms for report in reports] for key, reports in usage.items()}
     for interval in intervals:
-        of = interval.worker, _PROCESS.get(interval.state, "")
-        if reports := usage.get(of):
-            yield from _cut(interval, reports, bisect_right(ends[of], interval.start_ms))
+        key = interval.worker, _PROCESS.get(interval.state, "")
+        if reports := usage.get(key):
+            yield from _cut(interval, reports, bisect_right(ends[key], interval.start_ms))
         else:
             yield interval, None
 
@@ -77,8 +77,8 @@ def _cut(
 def _own_part(report: WorkerUsage, steps_ms: int) -> Mapping[str, float]:
     """Return how the steps of a stretch divide, which take so long in it."""
     # The clocks of worker and trainer may differ.
-    own = min(1.0, max(0, report.computing_ms or 0) / steps_ms)
-    return {name: part for name, part in ((TRAINING, own), (WAITING, 1 - own)) if part}
+    training = min(1.0, max(0, report.computing_ms or 0) / steps_ms)
+    return {name: part for name, part in ((TRAINING, training), (WAITING, 1 - training)) if part}
 
 
 def shares(report: WorkerUsage) -> Mapping[str, float]:

@@ -31,20 +31,22 @@ def pauses(records: Sequence[Record]) -> tuple[Window, ...]:
     Between two neighbouring records lies one if no process is seen alive both before and behind it,
     neither that of a worker, nor a trainer, nor a scheduler, and if a new scheduler follows.
     """
-    claims = [number for number, one in enumerate(records) if isinstance(one, r.SchedulerClaimed)]
+    claims = [
+        number for number, record in enumerate(records) if isinstance(record, r.SchedulerClaimed)
+    ]
     if len(claims) < 2:
         return ()
     last = {life: number for number, record in enumerate(records) for life in _lives(record)}
     last |= dict.fromkeys(_lives(records[claims[-1]]), len(records))
-    found, reaches, now_ms = list[Window](), claims[0], None
+    windows, reaches, now_ms = list[Window](), claims[0], None
     for number, record in enumerate(records):
         at_ms: int | None = getattr(record, "at_ms", None)
         if at_ms is not None:
             if now_ms is not None and reaches < number and at_ms > now_ms:
-                found.append((now_ms, at_ms))
+                windows.append((now_ms, at_ms))
             now_ms = at_ms if now_ms is None else max(now_ms, at_ms)
         reaches = max([reaches, *(last[life] for life in _lives(record))])
-    return tuple(found)
+    return tuple(windows)
 
 
 def without(window: Window, paused: Iterable[Window]) -> int:

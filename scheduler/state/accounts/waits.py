@@ -98,45 +98,51 @@ class Waits:
             waiting = interval.by_category().get(WAITING, 0.0)
             yield replace(interval, waits=self._reasons(interval, waiting)) if waiting else interval
 
-    def _reasons(self, of: Interval, waiting: float) -> dict[str, float]:
-        if of.state == ROLLOUT:
-            if not of.shares:
+    def _reasons(self, interval: Interval, waiting: float) -> dict[str, float]:
+        if interval.state == ROLLOUT:
+            if not interval.shares:
                 return {REPORT: waiting}
-            return _split(waiting, self._rolled.within(of.start_ms, of.end_ms), of, TURNS, GROUPS)
-        if of.state == TRAINING:
+            return _split(
+                waiting,
+                self._rolled.within(interval.start_ms, interval.end_ms),
+                interval,
+                TURNS,
+                GROUPS,
+            )
+        if interval.state == TRAINING:
             return {GANG: waiting}
         ms = defaultdict[str, int](int)
-        for start_ms, end_ms, role in self._stretches(of):
+        for start_ms, end_ms, role in self._stretches(interval):
             ready_ms = self._ready(start_ms, end_ms) if role == _TRAIN else 0
             ms[GANG] += ready_ms
             ms[BATCH if role == _TRAIN else ROLE] += end_ms - start_ms - ready_ms
-        length_ms = of.end_ms - of.start_ms
+        length_ms = interval.end_ms - interval.start_ms
         return {reason: waiting * part / length_ms for reason, part in ms.items() if part > 0}
 
     def _ready(self, start_ms: int, end_ms: int) -> int:
         """Return how long a batch waits in this time."""
         return max((batch.within(start_ms, end_ms) for batch in self._batches.values()), default=0)
 
-    def _stretches(self, of: Interval) -> Iterator[tuple[int, int, str]]:
+    def _stretches(self, interval: Interval) -> Iterator[tuple[int, int, str]]:
         """Yield the interval in parts in which the worker has one role."""
-        known = self._roles.get(of.worker, [])
-        number = bisect_right(known, of.start_ms, key=lambda one: one[0])
-        start_ms, role = of.start_ms, known[number - 1][1] if number else ""
-        while number < len(known) and known[number][0] < of.end_ms:
-            yield start_ms, max(start_ms, known[number][0]), role
-            start_ms, role = max(start_ms, known[number][0]), known[number][1]
+        roles = self._roles.get(interval.worker, [])
+        number = bisect_right(roles, interval.start_ms, key=lambda entry: entry[0])
+        start_ms, role = interval.start_ms, roles[number - 1][1] if number else ""
+        while number < len(roles) and roles[number][0] < interval.end_ms:
+            yield start_ms, max(start_ms, roles[number][0]), role
+            start_ms, role = max(start_ms, roles[number][0]), roles[number][1]
             number += 1
-        yield start_ms, of.end_ms, role
+        yield start_ms, interval.end_ms, role
 
     def _role(self, worker: str) -> str:
         """Return the worker's newest role; empty: none."""
-        known = self._roles.get(worker)
-        return known[-1][1] if known else ""
+        roles = self._roles.get(worker)
+        return roles[-1][1] if roles else ""
 
 
 def _split(
-    waiting: float, first_ms: int, of: Interval, first: str, second: str
+    waiting: float, first_ms: int, interval: Interval, first: str, second: str
 ) -> dict[str, float]:
     """Return the waiting in two parts, the first of them as long as `first_ms` of the interval."""
-    part = waiting * min(1.0, first_ms / (of.end_ms - of.start_ms))
+    part = waiting * min(1.0, first_ms / (interval.end_ms - interval.start_ms))
     return {name: share for name, share in ((first, part), (second, waiting - part)) if share > 0}

@@ -101,7 +101,7 @@ def _expected(session: Session) -> list[tuple[str, list[bytes]]]:
 
     The last is the chosen one.
     """
-    found = [
+    prompts = [
         (turn.copied_from, session.history(turn)[:-1])
         for turn in session.turns.values()
         if turn.forked
@@ -110,7 +110,7 @@ def _expected(session: Session) -> list[tuple[str, list[bytes]]]:
     chosen = () if fork is None else fork.messages
     parent = None if fork is None else session.turns.get(fork.parent_turn or "")
     before = [] if parent is None else session.history(parent)
-    return [*found, ("", [*before, *chosen])]
+    return [*prompts, ("", [*before, *chosen])]
 
 
 def _common(

@@ -37,16 +37,16 @@ def copy_fork(session: Session, fork: r.ForkedPrefix, strictness: Strictnesses) 
     def keys(message: bytes, policy: str) -> bytes:
         return message_key(message, strictness(policy), session.opened.fold_version)
 
-    own = of_session(fork, session.session_id)
+    mine = of_session(fork, session.session_id)
     turns: list[Turn] = []
-    for recorded, copied in zip(fork.turns, own.turns, strict=True):
+    for recorded, copied in zip(fork.turns, mine.turns, strict=True):
         turn = _copied(session, copied, turns, keys)
         turn.copied_from = recorded.prompt.turn_id
         turns.append(turn)
         session.turns[turn.started.turn_id] = turn
         end = chained(turn.started.history_key, keys(turn.message, copied.prompt.policy))
         session.ends.setdefault(end, []).append(turn.started.turn_id)
-    session.fork = _place(session, own, turns, keys)
+    session.fork = _place(session, mine, turns, keys)
     content_gone = replace(fork, turns=(), prompt=None)
     session.opened = replace(session.opened, fork=content_gone)
 

@@ -62,15 +62,15 @@ class OpenSessions(MutableMapping[str, Session]):
         self.bytes_in_memory = 0
 
     def __getitem__(self, session_id: str) -> Session:
-        found = self._sessions[session_id]
-        return found if isinstance(found, Session) else self._read_back(session_id, found)
+        entry = self._sessions[session_id]
+        return entry if isinstance(entry, Session) else self._read_back(session_id, entry)
 
     def get(self, session_id: str, default: Session | None = None) -> Session | None:  # type: ignore[override]
         """Return the session of this id, or `default`."""
-        found = self._sessions.get(session_id)
-        if isinstance(found, Session):
-            return found
-        return default if found is None else self._read_back(session_id, found)
+        entry = self._sessions.get(session_id)
+        if isinstance(entry, Session):
+            return entry
+        return default if entry is None else self._read_back(session_id, entry)
 
     def __setitem__(self, session_id: str, session: Session) -> None:
         self._sessions[session_id] = session
@@ -130,18 +130,18 @@ class OpenSessions(MutableMapping[str, Session]):
     def spilled(self) -> dict[str, SpilledSession]:
         """The others, by id."""
         sessions = self._sessions.items()
-        return {name: one for name, one in sessions if isinstance(one, SpilledSession)}
+        return {name: session for name, session in sessions if isinstance(session, SpilledSession)}
 
     def spilled_due_ms(self, session_id: str) -> int | None:
         """Return the earliest deadline of a spilled session; None if it is in memory or unknown."""
-        found = self._sessions.get(session_id)
-        return found.due_ms if isinstance(found, SpilledSession) else None
+        entry = self._sessions.get(session_id)
+        return entry.due_ms if isinstance(entry, SpilledSession) else None
 
     def longest_idle(self) -> Session | None:
         """Return the session in memory that was not touched for the longest time, or None."""
         session_id = next(iter(self._idle), None)
-        found = None if session_id is None else self._sessions[session_id]
-        return found if isinstance(found, Session) else None
+        entry = None if session_id is None else self._sessions[session_id]
+        return entry if isinstance(entry, Session) else None
 
     def spill(self, session: Session, due_ms: int | None, store: SpillStore) -> None:
         """Write an idle session's state to `store` and forget the rest. Raises `OSError`."""

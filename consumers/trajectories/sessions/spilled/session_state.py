@@ -66,8 +66,8 @@ def session_of(state: bytes) -> Session:
     parts = _parts(state)
     plain: dict[str, Any] = orjson.loads(next(parts))
     opened: Any = decode(next(parts))
-    tree = Tree([_node(one, parts) for one in plain["nodes"]], plain["roots"])
-    turns = [_turn(one, tree, parts) for one in plain["turns"]]
+    tree = Tree([_node(node, parts) for node in plain["nodes"]], plain["roots"])
+    turns = [_turn(turn, tree, parts) for turn in plain["turns"]]
     rewards = _records(plain["rewards"], parts)
     closed: Any = decode(next(parts)) if plain["closed"] else None
     fork = None if plain["fork"] is None else _fork(plain["fork"], parts)
@@ -134,13 +134,13 @@ def _turn(plain: Sequence[Any], tree: Tree, parts: Iterator[bytes]) -> Turn:
     values, state, waiting, tensors, has_prompt = plain
     started: Any = decode(next(parts))
     message = next(parts)
-    addresses, found = _records(waiting, parts), _records(tensors, parts)
+    addresses, arrays = _records(waiting, parts), _records(tensors, parts)
     turn = Turn(
         started,
         waiting=addresses,
         state=TurnState(state),
         message=message,
-        tensors={tensor.name: tensor for tensor in found},
+        tensors={tensor.name: tensor for tensor in arrays},
         **dict(zip(_OF_TURN, values, strict=True)),
     )
     if has_prompt:

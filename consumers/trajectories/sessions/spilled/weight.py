@@ -35,7 +35,7 @@ def _opened(event: r.SessionOpened) -> int:
     copied = sum(
         len(prompt.ids) + sum(map(len, prompt.messages)) + _TURN_BYTES for prompt in prompts
     )
-    return _OPENED_BYTES + copied + sum(len(one.ids) + len(one.message) for one in fork.turns)
+    return _OPENED_BYTES + copied + sum(len(turn.ids) + len(turn.message) for turn in fork.turns)
 
 
 def _started(event: r.TurnStarted) -> int:

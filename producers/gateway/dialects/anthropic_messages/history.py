@@ -184,8 +184,8 @@ def _text(place: str, block: Block) -> str:
         case {"type": "document", "source": {"type": "text", "data": str(words)}}:
             return "\n".join([*_headings(block, "title", "context"), words])
         case {"type": "search_result", "content": list(parts)}:
-            found = [_text(f"{place}.content.{n}", part) for n, part in enumerate(parts)]
-            return "\n".join([*_headings(block, "title", "source"), *found])
+            texts = [_text(f"{place}.content.{n}", part) for n, part in enumerate(parts)]
+            return "\n".join([*_headings(block, "title", "source"), *texts])
         case {"type": "tool_reference", "tool_name": str(name)}:
             return name
     raise _refused(place, block)

@@ -101,17 +101,17 @@ class GoogleHistory:
 
     def read_content(self, place: str, content: object) -> None:
         """Add a content. Raises `ApiError` that names the wrong member."""
-        given = members(place, content)
-        role = given.get("role", "user")
+        fields = members(place, content)
+        role = fields.get("role", "user")
         read = _READ.get(role) if isinstance(role, str) else None
         if read is None:
             raise bad(f"{place}.role", f"{place}.role must be user or model")
         if role == "model":
             self._message_of("assistant")
-        elif not given.get("parts"):
+        elif not fields.get("parts"):
             raise bad(f"{place}.parts", f"{place}.parts must not be empty")
         # Responses come first: the vendor takes them beside texts, in any order.
-        parts = sorted(_parts(place, given), key=lambda part: part[1] != "functionResponse")
+        parts = sorted(_parts(place, fields), key=lambda part: part[1] != "functionResponse")
         for where, kind, part in parts:
             read(self, where, kind, part)
 
@@ -142,15 +142,15 @@ class GoogleHistory:
 
     def _response(self, place: str, value: object) -> _Said:
         """Return a function's response as the message that answers its call."""
-        given = members(place, value)
-        unsupported([])(f"{place}.parts", given.get("parts", []))
-        unsupported(False)(f"{place}.willContinue", given.get("willContinue", False))
-        name = text(f"{place}.name", given.get("name", ""))
+        fields = members(place, value)
+        unsupported([])(f"{place}.parts", fields.get("parts", []))
+        unsupported(False)(f"{place}.willContinue", fields.get("willContinue", False))
+        name = text(f"{place}.name", fields.get("name", ""))
         spoken = (message for message in reversed(self._messages) if message.role == "assistant")
         asked = next(spoken, _Said("assistant"))
-        call = _answered(place, name, given.get("id"), asked)
+        call = _answered(place, name, fields.get("id"), asked)
         asked.answered.add(call)
-        shown = _shown(f"{place}.response", given.get("response", {}))
+        shown = _shown(f"{place}.response", fields.get("response", {}))
         return _Said("tool", texts=[shown], answered_call=call)
 
 
@@ -205,12 +205,12 @@ def _refused(place: str) -> ApiError:
 
 
 def _call(place: str, value: object, unnamed: str) -> dict[str, Any]:
-    given = members(place, value)
-    unsupported([])(f"{place}.partialArgs", given.get("partialArgs", []))
-    name, call_id = given.get("name"), given.get("id", "") or unnamed
+    fields = members(place, value)
+    unsupported([])(f"{place}.partialArgs", fields.get("partialArgs", []))
+    name, call_id = fields.get("name"), fields.get("id", "") or unnamed
     if not isinstance(name, str) or not name:
         raise bad(f"{place}.name", f"{place}.name must be text and not empty")
-    arguments = call_arguments(f"{place}.args", given.get("args", {}))
+    arguments = call_arguments(f"{place}.args", fields.get("args", {}))
     function = {"name": name, "arguments": arguments}
     return {"id": text(f"{place}.id", call_id), "type": "function", "function": function}
 

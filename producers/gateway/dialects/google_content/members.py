@@ -20,7 +20,7 @@ _URL_SAFE = str.maketrans("+/", "-_")
 
 def camel(name: str) -> str:
     """Return a member's name in camel case."""
-    return _SNAKE.sub(lambda found: found[1].upper(), name) if "_" in name else name
+    return _SNAKE.sub(lambda match: match[1].upper(), name) if "_" in name else name
 
 
 def at(place: str, name: str) -> str:
@@ -36,10 +36,12 @@ def members(place: str, value: object) -> dict[str, Any]:
     for name, member in value.items():
         if member is None:
             continue
-        known = camel(name)
-        if known in read:
-            raise bad(at(place, known), f"{at(place, known)} is there twice, also as {name!r}")
-        read[known] = member
+        camel_name = camel(name)
+        if camel_name in read:
+            raise bad(
+                at(place, camel_name), f"{at(place, camel_name)} is there twice, also as {name!r}"
+            )
+        read[camel_name] = member
     return read
 
 

@@ -120,19 +120,19 @@ def _sampling(config: Mapping[str, Any]) -> Sampling:
 
 
 def _answer_schema(config: Mapping[str, Any]) -> str | None:
-    given = [name for name in _SCHEMAS if name in config]
+    names = [name for name in _SCHEMAS if name in config]
     kind, where = config.get("responseMimeType", "text/plain"), f"{_CONFIG}.responseMimeType"
     if kind not in ("text/plain", "application/json"):
         raise bad(where, f"{where} must be text/plain or application/json")
-    if not given:
+    if not names:
         return _ANY_JSON if kind == "application/json" else None
-    place = f"{_CONFIG}.{given[0]}"
-    if len(given) > 1:
-        raise bad(place, f"{place} and {_CONFIG}.{given[1]} exclude each other")
+    place = f"{_CONFIG}.{names[0]}"
+    if len(names) > 1:
+        raise bad(place, f"{place} and {_CONFIG}.{names[1]} exclude each other")
     if kind == "text/plain":
         raise bad(place, f"{place} needs {where} to be application/json")
-    schema = config[given[0]]
-    if given[0] == "responseSchema":
+    schema = config[names[0]]
+    if names[0] == "responseSchema":
         schema = json_schema(place, schema)
     if not isinstance(schema, dict):
         raise bad(place, f"{place} must be an object")

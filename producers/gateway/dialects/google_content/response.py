@@ -99,12 +99,12 @@ def logprobs_result(
     """Return the log-probs of the sampled tokens, with `most` likely ones at each place."""
     read = scores(source.token_ids, source.logprobs, source.tensors, most, from_token) or ()
     shown: dict[str, object] = {
-        "chosenCandidates": [_scored(one.token, one.logprob) for one in read],
-        "logProbabilitySum": sum(one.logprob for one in read),
+        "chosenCandidates": [_scored(score.token, score.logprob) for score in read],
+        "logProbabilitySum": sum(score.logprob for score in read),
     }
     if most:
         shown["topCandidates"] = [
-            {"candidates": [_scored(token, value) for token, value in one.top]} for one in read
+            {"candidates": [_scored(token, value) for token, value in score.top]} for score in read
         ]
     return shown
 

@@ -19,8 +19,8 @@ def json_schema(place: str, schema: object) -> dict[str, Any]:
     """Return a schema as JSON Schema, its members in their order. Raises `ApiError`."""
     if not isinstance(schema, dict):
         raise bad(place, f"{place} must be an object")
-    given = {_known(name): value for name, value in schema.items() if value is not None}
-    read = {name: _member(at(place, name), name, value) for name, value in given.items()}
+    fields = {_known(name): value for name, value in schema.items() if value is not None}
+    read = {name: _member(at(place, name), name, value) for name, value in fields.items()}
     if read.get("type") == _NO_TYPE.lower():
         del read["type"]
     order = read.pop("propertyOrdering", None)
@@ -30,7 +30,7 @@ def json_schema(place: str, schema: object) -> dict[str, Any]:
 
 
 def _known(name: str) -> str:
-    return known if (known := camel(name)) in _RENAMED else name
+    return camel_name if (camel_name := camel(name)) in _RENAMED else name
 
 
 def _member(place: str, name: str, value: Any) -> Any:
@@ -41,11 +41,11 @@ def _member(place: str, name: str, value: Any) -> Any:
     if name == "items":
         return json_schema(place, value)
     if name == "anyOf":
-        return [json_schema(f"{place}[{n}]", one) for n, one in enumerate(listed(place, value))]
+        return [json_schema(f"{place}[{n}]", item) for n, item in enumerate(listed(place, value))]
     if name == "properties":
         if not isinstance(value, dict):
             raise bad(place, f"{place} must be an object")
-        return {inner: json_schema(at(place, inner), one) for inner, one in value.items()}
+        return {inner: json_schema(at(place, inner), item) for inner, item in value.items()}
     if name == "propertyOrdering":
         return listed(place, value)
     return value

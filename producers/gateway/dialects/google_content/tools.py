@@ -28,7 +28,8 @@ def read_functions(tools: object) -> list[Function]:
             if name != "functionDeclarations":
                 unsupported()(where, value)
             functions += [
-                _function(f"{where}[{k}]", one) for k, one in enumerate(listed(where, value))
+                _function(f"{where}[{k}]", declaration)
+                for k, declaration in enumerate(listed(where, value))
             ]
     names = {function["name"] for function in functions}
     if len(names) < len(functions):
@@ -62,7 +63,7 @@ def function_choice(
             raise bad(where, f"{where} names {name!r}, which is not in tools")
     if mode == "ANY" and len(set(allowed)) == 1:
         return str(allowed[0]), functions
-    shown = [one for one in functions if not allowed or one["name"] in allowed]
+    shown = [function for function in functions if not allowed or function["name"] in allowed]
     return ("required" if mode == "ANY" else "auto"), shown
 
 
@@ -76,17 +77,17 @@ def _mode(place: str, value: object) -> str:
 
 
 def _function(place: str, declaration: object) -> Function:
-    given = members(place, declaration)
-    name = given.get("name")
+    fields = members(place, declaration)
+    name = fields.get("name")
     if not isinstance(name, str) or not name:
         raise bad(at(place, "name"), f"{place}.name must be text and not empty")
-    if "behavior" in given:
-        unsupported("BLOCKING", "UNSPECIFIED")(at(place, "behavior"), given["behavior"])
-    return {"name": name, **_description(place, given), **_parameters(place, given)}
+    if "behavior" in fields:
+        unsupported("BLOCKING", "UNSPECIFIED")(at(place, "behavior"), fields["behavior"])
+    return {"name": name, **_description(place, fields), **_parameters(place, fields)}
 
 
-def _description(place: str, given: Mapping[str, Any]) -> dict[str, object]:
-    description = given.get("description")
+def _description(place: str, fields: Mapping[str, Any]) -> dict[str, object]:
+    description = fields.get("description")
     if description is None:
         return {}
     if not isinstance(description, str):
@@ -94,13 +95,13 @@ def _description(place: str, given: Mapping[str, Any]) -> dict[str, object]:
     return {"description": description}
 
 
-def _parameters(place: str, given: Mapping[str, Any]) -> dict[str, object]:
+def _parameters(place: str, fields: Mapping[str, Any]) -> dict[str, object]:
     where = at(place, "parametersJsonSchema")
-    if "parameters" in given:
-        if "parametersJsonSchema" in given:
+    if "parameters" in fields:
+        if "parametersJsonSchema" in fields:
             raise bad(where, f"{where} and {place}.parameters exclude each other")
-        return {"parameters": json_schema(at(place, "parameters"), given["parameters"])}
-    schema = given.get("parametersJsonSchema")
+        return {"parameters": json_schema(at(place, "parameters"), fields["parameters"])}
+    schema = fields.get("parametersJsonSchema")
     if schema is None:
         return {}
     if not isinstance(schema, dict):

@@ -32,12 +32,12 @@ def echoed(request: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises `ApiError` for a value of a wrong type, and for one that cannot be written as JSON again.
     """
-    found = {name: request[name] for name in ECHOED if name in request}
-    for name in found:
+    repeated = {name: request[name] for name in ECHOED if name in request}
+    for name in repeated:
         if name in _CHECKS:
-            _CHECKS[name](name, found[name])
-        ordered_json(found[name], name)
-    return found
+            _CHECKS[name](name, repeated[name])
+        ordered_json(repeated[name], name)
+    return repeated
 
 
 def _object(name: str, value: Any) -> Mapping[str, Any]:
@@ -49,8 +49,8 @@ def _object(name: str, value: Any) -> Mapping[str, Any]:
 def _included(name: str, value: Any) -> None:
     if not isinstance(value, list):
         raise bad(name, f"{name} must be a list of texts")
-    for n, one in enumerate(value):
-        if one not in _INCLUDABLE:
+    for n, item in enumerate(value):
+        if item not in _INCLUDABLE:
             raise bad(f"{name}[{n}]", f"{name}[{n}] must be one of {', '.join(_INCLUDABLE)}")
 
 

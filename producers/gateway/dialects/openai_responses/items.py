@@ -64,9 +64,9 @@ def reasoning_text(item: Mapping[str, Any]) -> str:
     """Return the text of a reasoning item; empty if only another server can read it."""
     encrypted = item.get("encrypted_content")
     if isinstance(encrypted, str) and encrypted.startswith(_OWN_REASONING):
-        own = _unpacked(encrypted.removeprefix(_OWN_REASONING))
-        if own is not None:
-            return own
+        unpacked = _unpacked(encrypted.removeprefix(_OWN_REASONING))
+        if unpacked is not None:
+            return unpacked
     return _texts(item.get("content")) or ("" if encrypted else _texts(item.get("summary")))
 
 
@@ -128,9 +128,9 @@ def custom_call(item: Mapping[str, Any], text: str) -> dict[str, object]:
 
 def shell_call(item: Mapping[str, Any], action: Mapping[str, Any]) -> dict[str, object]:
     """Return the call that was sampled for a `local_shell_call`."""
-    given = {name: value for name, value in action.items() if value is not None}
+    fields = {name: value for name, value in action.items() if value is not None}
     spelt = _spelling(item)
-    arguments = spelt if spelt is not None and _action(spelt) == given else _shell(given)
+    arguments = spelt if spelt is not None and _action(spelt) == fields else _shell(fields)
     return tool_call(str(item["call_id"]), LOCAL_SHELL, arguments)
 
 
@@ -160,14 +160,16 @@ def _action(arguments: str) -> Item | None:
     """Return the action of a local shell call, or None if the arguments have no command."""
     match _object(arguments):
         case {"command": list(command), **rest} if all(isinstance(word, str) for word in command):
-            known = {name: rest[name] for name, kind in _LIMITS if isinstance(rest.get(name), kind)}
-            return {"type": "exec", "command": command, "env": {}} | known
+            limits = {
+                name: rest[name] for name, kind in _LIMITS if isinstance(rest.get(name), kind)
+            }
+            return {"type": "exec", "command": command, "env": {}} | limits
     return None
 
 
 def _shell(action: Mapping[str, Any]) -> str:
-    given = {n: value for n, value in action.items() if n != "type" and value not in (None, {})}
-    return json.dumps(given, ensure_ascii=False)
+    fields = {n: value for n, value in action.items() if n != "type" and value not in (None, {})}
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def _spelling_id(kind: str, turn_id: str, index: int, arguments: str, expected: str) -> str:

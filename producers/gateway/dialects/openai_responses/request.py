@@ -59,12 +59,13 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     choice, shown = _tool_choice(request.get("tool_choice", "auto"), functions)
     repeated = echoed(request)
     wants_logprobs = LOGPROBS in repeated.get("include", ())
-    own = _instructions(request.get("instructions", ""))
+    instructions = _instructions(request.get("instructions", ""))
     previous = _previous(request.get("previous_response_id"))
     return CanonicalRequest(
         dialect=DIALECT,
         model=text("model", request.get("model")),
-        messages=own + canonical_input(request.get("input"), continues=previous is not None),
+        messages=instructions
+        + canonical_input(request.get("input"), continues=previous is not None),
         tools=functions_json([functions[tool] for tool in functions if tool.function in shown]),
         template_args=None,
         sampling=_sampling(request, wants_logprobs),
@@ -74,7 +75,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
         include_usage=False,
         wants_logprobs=wants_logprobs,
         previous_turn=previous,
-        own_messages=len(own),
+        own_messages=len(instructions),
         echoed=repeated
         | {"tools": tools, "offered": {function.function: function for function in functions}},
     )

@@ -58,7 +58,7 @@ class ResponseStates:
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
         echoed = {name: request.echoed.get(name) for name in ECHOED if name not in _NOT_SHOWN}
-        given = {name: value for name, value in echoed.items() if value is not None}
+        present = {name: value for name, value in echoed.items() if value is not None}
         head = {
             "id": RESPONSE + turn_id,
             "object": "response",
@@ -68,7 +68,7 @@ class ResponseStates:
             "tools": [_shown(tool) for tool in request.echoed.get("tools", ())],
             **echoed,
             **_DEFAULTS,
-            **given,
+            **present,
         }
         self._head = write_json(head)[:-1]
 
@@ -109,10 +109,10 @@ def shown_scores(scored: Sequence[Score] | None) -> list[Item]:
     """Return log-probs of tokens in OpenAI's format."""
     return [
         {
-            **_shown_score(one.token, one.logprob),
-            "top_logprobs": [_shown_score(*t) for t in one.top],
+            **_shown_score(score.token, score.logprob),
+            "top_logprobs": [_shown_score(*t) for t in score.top],
         }
-        for one in scored or ()
+        for score in scored or ()
     ]
 
 

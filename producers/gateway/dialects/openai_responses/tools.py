@@ -40,12 +40,12 @@ def read_tools(tools: object, place: str = "tools") -> dict[Offered, dict[str, o
     """Return the function of each tool. Raises `ApiError` that names the wrong member."""
     read: dict[str, tuple[Offered, dict[str, object]]] = {}
     for where, namespace, tool in _each(place, tools):
-        found = _tool(where, namespace, tool)
-        if found is None:
+        offer = _tool(where, namespace, tool)
+        if offer is None:
             continue
         # An agent may send one tool twice, but not two tools of one name.
-        if read.setdefault(found[0].function, found) != found:
-            raise bad(f"{where}.name", f"{where} has the name of another: {found[0].function!r}")
+        if read.setdefault(offer[0].function, offer) != offer:
+            raise bad(f"{where}.name", f"{where} has the name of another: {offer[0].function!r}")
     return dict(read.values())
 
 
@@ -90,9 +90,13 @@ def _tool(
             name = tool.get("name")
             if not isinstance(name, str) or not name:
                 raise bad(f"{place}.name", f"{place}.name must be text")
-            one = Offered(kind, name, namespace)
+            offered = Offered(kind, name, namespace)
             described = _member(place, tool, "description", str)
-            return one, {"name": one.function, **described, **_parameters(place, kind, tool)}
+            return offered, {
+                "name": offered.function,
+                **described,
+                **_parameters(place, kind, tool),
+            }
         case "local_shell":
             return Offered(LOCAL_SHELL, LOCAL_SHELL), dict(_LOCAL_SHELL)
         case hosted if hosted in _NOT_OFFERED:
