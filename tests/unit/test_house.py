@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ ROOMS = (
 )
 WITH_TESTS = (*ROOMS, "tests")
 GENERATED = {"schemas/records.py"}
+NO_NAMES = {"one", "of", "found", "told", "there", "known", "own", "given"}
 RIDDLE = re.compile(r"(What|Whether|Which|Who|Whose|How|Where)\b")
 
 
@@ -85,6 +87,34 @@ def test_docstrings_begin_with_a_noun_or_a_verb(room: str) -> None:
         if RIDDLE.match(text)
     ]
     assert riddles == []
+
+
+def variables(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and name of each variable and parameter; fields of classes are none."""
+    tree = parsed(path)
+    fields = {
+        id(statement.target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            if id(node) not in fields:
+                yield node.lineno, node.id
+
+
+def test_a_variable_is_named_by_what_it_is() -> None:
+    without_names = [
+        f"{name(path)}:{line} {word}"
+        for path in modules(*PRODUCT)
+        for line, word in variables(path)
+        if word in NO_NAMES
+    ]
+    assert without_names == []
 
 
 def test_every_module_says_what_it_is() -> None:
