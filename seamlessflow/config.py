@@ -236,9 +236,9 @@ class RunConfig(BaseSettings):
 
     @model_validator(mode="after")
     def _timeout_counts(self) -> Self:
-        others = (one.trainer for one in self.policies.values())
-        own = (one for one in others if "rewards" in one.model_fields_set)
-        weighed = {name for one in (self.trainer, *own) for name in one.reward_weights}
+        others = (section.trainer for section in self.policies.values())
+        sections = (trainer for trainer in others if "rewards" in trainer.model_fields_set)
+        weighed = {name for trainer in (self.trainer, *sections) for name in trainer.reward_weights}
         if self.agents.timeout_reward and "reward" not in weighed:
             text = "is the reward named reward, which trainer.rewards does not weigh"
             remedy = "leave it out, and such a session has 0 for each that is named"
@@ -248,16 +248,16 @@ class RunConfig(BaseSettings):
     @property
     def head(self) -> str:
         """Name of the node of gateway, manager, scheduler and agents; empty if none is named."""
-        return self.node or next((one.node for one in self.workers if one.node), "")
+        return self.node or next((worker.node for worker in self.workers if worker.node), "")
 
     @property
     def nodes(self) -> Mapping[str, tuple[WorkerSection, ...]]:
         """Workers by the name of their node, the head first, which may have none."""
-        found: dict[str, tuple[WorkerSection, ...]] = {self.head: ()}
+        workers: dict[str, tuple[WorkerSection, ...]] = {self.head: ()}
         for worker in self.workers:
             name = worker.node or self.head
-            found[name] = (*found.get(name, ()), worker)
-        return found
+            workers[name] = (*workers.get(name, ()), worker)
+        return workers
 
     @property
     def secret_invented(self) -> bool:

@@ -69,9 +69,9 @@ class Reading:
     searched: Mapping[SettingPath, str] = field(default_factory=dict)
     """Places in which each path was looked for that is in none."""
 
-    def add(self, found: Iterable[Fault]) -> None:
+    def add(self, additions: Iterable[Fault]) -> None:
         """Add the lines of faults, except for those that may follow from what was left out."""
-        self.lines += [self._line(fault) for fault in found if not self._follows(fault)]
+        self.lines += [self._line(fault) for fault in additions if not self._follows(fault)]
 
     def _line(self, fault: Fault) -> str:
         searched = self.searched.get(fault.path)
@@ -130,9 +130,9 @@ def read(values: Mapping[str, Any]) -> Reading:
             reading.config = RunConfig(**deepcopy(merged))
             break
         except ValidationError as error:
-            found = faults(error, RunConfig)
-            reading.add(found)
-            removed = [_leave_out(merged, fault.path) for fault in found]
+            errors = faults(error, RunConfig)
+            reading.add(errors)
+            removed = [_leave_out(merged, fault.path) for fault in errors]
             reading.left_out += filter(None, removed)
             if not all(removed):
                 break
@@ -178,15 +178,15 @@ def sections_of(path: Path) -> Mapping[str, Any]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        found = tomllib.loads(text) if path.suffix == ".toml" else read_yaml(text)
+        sections = tomllib.loads(text) if path.suffix == ".toml" else read_yaml(text)
     except OSError as error:
         raise FileRejected(path, error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
         raise FileRejected(path, f"it is not UTF-8 {broken_place(error)}") from error
     except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
         raise FileRejected(path, str(error)) from error
-    if found is None:  # nothing but comments
+    if sections is None:  # nothing but comments
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(sections, dict):
         raise FileRejected(path, "it is not a mapping of sections")
-    return found_beside(found, path.parent)
+    return found_beside(sections, path.parent)

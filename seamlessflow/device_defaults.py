@@ -95,11 +95,11 @@ def is_cpu_build(python: Path) -> bool:
 
 def _server(config: RunConfig, gpu: bool) -> VllmSection:
     """Return the settings of the vLLM server of a machine with GPUs that it can use, or without."""
-    own = config.rollout.vllm
+    server = config.rollout.vllm
     named_cpu = any((worker.device or "").startswith("cpu") for worker in _sampling(config))
-    if own.url is None and not named_cpu:
-        own = _filled(own, gpu=gpu)
-    return _filled(own, kv_bytes=None) if own.gpu else own
+    if server.url is None and not named_cpu:
+        server = _filled(server, gpu=gpu)
+    return _filled(server, kv_bytes=None) if server.gpu else server
 
 
 def _samples_on_gpu(config: RunConfig, gpus: int | None) -> bool:
@@ -136,5 +136,7 @@ def _agents(config: RunConfig) -> int:
 
 def _filled(section: S, **defaults: Any) -> S:
     """Return a section with defaults for what it does not set."""
-    unset = {name: of for name, of in defaults.items() if name not in section.model_fields_set}
+    unset = {
+        name: default for name, default in defaults.items() if name not in section.model_fields_set
+    }
     return section.model_copy(update=unset)

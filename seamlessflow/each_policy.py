@@ -21,9 +21,9 @@ def each_policy(config: RunConfig) -> list[RunConfig]:
     return [_of_policy(config, name, names) for name in names]
 
 
-def sections_path(own: RunConfig) -> SettingPath:
+def sections_path(policy_config: RunConfig) -> SettingPath:
     """Return where the file has the sections of a policy's configuration; empty for the first."""
-    run = own.run
+    run = policy_config.run
     return () if run.policy == run.all_policies[0] else ("policies", run.policy)
 
 
@@ -36,11 +36,13 @@ def left_out(config: RunConfig) -> str:
 
 
 def _of_policy(config: RunConfig, name: str, names: tuple[str, ...]) -> RunConfig:
-    workers = tuple(one for one in config.workers if (one.policy or config.run.policy) == name)
+    workers = tuple(
+        worker for worker in config.workers if (worker.policy or config.run.policy) == name
+    )
     run = config.run.model_copy(update={"policy": name, "policies": names})
     changes: dict[str, Any] = {"run": run, "workers": workers, "policies": {}}
     if name in config.policies:
-        own, folder = config.policies[name], config.out / "policies" / name
+        section, folder = config.policies[name], config.out / "policies" / name
         places = {
             "weights_dir": folder / "weights",
             # Below those of the first one, so that an audit and an erasure find all of them.
@@ -50,8 +52,8 @@ def _of_policy(config: RunConfig, name: str, names: tuple[str, ...]) -> RunConfi
         }
         trainer = config.trainer.model_copy(update=places)
         changes |= {
-            "policy": _with(config.policy, own.policy),
-            "trainer": _with(trainer, own.trainer),
+            "policy": _with(config.policy, section.policy),
+            "trainer": _with(trainer, section.trainer),
             "evaluation": config.evaluation.model_copy(update={"tasks": None, "sets": {}}),
         }
     return config.model_copy(update=changes)
@@ -59,9 +61,9 @@ def _of_policy(config: RunConfig, name: str, names: tuple[str, ...]) -> RunConfi
 
 def _with(section: S, changes: S) -> S:
     """Return a section with the settings of another one that were given, at any depth."""
-    given = {name: getattr(changes, name) for name in changes.model_fields_set}
+    values = {name: getattr(changes, name) for name in changes.model_fields_set}
     merged = {
         name: _with(getattr(section, name), value) if isinstance(value, Section) else value
-        for name, value in given.items()
+        for name, value in values.items()
     }
     return section.model_copy(update=merged)

@@ -50,11 +50,11 @@ def this_machine() -> Capacity:
 
 def host_bytes(limits: tuple[Path, ...] = _LIMITS) -> float:
     """Return the host's memory, or the limit of this program's cgroup if that is less."""
-    found = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    size = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for path in limits:
         if path.is_file() and (text := path.read_text(encoding="utf-8").strip()).isdecimal():
-            found = min(found, float(text))
-    return found
+            size = min(size, float(text))
+    return size
 
 
 def _device_bytes(library: ctypes.CDLL, count: int) -> float | None:

@@ -33,12 +33,12 @@ READ = (
 
 def found_beside(sections: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """Return the sections with each relative path led through `directory` if it is there."""
-    found: dict[str, Any] = dict(sections)
+    resolved: dict[str, Any] = dict(sections)
     for path, text in _relative(sections):
         beside = directory / text
         if _exists(beside):
-            found = _replaced(found, path, str(beside))
-    return found
+            resolved = _replaced(resolved, path, str(beside))
+    return resolved
 
 
 def searched(sections: Mapping[str, Any], directory: Path) -> Mapping[SettingPath, str]:
@@ -46,13 +46,13 @@ def searched(sections: Mapping[str, Any], directory: Path) -> Mapping[SettingPat
     path can be nowhere.
     """
     places = dict.fromkeys((str(directory.absolute()), str(Path.cwd())))
-    told = f"looked for in {' and in '.join(places)}"
-    found = {
-        path: unreachable(text) or told
+    where = f"looked for in {' and in '.join(places)}"
+    missing = {
+        path: unreachable(text) or where
         for path, text in _relative(sections)
         if not _exists(directory / text) and not _exists(Path(text))
     }
-    return found | {path: why for path, text in _named(sections) if (why := _unencodable(text))}
+    return missing | {path: why for path, text in _named(sections) if (why := _unencodable(text))}
 
 
 def unreachable(text: str) -> str:
@@ -91,9 +91,9 @@ def _matching(value: Any, pattern: tuple[str, ...]) -> Iterator[tuple[SettingPat
         return
     name, *rest = pattern
     names = list(value) if isinstance(value, Mapping) else []
-    for own in names if name == _ANY else [name] if name in names else []:
-        for path, inner in _matching(value[own], tuple(rest)):
-            yield (own, *path), inner
+    for key in names if name == _ANY else [name] if name in names else []:
+        for path, inner in _matching(value[key], tuple(rest)):
+            yield (key, *path), inner
 
 
 def _replaced(sections: Mapping[str, Any], path: SettingPath, value: str) -> dict[str, Any]:

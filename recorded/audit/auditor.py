@@ -82,10 +82,12 @@ class Auditor:
 
     def report(self, notices: list[str], complete: bool = True) -> AuditReport:
         """Return what was found up to the last `settle`; `complete`: see `AuditReport`."""
-        found = [
-            CheckResult(of.check, of.checked, check.open, of.not_checkable, of.count)
+        results = [
+            CheckResult(
+                findings.check, findings.checked, check.open, findings.not_checkable, findings.count
+            )
             for check in self._checks
-            for of in (check.findings,)
+            for findings in (check.findings,)
         ]
         violations = chain.from_iterable(check.findings.violations for check in self._checks)
-        return AuditReport(tuple(found), tuple(violations), self._records, notices, complete)
+        return AuditReport(tuple(results), tuple(violations), self._records, notices, complete)

@@ -54,13 +54,13 @@ class Printing:
         self._last = report
         self._shown.show(report)
         for result in report.results:
-            found = [
+            violations = [
                 violation for violation in report.violations if violation.check == result.check
             ]
             before = self._printed.get(result.check, 0)
-            for one in found[before:MOST_LINES]:
-                self._print(str(one), "red")
-            self._printed[result.check] = min(len(found), MOST_LINES)
+            for violation in violations[before:MOST_LINES]:
+                self._print(str(violation), "red")
+            self._printed[result.check] = min(len(violations), MOST_LINES)
 
     def finish(self) -> bool:
         """Print the last report; return True if it is clean, False also if there is none."""

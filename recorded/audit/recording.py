@@ -41,10 +41,10 @@ class RecordingRounds:
         self, settings: KafkaSettings, source: str, skipped: Skipped, stopping: Stopping
     ) -> None:
         """Find the topics; `source` is the prefix of the recording."""
-        own = Rounds(settings, "", skipped, stopping, (CONTROL,))
+        rounds = Rounds(settings, "", skipped, stopping, (CONTROL,))
         recorded = settings.model_copy(update={"topic_prefix": source})
         # A commit promises trajectories, so `control` is measured first.
-        self._both = own, Rounds(recorded, "", skipped, stopping, (TRAJECTORIES,))
+        self._both = rounds, Rounds(recorded, "", skipped, stopping, (TRAJECTORIES,))
 
         self.notices = (
             f"a training on the recording {source}: its commands and turns, and what its sessions "
@@ -81,17 +81,17 @@ def recorded_source(settings: KafkaSettings, stopping: Stopping) -> str | None:
     Raises `NothingToAudit`, and what `find_cluster` raises.
     """
     find_cluster(settings, stopping=stopping)
-    prefix, there = settings.topic_prefix, partition_counts(settings)
-    if prefix + SESSIONS.name in there:
+    prefix, counts = settings.topic_prefix, partition_counts(settings)
+    if prefix + SESSIONS.name in counts:
         return None
-    if prefix + CONTROL.name not in there:
-        if prefix + TRAJECTORIES.name in there:
+    if prefix + CONTROL.name not in counts:
+        if prefix + TRAJECTORIES.name in counts:
             raise NothingToAudit(prefix, f"{prefix}{TRAJECTORIES.name} is a recording alone")
         return None
     source = _named_source(settings, stopping)
     if source is None:
         raise NothingToAudit(prefix, f"{prefix}{CONTROL.name} names no recording")
-    if source + TRAJECTORIES.name not in there:
+    if source + TRAJECTORIES.name not in counts:
         raise NothingToAudit(prefix, f"no {source}{TRAJECTORIES.name}, which it trained, any more")
     return source
 

@@ -104,13 +104,13 @@ class Rounds:
     def progress(self) -> ManagersProgress:
         """Return the managers' progress; the round that is measured next reads what it covers."""
         self._progress_reader.poll(0)  # so that a client that lost all brokers is replaced
-        found = self._progress_reader.committed(self._places[REQUESTS.name])
-        known = {number: entry for (_, number), entry in found.items() if entry[0] >= 0}
+        committed = self._progress_reader.committed(self._places[REQUESTS.name])
+        entries = {number: entry for (_, number), entry in committed.items() if entry[0] >= 0}
         # `epoch,rebuild,covered,rebuild_epoch`, as docs/manager.md has it.
-        parts = {number: metadata.split(",") for number, (_, metadata) in known.items()}
+        parts = {number: metadata.split(",") for number, (_, metadata) in entries.items()}
         return ManagersProgress(
-            requests={number: offset for number, (offset, _) in known.items()},
-            covered={number: int(of[2]) for number, of in parts.items() if len(of) > 2},
+            requests={number: offset for number, (offset, _) in entries.items()},
+            covered={number: int(fields[2]) for number, fields in parts.items() if len(fields) > 2},
         )
 
     def measure(self) -> set[Partition]:
@@ -129,11 +129,11 @@ class Rounds:
     def _found(self, places: Sequence[Partition]) -> Mapping[Partition, tuple[int, int]]:
         """Return the bounds of partitions; asks again while some have no leader."""
         outage = Outage(self._settings, self._stopping, _ANSWER_S)
-        found = self._bounds.bounds(places, _ASK_S)
-        while silent := [place for place in places if place not in found]:
+        bounds = self._bounds.bounds(places, _ASK_S)
+        while silent := [place for place in places if place not in bounds]:
             outage.endure_silence(f"no answer about {silent[0]}")
-            found |= self._bounds.bounds(silent, _ASK_S)
-        return found
+            bounds |= self._bounds.bounds(silent, _ASK_S)
+        return bounds
 
     def read(self) -> Iterator[Received]:
         """Yield all records up to the measured ends, each partition in its order."""

@@ -57,8 +57,8 @@ class SampledTokens:
     def describe(self, place: int) -> str:
         """Return a token as text for a message."""
         logprob, version = self.logprob_bits_T[place].view(np.float32), self.versions_T[place]
-        known = "version not known exactly" if version == INEXACT else f"version {version}"
-        return f"id {self.ids_T[place]}, log-prob {logprob!s}, {known}"
+        text = "version not known exactly" if version == INEXACT else f"version {version}"
+        return f"id {self.ids_T[place]}, log-prob {logprob!s}, {text}"
 
 
 @dataclass(slots=True)

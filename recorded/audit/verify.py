@@ -88,13 +88,13 @@ def verify(
 
     # `control` before `sessions`: in a live run, the tokens of its steps are then on the log.
     control = (item.record for item in read(CONTROL))
-    steps = surviving_steps([one for one in control if isinstance(one, StepCommitted)])
+    steps = surviving_steps([record for record in control if isinstance(record, StepCommitted)])
     events = ((item.partition, item.record) for item in read(SESSIONS))
     faults: list[FileFault] = []
     files = (file for _, file in step_files(trained_dir, steps, faults))
-    found = compare(steps, files, sampled_tokens(events))
+    verification = compare(steps, files, sampled_tokens(events))
     wrong_files = tuple(map(str, faults))
-    return replace(found, wrong_marks=tuple(wrong_marks(steps)), wrong_files=wrong_files)
+    return replace(verification, wrong_marks=tuple(wrong_marks(steps)), wrong_files=wrong_files)
 
 
 def surviving_steps(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
@@ -105,7 +105,7 @@ def surviving_steps(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
     of_policies: dict[str, list[StepCommitted]] = {}
     for commit in commits:
         of_policies.setdefault(commit.policy, []).append(commit)
-    return [one for own in of_policies.values() for one in _surviving(own)]
+    return [step for steps in of_policies.values() for step in _surviving(steps)]
 
 
 def _surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
@@ -119,8 +119,8 @@ def _surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
     # From the newest lineage to its oldest ancestor: of each, the steps before those kept so far.
     while lineage:
         first = min(kept, default=None)
-        own = by_lineage[lineage]
-        kept |= {step: one for step, one in own.items() if first is None or step < first}
+        steps = by_lineage[lineage]
+        kept |= {step: made for step, made in steps.items() if first is None or step < first}
         lineage = parents.pop(lineage, "")
     return [kept[step] for step in sorted(kept)]
 
@@ -133,11 +133,11 @@ def wrong_marks(steps: Iterable[StepCommitted]) -> Iterator[str]:
     before: Counter[tuple[str, str]] = Counter()
     for step in steps:
         for group in step.groups:
-            known = before[step.policy, group.group_id]
-            if group.reused and group.reused != known:
+            count = before[step.policy, group.group_id]
+            if group.reused and group.reused != count:
                 yield (
                     f"{step_name(step.step)} marks group {group.group_id} as trained by "
-                    f"{group.reused} steps before it, and {known} did"
+                    f"{group.reused} steps before it, and {count} did"
                 )
         before.update((step.policy, group.group_id) for group in step.groups)
 
@@ -151,7 +151,7 @@ def compare(
     steps: Iterable[StepCommitted], files: Iterable[TrainedFile], sampled: SampledTokens
 ) -> Verification:
     """Compare the files of `steps` with `sampled`; files of other steps do not count."""
-    missing = {(one.step, one.version, one.lineage): planned(one) for one in steps}
+    missing = {(step.step, step.version, step.lineage): planned(step) for step in steps}
     comparison = _Comparison(sampled, dict(sampled.numbers))
     for header, runs, _ in files:
         name = (header.step, header.version, header.lineage)
@@ -198,18 +198,18 @@ class _Comparison:
 
     def _keys(self, trained: TrainedTokens, turns: Sequence[int], again: Collection[str]) -> Int64s:
         """Return a number for the turn of each run; of a session again one of this step alone."""
-        own: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         for run, turn in zip(trained.runs, turns, strict=True):
             if run.session in again:
-                own.setdefault(turn, -1 - self.again - len(own))
-        self.again += len(own)
-        return np.array([own.get(turn, turn) for turn in turns], np.int64)
+                numbers.setdefault(turn, -1 - self.again - len(numbers))
+        self.again += len(numbers)
+        return np.array([numbers.get(turn, turn) for turn in turns], np.int64)
 
     def result(self, steps_missing: tuple[int, ...]) -> Verification:
         """Return the findings in all files."""
         keys = np.concatenate([np.zeros(0, np.int64), *self.keys])
-        found, counts = np.unique(keys, return_counts=True)
-        twice = found[counts > 1]
+        unique, counts = np.unique(keys, return_counts=True)
+        twice = unique[counts > 1]
         return Verification(
             tokens_checked=len(keys),
             mismatches=self.mismatches,
@@ -225,8 +225,8 @@ class _Comparison:
         if place == self.sampled.nowhere:
             return "no completed turn on the log has it"
         logprob = trained.logprob_bits_N[token].view(np.float32)
-        there = self.sampled.describe(place)
-        return f"id {trained.ids_N[token]}, log-prob {logprob!s}, version {version}; log: {there}"
+        logged = self.sampled.describe(place)
+        return f"id {trained.ids_N[token]}, log-prob {logprob!s}, version {version}; log: {logged}"
 
     def _repeated(self, key: int) -> Deviation:
         places = [

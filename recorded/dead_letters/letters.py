@@ -73,11 +73,11 @@ def read_letters(
 
     A mark comes behind its letter. Raises what `read_partitions` raises.
     """
-    there = partition_counts(settings)
+    counts = partition_counts(settings)
     places = [
         (name, number)
         for name in map(dead_letters_of, topics)
-        for number in range(there.get(settings.topic_prefix + name, 0))
+        for number in range(counts.get(settings.topic_prefix + name, 0))
         if partition in (None, number)
     ]
     for item in read_partitions(settings, places, decode=Raw):
@@ -87,10 +87,10 @@ def read_letters(
 
 def letter_or_mark(item: Received, raw: Raw) -> DeadLetter | RetryMark:
     """Return what a record on a dead-letter topic is."""
-    topic, known = item.topic.removesuffix(_SUFFIX), dict(item.headers)
-    retried = _number(known.get(RETRIED_LETTER))
+    topic, headers = item.topic.removesuffix(_SUFFIX), dict(item.headers)
+    retried = _number(headers.get(RETRIED_LETTER))
     if retried is not None:
-        sent_to = _number(known.get(RETRIED_TO))
+        sent_to = _number(headers.get(RETRIED_TO))
         to = -1 if sent_to is None else sent_to
         return RetryMark(topic, item.partition, retried, item.timestamp_ms, to)
     return DeadLetter(
@@ -98,8 +98,8 @@ def letter_or_mark(item: Received, raw: Raw) -> DeadLetter | RetryMark:
         partition=item.partition,
         offset=item.offset,
         timestamp_ms=item.timestamp_ms,
-        source=_number(known.get("source-offset")),
-        error=(known.get("error") or b"").decode(errors="replace"),
+        source=_number(headers.get("source-offset")),
+        error=(headers.get("error") or b"").decode(errors="replace"),
         key=raw.key,
         value=raw.value,
         headers=[

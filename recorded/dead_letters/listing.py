@@ -36,25 +36,25 @@ class ErrorCount:
     """Offsets on the source topic by partition."""
 
 
-def counted(found: Iterable[DeadLetter | RetryMark]) -> dict[tuple[str, str], ErrorCount]:
+def counted(records: Iterable[DeadLetter | RetryMark]) -> dict[tuple[str, str], ErrorCount]:
     """Return the letters by topic and error, in the order in which they were found."""
     counts: dict[tuple[str, str], ErrorCount] = {}
     kinds: dict[tuple[str, int, int], tuple[str, str]] = {}
     marked: set[tuple[str, int, int]] = set()
-    for one in found:
-        if isinstance(one, RetryMark):
-            if one.place in kinds and one.place not in marked:
-                marked.add(one.place)
-                counts[kinds[one.place]].retried += 1
+    for record in records:
+        if isinstance(record, RetryMark):
+            if record.place in kinds and record.place not in marked:
+                marked.add(record.place)
+                counts[kinds[record.place]].retried += 1
             continue
-        kind = one.topic, _FOREIGN if one.source is None else one.error
-        kinds[one.place] = kind
-        count = counts.setdefault(kind, ErrorCount(one.timestamp_ms))
-        count.first_ms = min(count.first_ms, one.timestamp_ms)
-        count.last_ms = max(count.last_ms, one.timestamp_ms)
+        kind = record.topic, _FOREIGN if record.source is None else record.error
+        kinds[record.place] = kind
+        count = counts.setdefault(kind, ErrorCount(record.timestamp_ms))
+        count.first_ms = min(count.first_ms, record.timestamp_ms)
+        count.last_ms = max(count.last_ms, record.timestamp_ms)
         count.letters += 1
-        if one.source is not None:
-            count.sources[one.partition].append(one.source)
+        if record.source is not None:
+            count.sources[record.partition].append(record.source)
     return counts
 
 
@@ -64,7 +64,7 @@ def list_table(counts: dict[tuple[str, str], ErrorCount]) -> Table:
     for name in ("topic", "letters", "retried", "first", "last", "source places", "error"):
         right = name in ("letters", "retried")
         table.add_column(name, justify="right" if right else "left", no_wrap=name == "topic")
-    in_order = sorted(counts.items(), key=lambda one: (one[0][0], one[1].first_ms))
+    in_order = sorted(counts.items(), key=lambda entry: (entry[0][0], entry[1].first_ms))
     for (topic, error), count in in_order:
         table.add_row(
             topic,
@@ -112,7 +112,7 @@ def hex_dump(value: bytes, most: int = _MOST_BYTES) -> str:
     lines = []
     for start in range(0, min(len(value), most), _ROW):
         row = value[start : start + _ROW]
-        shown = "".join(chr(one) if 32 <= one < 127 else "." for one in row)
+        shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
         lines.append(f"{start:08x}  {row.hex(' '):<{3 * _ROW}} {shown}")
     if len(value) > most:
         lines.append(f"... {len(value) - most} more bytes")

@@ -98,12 +98,12 @@ def retry(
 
 
 def _marked(settings: KafkaSettings, chosen: Chosen) -> set[tuple[str, int, int]]:
-    found = read_letters(settings, chosen.topics, chosen.partition)
-    return {one.place for one in found if isinstance(one, RetryMark)}
+    records = read_letters(settings, chosen.topics, chosen.partition)
+    return {record.place for record in records if isinstance(record, RetryMark)}
 
 
-def _letters(found: Iterable[DeadLetter | RetryMark], chosen: Chosen) -> Iterable[DeadLetter]:
-    return (one for one in found if isinstance(one, DeadLetter) and chosen.holds(one))
+def _letters(records: Iterable[DeadLetter | RetryMark], chosen: Chosen) -> Iterable[DeadLetter]:
+    return (record for record in records if isinstance(record, DeadLetter) and chosen.holds(record))
 
 
 def _send(producer: Producer, letter: DeadLetter) -> int:

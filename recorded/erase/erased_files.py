@@ -42,17 +42,17 @@ def erase_from_files(
 
     A file is replaced as a whole. Raises `DiskFull` and `OSError`.
     """
-    found = FilesErased()
+    outcome = FilesErased()
     for directory in directories:
-        for path in sorted(one for one in directory.rglob("*") if one.is_file()):
+        for path in sorted(file for file in directory.rglob("*") if file.is_file()):
             if path.name.endswith(_LINES) and not path.name.startswith("."):
-                _erase(path, sessions, dry_run, found)
+                _erase(path, sessions, dry_run, outcome)
             elif path.suffix in _TABLES:
-                found.tables.append(path)
-    return found
+                outcome.tables.append(path)
+    return outcome
 
 
-def _erase(path: Path, sessions: ErasedSessions, dry_run: bool, found: FilesErased) -> None:
+def _erase(path: Path, sessions: ErasedSessions, dry_run: bool, outcome: FilesErased) -> None:
     erased = tokens = nameless = 0
     header: dict[str, Any] = {}
     with _opened(path) as lines:
@@ -66,15 +66,15 @@ def _erase(path: Path, sessions: ErasedSessions, dry_run: bool, found: FilesEras
             elif line_content(line) and not _FIELDS & content.keys():
                 nameless += 1
     if nameless:
-        found.nameless[path] = nameless
+        outcome.nameless[path] = nameless
     if not erased:
         return
-    found.lines[path] = erased
+    outcome.lines[path] = erased
     first_line = None
     if header:
         first_line = orjson.dumps(header | {"tokens": header["tokens"] - tokens}) + b"\n"
         version = int(header["version"])
-        found.first_version = min(version, found.first_version or version)
+        outcome.first_version = min(version, outcome.first_version or version)
     if not dry_run:
         _rewrite(path, sessions, first_line)
 
@@ -100,12 +100,12 @@ def _opened(path: Path) -> gzip.GzipFile | IO[bytes]:
 def _object(line: bytes) -> dict[str, Any]:
     """Return the line's JSON object; empty if it is none."""
     with suppress(orjson.JSONDecodeError):
-        found = orjson.loads(line_content(line))
-        if isinstance(found, dict):
-            return found
+        value = orjson.loads(line_content(line))
+        if isinstance(value, dict):
+            return value
     return {}
 
 
 def _about(content: dict[str, Any], sessions: ErasedSessions) -> bool:
     named = [content.get(name) for name in _FIELDS]
-    return any(isinstance(one, str) and sessions.include(one) for one in named)
+    return any(isinstance(name, str) and sessions.include(name) for name in named)

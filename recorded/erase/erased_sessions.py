@@ -89,7 +89,7 @@ class ErasedSessions:
 
     def in_bytes(self, key: bytes, value: bytes) -> bool:
         """Return True if a record that cannot be decoded has an erased session in its bytes."""
-        return key in self._keys or any(one in value for one in self._keys)
+        return key in self._keys or any(name in value for name in self._keys)
 
     @cached_property
     def _names(self) -> frozenset[str]:
@@ -97,9 +97,9 @@ class ErasedSessions:
 
     @cached_property
     def _groups(self) -> frozenset[str]:
-        found = map(_OF_GROUP.fullmatch, self.asked)
-        return frozenset(one[1] for one in found if one)
+        matches = map(_OF_GROUP.fullmatch, self.asked)
+        return frozenset(match[1] for match in matches if match)
 
     @cached_property
     def _keys(self) -> frozenset[bytes]:
-        return frozenset(one.encode() for one in self.asked | self._names)
+        return frozenset(name.encode() for name in self.asked | self._names)

@@ -93,10 +93,10 @@ def erase_from_log(erasure: LogErasure, show: Shown) -> LogErased:
     for pair in pairs:
         make_target(whole, pair, sum(topic == pair.source for topic, _ in bounds))
     with closing(Reader(whole, _GROUP, group=f"{erasure.to}{_GROUP}")) as reader:
-        there = reader.ends(_targets(pairs, bounds), ANSWER_S)
-        _claim(erasure, reader, pairs[0], any(there.values()))
+        present = reader.ends(_targets(pairs, bounds), ANSWER_S)
+        _claim(erasure, reader, pairs[0], any(present.values()))
         # All before the first: a target that goes on already must not get old records of `fleet`.
-        starts = {pair: pair.resume_at(_of(pair, bounds), there) for pair in pairs}
+        starts = {pair: pair.resume_at(_of(pair, bounds), present) for pair in pairs}
         done = LogErased()
         for pair in pairs:
             name = pair.source.removeprefix(erasure.kafka.topic_prefix)
@@ -113,17 +113,17 @@ def erase_from_log(erasure: LogErasure, show: Shown) -> LogErased:
 
 def count_in_log(erasure: LogErasure, show: Shown) -> LogErased:
     """Count what an erasure would do; write nothing."""
-    whole, found = erasure.whole, LogErased()
+    whole, outcome = erasure.whole, LogErased()
     pairs = _existing(erasure)
     bounds = _bounds(whole, [pair.source for pair in pairs])
     for pair in pairs:
         name = pair.source.removeprefix(erasure.kafka.topic_prefix)
-        counts, own = found.topics.setdefault(name, TopicErasure()), _of(pair, bounds)
-        ends = {place: end for place, (_, end) in own.items()}
-        for item in read_partitions(whole, list(own), ends=ends, limit_s=ANSWER_S, decode=Raw):
+        counts, ranges = outcome.topics.setdefault(name, TopicErasure()), _of(pair, bounds)
+        ends = {place: end for place, (_, end) in ranges.items()}
+        for item in read_partitions(whole, list(ranges), ends=ends, limit_s=ANSWER_S, decode=Raw):
             erasure.sieve.kept(name, item, counts)
         show(name, 1, 1)
-    return found
+    return outcome
 
 
 def delete_old(erasure: LogErasure, done: LogErased) -> None:
@@ -138,8 +138,8 @@ def delete_old(erasure: LogErasure, done: LogErased) -> None:
     names = [pair.source for pair in _existing(erasure)]
     store = blob_store(erasure.kafka)
     if store is not None:  # first: only the old topics name them; a repeated call copied nothing
-        found = count_in_log(erasure, lambda *_: None)
-        stored = set().union(*(counts.stored for counts in found.topics.values()))
+        counted = count_in_log(erasure, lambda *_: None)
+        stored = set().union(*(counts.stored for counts in counted.topics.values()))
         done.blobs_deleted = sum(store.remove(sha256) for sha256 in sorted(stored))
     delete_topics(erasure.whole, names)
     done.deleted = names
@@ -151,12 +151,12 @@ def _existing(erasure: LogErasure) -> list[Pair]:
     if erasure.to == erasure.kafka.topic_prefix:
         reason = f"{erasure.to!r} is the prefix of the topics to erase from: name another"
         raise SettingsRejected("--to", reason)
-    there = partition_counts(erasure.kafka)
-    found = [pair for pair in erasure.pairs if pair.source in there]
-    if not found:
+    counts = partition_counts(erasure.kafka)
+    pairs = [pair for pair in erasure.pairs if pair.source in counts]
+    if not pairs:
         prefix = erasure.kafka.topic_prefix
         raise SettingsRejected("erase", f"there are no topics of the prefix {prefix!r}")
-    return found
+    return pairs
 
 
 def _bounds(whole: KafkaSettings, topics: Sequence[str]) -> Bounds:
@@ -164,15 +164,15 @@ def _bounds(whole: KafkaSettings, topics: Sequence[str]) -> Bounds:
     places = [(topic, number) for topic in topics for number in range(counts[topic])]
     lookup, outage = BoundsLookup(whole), Outage(whole, never, ANSWER_S)
     try:
-        while len(found := lookup.bounds(places, ASK_S)) < len(places):
-            outage.endure_silence(f"{len(places) - len(found)} partitions without a leader")
+        while len(bounds := lookup.bounds(places, ASK_S)) < len(places):
+            outage.endure_silence(f"{len(places) - len(bounds)} partitions without a leader")
     finally:
         lookup.close()
-    return found
+    return bounds
 
 
 def _of(pair: Pair, bounds: Bounds) -> Bounds:
-    return {place: found for place, found in bounds.items() if place[0] == pair.source}
+    return {place: span for place, span in bounds.items() if place[0] == pair.source}
 
 
 def _targets(pairs: Sequence[Pair], bounds: Bounds) -> list[Partition]:
@@ -220,10 +220,10 @@ def _copy_groups(erasure: LogErasure, places: Sequence[Partition]) -> None:
     whole, prefix = erasure.whole, erasure.kafka.topic_prefix
     for group in erasure.groups:
         with closing(Reader(whole, _GROUP, group=prefix + group)) as reader:
-            found = reader.committed(places, ANSWER_S)
+            committed = reader.committed(places, ANSWER_S)
         offsets = {
             (erasure.to + topic.removeprefix(prefix), number): at
-            for (topic, number), at in found.items()
+            for (topic, number), at in committed.items()
             if at[0] >= 0
         }
         with closing(Reader(whole, _GROUP, group=erasure.to + group)) as reader:

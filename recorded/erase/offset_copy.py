@@ -48,14 +48,14 @@ class Pair:
         """
         starts = {}
         for place, (_, end) in source.items():
-            there = target.get((self.target, place[1]), 0) if self.keeps_offsets else 0
-            if there > end:
+            position = target.get((self.target, place[1]), 0) if self.keeps_offsets else 0
+            if position > end:
                 reason = (
-                    f"partition {place[1]} ends at {there} there, at {end} here: other programs "
+                    f"partition {place[1]} ends at {position} there, at {end} here: other programs "
                     "write there; name another prefix"
                 )
                 raise CopyRefused(self.source, self.target, reason)
-            starts[place] = there
+            starts[place] = position
         return starts
 
 

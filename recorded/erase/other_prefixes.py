@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from seamlessflow.schemas.topics import TRAJECTORIES
 
 
-def other_prefixes(topics: Iterable[str], known: Iterable[str]) -> list[str]:
+def other_prefixes(topics: Iterable[str], names: Iterable[str]) -> list[str]:
     """Return the prefixes of the topics `trajectories` that are not among the known ones."""
     name = TRAJECTORIES.name
-    found = {topic.removesuffix(name) for topic in topics if topic.endswith(name)}
-    return sorted(found.difference(known))
+    prefixes = {topic.removesuffix(name) for topic in topics if topic.endswith(name)}
+    return sorted(prefixes.difference(names))
 
 
 def advice(sessions: Iterable[str], prefixes: Iterable[str]) -> Iterator[str]:

@@ -74,8 +74,8 @@ class Sieve:
                 raise
             return self._undecodable(raw, counts)
         kept = self._decoded(record, raw, counts)
-        if kept is None and (found := reference(raw.value)) is not None:
-            counts.stored.add(found.sha256)
+        if kept is None and (blob := reference(raw.value)) is not None:
+            counts.stored.add(blob.sha256)
         return kept
 
     def _decoded(self, record: Record, raw: Raw, counts: TopicErasure) -> Raw | None:

@@ -69,8 +69,8 @@ class ExportOutcome:
     @property
     def rows(self) -> dict[str, int]:
         """Return the number of written rows by table."""
-        found = self.counts.items()
-        return {name[5:]: count for name, count in found if name.startswith("rows_")}
+        counts = self.counts.items()
+        return {name[5:]: count for name, count in counts if name.startswith("rows_")}
 
 
 def export(
@@ -181,14 +181,14 @@ class _PartitionExport:
         if not self._job.selection.chooses(made):
             return
         weights = self._weights.get(made.policy, ONE_REWARD)
-        one = ExportedSession(session, made, self._cluster, self._kafka.topic_prefix, weights)
+        exported = ExportedSession(session, made, self._cluster, self._kafka.topic_prefix, weights)
         try:
-            rows = list(self._form.rows(one))
+            rows = list(self._form.rows(exported))
         except TrajectoryMalformed:
             self._counts["malformed"] += 1
             return
         self._counts["sessions"] += 1
-        self._counts["tokens"] += len(one.made.loss_mask)
+        self._counts["tokens"] += len(exported.made.loss_mask)
         yield from rows
 
 
@@ -234,7 +234,7 @@ class _PartitionFiles:
 
 def _special(weights: Mapping[str, Weights]) -> dict[str, Weights]:
     """Return the weights of the policies whose return is not the one reward."""
-    return {policy: of for policy, of in weights.items() if of != ONE_REWARD}
+    return {policy: factors for policy, factors in weights.items() if factors != ONE_REWARD}
 
 
 def _draft(path: Path) -> Path:

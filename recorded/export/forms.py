@@ -79,84 +79,84 @@ class Form:
         """Tables of the form."""
         return (self.chains, SESSIONS_TABLE) if self.sessions else (self.chains,)
 
-    def rows(self, one: ExportedSession) -> Iterator[tuple[str, Row]]:
+    def rows(self, exported: ExportedSession) -> Iterator[tuple[str, Row]]:
         """Yield the session's rows, each with the name of its table.
 
         Raises `TrajectoryMalformed`.
         """
         if self.sessions:
-            yield SESSIONS_TABLE.name, session_row(one)
-        for number, found in enumerate(sampled_chains(one.made)):
-            if self.sessions or found.trained_T.any():
-                place = {**identity(one), **_place(found), "chain": number}
-                yield self.chains.name, {**place, **self.cells(found, one)}
+            yield SESSIONS_TABLE.name, session_row(exported)
+        for number, sampled in enumerate(sampled_chains(exported.made)):
+            if self.sessions or sampled.trained_T.any():
+                place = {**identity(exported), **_place(sampled), "chain": number}
+                yield self.chains.name, {**place, **self.cells(sampled, exported)}
 
 
-def _place(found: SampledChain) -> dict[str, Cell]:
-    versions = found.versions_T[found.versions_T >= 0]
+def _place(sampled: SampledChain) -> dict[str, Cell]:
+    versions = sampled.versions_T[sampled.versions_T >= 0]
     return {
-        "policy": found.policy,
+        "policy": sampled.policy,
         "version_min": int(versions.min()) if versions.size else None,
         "version_max": int(versions.max()) if versions.size else None,
     }
 
 
-def _split(found: SampledChain) -> int:
+def _split(sampled: SampledChain) -> int:
     """Return the number of tokens before the first trained one: the prompt."""
-    return int(found.trained_T.argmax())
+    return int(sampled.trained_T.argmax())
 
 
-def _as_chain(found: SampledChain, _: ExportedSession) -> dict[str, Cell]:
-    tokens = found.chain.tokens
+def _as_chain(sampled: SampledChain, _: ExportedSession) -> dict[str, Cell]:
+    tokens = sampled.chain.tokens
     # Turns are numbered in the order of the chain, and only those that it has.
     numbers = np.unique(tokens.turns_T[tokens.turns_T >= 0])
     turns_T = np.where(tokens.turns_T < 0, -1, np.searchsorted(numbers, tokens.turns_T))
     return {
         "token_ids": tokens.ids_T,
-        "mask": found.trained_T,
-        "sampled": found.sampled_T,
+        "mask": sampled.trained_T,
+        "sampled": sampled.sampled_T,
         "logprobs": tokens.logprobs_T,
         "temperatures": tokens.temperatures_T,
-        "versions": found.versions_T,
+        "versions": sampled.versions_T,
         "turn_numbers": turns_T.astype(np.int32),
-        "turns": " ".join(found.chain.turns[number] for number in numbers),
+        "turns": " ".join(sampled.chain.turns[number] for number in numbers),
     }
 
 
-def _as_prime_rl(found: SampledChain, _: ExportedSession) -> dict[str, Cell]:
-    at, tokens = _split(found), found.chain.tokens
+def _as_prime_rl(sampled: SampledChain, _: ExportedSession) -> dict[str, Cell]:
+    at, tokens = _split(sampled), sampled.chain.tokens
     return {
         "prompt_ids": tokens.ids_T[:at],
         "prompt_mask": np.zeros(at, np.bool_),
         "completion_ids": tokens.ids_T[at:],
-        "completion_mask": found.trained_T[at:],
+        "completion_mask": sampled.trained_T[at:],
         "completion_logprobs": tokens.logprobs_T[at:],
         "completion_temperatures": tokens.temperatures_T[at:],
-        "versions": found.versions_T,
+        "versions": sampled.versions_T,
     }
 
 
-def _as_verl(found: SampledChain, one: ExportedSession) -> dict[str, Cell]:
-    at, tokens = _split(found), found.chain.tokens
+def _as_verl(sampled: SampledChain, exported: ExportedSession) -> dict[str, Cell]:
+    at, tokens = _split(sampled), sampled.chain.tokens
     return {
         "prompt_ids": tokens.ids_T[:at],
         "response_ids": tokens.ids_T[at:],
-        "response_mask": found.trained_T[at:].astype(np.int32),
+        "response_mask": sampled.trained_T[at:].astype(np.int32),
         "response_logprobs": tokens.logprobs_T[at:],
-        "reward_score": identity(one)["reward"],
+        "reward_score": identity(exported)["reward"],
         "num_turns": len(np.unique(tokens.turns_T[tokens.turns_T >= 0])),
-        "versions": found.versions_T,
+        "versions": sampled.versions_T,
     }
 
 
-def _as_trl(found: SampledChain, _: ExportedSession) -> dict[str, Cell]:
-    tokens = found.chain.tokens
-    labels = np.where(found.trained_T, tokens.ids_T, np.int32(IGNORED))
+def _as_trl(sampled: SampledChain, _: ExportedSession) -> dict[str, Cell]:
+    tokens = sampled.chain.tokens
+    labels = np.where(sampled.trained_T, tokens.ids_T, np.int32(IGNORED))
     return {
         "input_ids": tokens.ids_T,
         "labels": labels,
         "logprobs": tokens.logprobs_T,
-        "versions": found.versions_T,
+        "versions": sampled.versions_T,
     }
 
 

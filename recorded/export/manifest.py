@@ -40,9 +40,11 @@ class ExportTerms:
     def plain(self) -> dict[str, Any]:
         """Return the terms as JSON values."""
         chosen = {name: _plain(value) for name, value in asdict(self.selection).items()}
-        weights = {name: dict(sorted(of.items())) for name, of in sorted(self.rewards.items())}
-        own = {name: getattr(self, name) for name in ("cluster", "prefix", "form", "format")}
-        return {**own, "selection": chosen, "rewards": weights}
+        weights = {
+            name: dict(sorted(factors.items())) for name, factors in sorted(self.rewards.items())
+        }
+        settings = {name: getattr(self, name) for name in ("cluster", "prefix", "form", "format")}
+        return {**settings, "selection": chosen, "rewards": weights}
 
 
 @dataclass(slots=True)
@@ -72,14 +74,14 @@ class ExportManifest:
             made = cls(directory, terms.plain(), dict(bounds))
             made._write()
             return made
-        found = orjson.loads(path.read_bytes())
-        if differing := _differing(found["terms"], terms.plain()):
+        content = orjson.loads(path.read_bytes())
+        if differing := _differing(content["terms"], terms.plain()):
             raise ExportTaken(directory, f"has an export with another {', '.join(differing)}")
         return cls(
             directory,
-            found["terms"],
-            {int(number): (start, end) for number, (start, end) in found["bounds"].items()},
-            {int(number): counts for number, counts in found["finished"].items()},
+            content["terms"],
+            {int(number): (start, end) for number, (start, end) in content["bounds"].items()},
+            {int(number): counts for number, counts in content["finished"].items()},
         )
 
     def finish(self, partition: int, counts: dict[str, int]) -> None:
@@ -101,9 +103,9 @@ class ExportManifest:
             file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2))
 
 
-def _differing(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+def _differing(terms: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     # An export of an earlier release has no rewards in its terms.
-    return [name for name, value in wanted.items() if found.get(name, {}) != value]
+    return [name for name, value in wanted.items() if terms.get(name, {}) != value]
 
 
 def _plain(value: Any) -> Any:

@@ -40,7 +40,9 @@ class ParquetRows:
         for name, values in self._columns.items():
             values.append(row[name])
         self._rows += 1
-        self._tokens += max(len(one) for one in row.values() if isinstance(one, np.ndarray | str))
+        self._tokens += max(
+            len(value) for value in row.values() if isinstance(value, np.ndarray | str)
+        )
         if self._tokens >= _GROUP_TOKENS or self._rows >= _GROUP_ROWS:
             self._flush()
 
@@ -51,7 +53,7 @@ class ParquetRows:
 
     def _flush(self) -> None:
         if self._rows:
-            columns = [_column(self._columns[one.name], one.type) for one in self._schema]
+            columns = [_column(self._columns[field.name], field.type) for field in self._schema]
             self._writer.write_table(pa.table(columns, schema=self._schema))
         for values in self._columns.values():
             values.clear()

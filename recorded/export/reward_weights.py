@@ -33,10 +33,10 @@ def recorded_weights(
 
 def newest_weights(control: Iterable[Record]) -> dict[str, Weights]:
     """Return the weights of the newest lineage of each policy that records any."""
-    found: dict[str, Weights] = {}
+    newest: dict[str, Weights] = {}
     for record in control:
         if isinstance(record, LineageStarted):
             rewards = orjson.loads(record.settings).get("trainer", {}).get("rewards", {})
             weights = {name: float(weight) for name, weight in rewards.items() if weight}
-            found[record.policy] = weights or ONE_REWARD
-    return found
+            newest[record.policy] = weights or ONE_REWARD
+    return newest

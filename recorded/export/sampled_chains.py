@@ -62,7 +62,7 @@ def _trained_by_turn(made: Trajectory) -> dict[str, Bools]:
     for node in made.nodes:
         if node.origin == "policy":
             parts[node.turn_id].append(mask[node.start : node.start + node.length])
-    return {turn: np.concatenate(found) for turn, found in parts.items()}
+    return {turn: np.concatenate(masks) for turn, masks in parts.items()}
 
 
 def _trained(chain: Chain, trained: dict[str, Bools]) -> Bools:

@@ -72,25 +72,25 @@ class ExportedSession:
     """Weights of the rewards that add up to its return."""
 
 
-def identity(one: ExportedSession) -> dict[str, Cell]:
+def identity(exported: ExportedSession) -> dict[str, Cell]:
     """Return the columns that a session's rows in all tables have: identity and provenance."""
-    made = one.made
-    found: dict[str, Cell] = {
+    made = exported.made
+    cells: dict[str, Cell] = {
         name: getattr(made, name) for name in (*IDENTITY, *PROVENANCE) if hasattr(made, name)
     }
-    reward = session_return(made, one.weights)
-    return {**found, "reward": reward, "cluster": one.cluster, "prefix": one.prefix}
+    reward = session_return(made, exported.weights)
+    return {**cells, "reward": reward, "cluster": exported.cluster, "prefix": exported.prefix}
 
 
-def session_row(one: ExportedSession) -> Mapping[str, Cell]:
+def session_row(exported: ExportedSession) -> Mapping[str, Cell]:
     """Return the session's row of `SESSIONS_TABLE`."""
-    made = one.made
+    made = exported.made
     same = ("policy", "reason", "limit", "creation_version", "version_min", "version_max")
     times = ("opened_at_ms", "closed_at_ms", "finalized_at_ms")
     sampled = [node for node in made.nodes if node.origin == "policy"]
     temperatures = {node.logprob_temperature for node in sampled}
     return {
-        **identity(one),
+        **identity(exported),
         **{name: getattr(made, name) for name in (*same, *times)},
         "rewards": _text([vars(reward) for reward in made.rewards]),
         "temperature": temperatures.pop() if len(temperatures) == 1 else None,
@@ -98,8 +98,8 @@ def session_row(one: ExportedSession) -> Mapping[str, Cell]:
         "tokens_sampled": sum(node.length for node in sampled),
         "tokens_trained": made.loss_mask.count(1),
         "tokens_masked": _text(dict(made.masked_tokens)),
-        "messages": _messages(one.session),
-        "turns": _text([_turn(turn) for turn in one.session.turns.values()]),
+        "messages": _messages(exported.session),
+        "turns": _text([_turn(turn) for turn in exported.session.turns.values()]),
         "metadata": _text(dict(made.metadata)),
         "forked_from": None if made.fork is None else _text(vars(made.fork)),
     }

@@ -60,7 +60,7 @@ def forked_prefix(
     if behind == BEHIND_ANSWER:
         chosen.append(turn)
     _check_media(session, turn_id, [*chosen, turn])
-    numbers = {one.started.turn_id: number for number, one in enumerate(chosen)}
+    numbers = {member.started.turn_id: number for number, member in enumerate(chosen)}
     before = _ids_before(session, turn, behind)
     made = ForkedPrefix(
         origin=ForkOrigin(
@@ -75,7 +75,7 @@ def forked_prefix(
         mode=mode,
         policy=turn.started.policy,
         tokenizer_hash=session.opened.tokenizer_hash,
-        turns=tuple(_turn(session, one, numbers) for one in chosen),
+        turns=tuple(_turn(session, member, numbers) for member in chosen),
         prompt=_prompt(session, turn, numbers, before) if behind == BEHIND_PROMPT else None,
         length=len(before) // TOKEN_BYTES,
         hash=xxhash.xxh3_128_digest(before),
@@ -138,7 +138,7 @@ def _path_to(session: Session, turn: Turn) -> list[Turn]:
 def _earlier(session: Session, turn: Turn) -> list[Turn]:
     """Return all completed turns that began before the turn, also those beside its path."""
     every = list(session.turns.values())
-    return [one for one in every[: every.index(turn)] if one.state is TurnState.COMPLETED]
+    return [other for other in every[: every.index(turn)] if other.state is TurnState.COMPLETED]
 
 
 def _turn(session: Session, turn: Turn, numbers: Mapping[str, int]) -> ForkedTurn:
@@ -163,8 +163,8 @@ def _prompt(
     started, kept, ids = turn.started, 0, whole
     parent = session.turns.get(started.parent_turn or "")
     if parent is not None:
-        known = session.tree.nodes[parent.prompt_node]
-        before = len(session.tree.path(known.node_id, known.length))
+        node = session.tree.nodes[parent.prompt_node]
+        before = len(session.tree.path(node.node_id, node.length))
         sampled = bytes(session.tree.nodes[parent.node].ids)
         kept = common_length(
             np.frombuffer(sampled, np.int32), np.frombuffer(whole[before:], np.int32)

@@ -207,6 +207,6 @@ class _ForkedPartition:
 
     def _id(self, task: object, fork: ForkedPrefix) -> str:
         origin = fork.origin
-        own = task.get("id", "") if isinstance(task, dict) else ""
+        task_id = task.get("id", "") if isinstance(task, dict) else ""
         end = "~answer" if origin.behind == BEHIND_ANSWER else ""
-        return f"{own}~{origin.session_id}~{origin.turn_id}{end}"
+        return f"{task_id}~{origin.session_id}~{origin.turn_id}{end}"

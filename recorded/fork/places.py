@@ -32,8 +32,8 @@ class ForkRule:
 
     def check(self) -> None:
         """Raise `SettingsRejected` for criteria that are missing or contradict each other."""
-        given = (self.turn, self.after_tool_result, self.before_compaction or None)
-        if sum(one is not None for one in given) != 1:
+        choices = (self.turn, self.after_tool_result, self.before_compaction or None)
+        if sum(choice is not None for choice in choices) != 1:
             reason = "choose the turns by one of --turn, --after-tool-result, --before-compaction"
             raise SettingsRejected("--turn", reason)
         if self.turn is not None and not _TURN.fullmatch(self.turn):
@@ -57,11 +57,11 @@ class ForkRule:
         elif self.before_compaction:
             chosen = _before_compaction(every)
         else:
-            chosen = [one for one in every if _after_result(one)]
+            chosen = [turn for turn in every if _after_result(turn)]
             chosen = {"first": chosen[:1], "last": chosen[-1:]}.get(
                 self.after_tool_result or "", chosen
             )
-        return [one.started.turn_id for one in chosen]
+        return [turn.started.turn_id for turn in chosen]
 
 
 def appended_message(text: str) -> bytes:
@@ -72,9 +72,9 @@ def appended_message(text: str) -> bytes:
 def _by_hand(turns: list[Turn], named: str) -> list[Turn]:
     if named == LAST:
         return turns[-1:]
-    found = [turn for turn in turns if turn.started.turn_id == named]
-    if found or not named.isdigit():
-        return found
+    matches = [turn for turn in turns if turn.started.turn_id == named]
+    if matches or not named.isdigit():
+        return matches
     number = int(named)
     return turns[number - 1 : number] if number else []
 
@@ -86,7 +86,7 @@ def _after_result(turn: Turn) -> bool:
 
 def _before_compaction(turns: list[Turn]) -> list[Turn]:
     """Return the turns that no turn goes on from, before one with a shorter, edited history."""
-    continued = {one.started.parent_turn for one in turns}
+    continued = {turn.started.parent_turn for turn in turns}
     return [
         turn
         for number, turn in enumerate(turns)

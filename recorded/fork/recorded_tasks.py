@@ -56,9 +56,9 @@ def recorded_tasks(
 
     Raises `TasksRejected`, and what `read_topic` raises.
     """
-    found = RecordedTasks(None if path is None else read(path))
+    tasks = RecordedTasks(None if path is None else read(path))
     for item in read_topic(kafka, TASKS, skipped, stopping=stopping):
         task = item.record
         if isinstance(task, Task) and (not selection.groups or task.group_id in selection.groups):
-            found.apply(task)
-    return found
+            tasks.apply(task)
+    return tasks

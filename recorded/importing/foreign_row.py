@@ -58,20 +58,23 @@ class _Columns:
         if not isinstance(value, list):
             raise ValueError(f"{name} is no list" if self.has(name) else f"{name} is missing")
         try:
-            found: NDArray[Any] = np.array(value)
+            numbers: NDArray[Any] = np.array(value)
         except ValueError:
             raise ValueError(f"{name} is not a list of numbers") from None
         if not value:
             return np.empty(0, kind)
-        if found.ndim != 1 or found.dtype.kind not in ("f" if kind is np.float32 else "") + "iub":
+        if (
+            numbers.ndim != 1
+            or numbers.dtype.kind not in ("f" if kind is np.float32 else "") + "iub"
+        ):
             raise ValueError(f"{name} has something else than {_NAMES[kind]}")
-        if kind is np.int32 and (found.min() < _LEAST or found.max() > _MOST):
+        if kind is np.int32 and (numbers.min() < _LEAST or numbers.max() > _MOST):
             raise ValueError(f"{name} has a number that is no int32")
-        if kind is np.bool_ and not np.isin(found, (0, 1)).all():
+        if kind is np.bool_ and not np.isin(numbers, (0, 1)).all():
             raise ValueError(f"{name} has something else than {_NAMES[kind]}")
-        if kind is np.float32 and not np.isfinite(found).all():
+        if kind is np.float32 and not np.isfinite(numbers).all():
             raise ValueError(f"{name} has a number that is not finite")
-        return found.astype(kind)
+        return numbers.astype(kind)
 
     def optional(
         self, name: str, kind: type[np.int32 | np.float32 | np.bool_]
@@ -98,11 +101,11 @@ _TEXTS = (
 def foreign_row(path: str, number: int, row: RowRead) -> ForeignRow:
     """Return the sequence of a row, counted from 1. Raises `ForeignRowRejected`."""
     try:
-        found = _read(_Columns(row))
-        _check(found)
+        made = _read(_Columns(row))
+        _check(made)
     except ValueError as error:
         raise ForeignRowRejected(path, number, str(error)) from None
-    return found
+    return made
 
 
 def _read(columns: _Columns) -> ForeignRow:
@@ -148,8 +151,8 @@ def _verl(columns: _Columns) -> ForeignRow:
 def _chain(columns: _Columns) -> ForeignRow:
     ids_T = columns.array("token_ids", np.int32)
     sampled_T = columns.array("mask", np.bool_)
-    given = columns.optional("logprobs", np.float32), columns.optional("temperatures", np.float32)
-    return _made(columns, ids_T, sampled_T, *given, "reward")
+    figures = columns.optional("logprobs", np.float32), columns.optional("temperatures", np.float32)
+    return _made(columns, ids_T, sampled_T, *figures, "reward")
 
 
 def _trl(columns: _Columns) -> ForeignRow:
@@ -194,17 +197,17 @@ def _made(
     return ForeignRow(*arrays, columns.number(reward), several, named)
 
 
-def _check(found: ForeignRow) -> None:
-    size = len(found.ids_T)
+def _check(row: ForeignRow) -> None:
+    size = len(row.ids_T)
     if not size:
         raise ValueError("it has no tokens")
-    if found.ids_T.min() < 0:
+    if row.ids_T.min() < 0:
         raise ValueError("a token id is negative")
     columns = {
-        "mask": found.sampled_T,
-        "logprobs": found.logprobs_T,
-        "temperatures": found.temperatures_T,
-        "versions": found.versions_T,
+        "mask": row.sampled_T,
+        "logprobs": row.logprobs_T,
+        "temperatures": row.temperatures_T,
+        "versions": row.versions_T,
     }
     for name, values in columns.items():
         if values is not None:

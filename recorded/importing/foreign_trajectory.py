@@ -52,30 +52,30 @@ def foreign_trajectory(origin: RowOrigin, row: ForeignRow, rules: ForeignRules) 
         versions_T = np.where(row.sampled_T & (versions_T < 0), rules.version, versions_T)
     if rules.train and row.sampled_T.any():
         _check_trainable(origin, row, bool((versions_T[row.sampled_T] < 0).any()))
-    known = versions_T[row.sampled_T & (versions_T >= 0)]
+    versions = versions_T[row.sampled_T & (versions_T >= 0)]
     logprobs_T = np.zeros(len(row.ids_T)) if row.logprobs_T is None else row.logprobs_T
-    sampled, own = int(row.sampled_T.sum()), origin.session_id
+    sampled, session_id = int(row.sampled_T.sum()), origin.session_id
     status = row.named.get("status") or ("unrewarded" if row.reward is None else "complete")
     cause = row.named.get("cause") or ("environment" if status == "aborted" else _POLICY)
     return Trajectory(
-        session_id=own,
+        session_id=session_id,
         policy=row.named.get("policy") or rules.policy,
         task_id=row.named.get("task_id", ""),
         # A session that failed by no fault of the policy is no sample of its group.
-        group_id=(row.named.get("group_id") or own) if cause == _POLICY else own,
+        group_id=(row.named.get("group_id") or session_id) if cause == _POLICY else session_id,
         metadata=_metadata(origin, row),
         tokens=row.ids_T.astype("<i4").tobytes(),
         logprobs=logprobs_T.astype("<f4").tobytes(),
         loss_mask=(row.sampled_T & rules.train).tobytes(),
         spans=tuple(_spans(row, versions_T)),
-        nodes=tuple(_nodes(own, row, rules.train)),
+        nodes=tuple(_nodes(session_id, row, rules.train)),
         rewards=() if row.reward is None else (Reward(value=row.reward, source=FOREIGN),),
         status=status,
         reason="imported",
         cause=cause,
-        creation_version=int(known.min()) if known.size else 0,
-        version_min=int(known.min()) if rules.train and known.size else None,
-        version_max=int(known.max()) if rules.train and known.size else None,
+        creation_version=int(versions.min()) if versions.size else 0,
+        version_min=int(versions.min()) if rules.train and versions.size else None,
+        version_max=int(versions.max()) if rules.train and versions.size else None,
         turns=sum(1 for start, _ in _runs(row) if row.sampled_T[start]),
         masked_tokens={} if rules.train or not sampled else {FOREIGN: sampled},
         tokenizer_hash=row.named.get("tokenizer_hash", ""),

@@ -62,11 +62,11 @@ def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = neve
     _check_target(kafka, job.prefix)
     target = kafka.model_copy(update={"topic_prefix": job.prefix})
     create_topics(target, [TRAJECTORIES], stopping=stopping)
-    there = set[str]()
+    existing = set[str]()
     for item in read_topic(target, TRAJECTORIES, Skipped(), stopping=stopping):
         if isinstance(item.record, Trajectory):
             _check_group(item.record, groups, job.prefix)
-            there.add(item.record.session_id)
+            existing.add(item.record.session_id)
     producer = Producer(target, "import", linger_ms=5)
     try:
         for path, rows in job.files:
@@ -74,10 +74,10 @@ def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = neve
                 group, sample = made.group_id, samples[made.group_id]
                 samples[group] += 1
                 made = replace(made, sample=sample, group_size=len(groups[group]))
-                if made.session_id in there:
+                if made.session_id in existing:
                     outcome.there += 1
                     continue
-                there.add(made.session_id)
+                existing.add(made.session_id)
                 producer.send(TRAJECTORIES.name, made, key=made.group_id)
                 _count(outcome, made)
                 if outcome.written % _FLUSH_EVERY == 0:
@@ -97,11 +97,11 @@ def _groups(job: ImportJob) -> dict[str, set[str]]:
     return groups
 
 
-def _check_group(there: Trajectory, groups: Mapping[str, set[str]], prefix: str) -> None:
+def _check_group(existing: Trajectory, groups: Mapping[str, set[str]], prefix: str) -> None:
     """Raise `SettingsRejected` if an earlier call wrote other rows of a group."""
-    ours = groups.get(there.group_id)
-    if ours is not None and there.session_id not in ours:
-        reason = f"{prefix}{TRAJECTORIES.name} has other rows of group {there.group_id}"
+    ours = groups.get(existing.group_id)
+    if ours is not None and existing.session_id not in ours:
+        reason = f"{prefix}{TRAJECTORIES.name} has other rows of group {existing.group_id}"
         raise SettingsRejected("--to", f"{reason}: bring all in at once, to another prefix")
 
 

@@ -30,8 +30,8 @@ def jsonl_rows(path: Path) -> Iterator[RowRead]:
 
 def digest(path: Path) -> str:
     """Return what stands for the content of a file."""
-    found = xxhash.xxh3_64()
+    hasher = xxhash.xxh3_64()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+            hasher.update(block)
+    return hasher.hexdigest()

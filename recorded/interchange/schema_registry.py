@@ -57,10 +57,10 @@ class SchemaRegistry:
         except httpx.HTTPError as error:
             raise RegistryFailed(subject, 0, str(error) or repr(error)) from error
         try:
-            found = answer.json()
+            content = answer.json()
             if answer.is_success:
-                return int(found["id"])
-            raise RegistryFailed(subject, answer.status_code, str(found["message"]))
+                return int(content["id"])
+            raise RegistryFailed(subject, answer.status_code, str(content["message"]))
         except (ValueError, KeyError, TypeError) as error:
             text = answer.text[:200]
             raise RegistryFailed(subject, answer.status_code, text) from error

@@ -75,7 +75,7 @@ def copy_topic(
 
 
 def _check_names(topic: str, target: str) -> None:
-    letters = {one.dead_letters for one in TOPICS.values()}
+    letters = {entry.dead_letters for entry in TOPICS.values()}
     if topic not in TOPICS:
         raise CopyRefused(topic, target, f"the topics are {', '.join(TOPICS)}")
     if target in TOPICS or target in letters:

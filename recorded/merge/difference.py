@@ -62,7 +62,7 @@ class Difference:
         self, old: TrajectoryNode, old_mask: bytes, new: TrajectoryNode, new_mask: bytes
     ) -> None:
         if old.origin == "policy":
-            before_T, after_T = (np.frombuffer(one, np.bool_) for one in (old_mask, new_mask))
+            before_T, after_T = (np.frombuffer(mask, np.bool_) for mask in (old_mask, new_mask))
             self.trained_more += int((after_T & ~before_T).sum())
             self.trained_less += int((before_T & ~after_T).sum())
         else:

@@ -16,7 +16,7 @@ def judgements(path: Path) -> dict[str, Reward]:
 
     A line has `session_id`, `value`, and may have `name`. Raises `SettingsRejected` with the line.
     """
-    found: dict[str, Reward] = {}
+    rewards: dict[str, Reward] = {}
     try:
         with path.open("rb") as file:
             lines = list(json_lines(file))
@@ -25,10 +25,10 @@ def judgements(path: Path) -> dict[str, Reward]:
     for line in lines:
         place = f"{path}, line {line.number}"
         session_id, reward = _judgement(place, line.content)
-        if session_id in found:
+        if session_id in rewards:
             raise SettingsRejected(_OPTION, f"{place}: {session_id} again")
-        found[session_id] = reward
-    return found
+        rewards[session_id] = reward
+    return rewards
 
 
 def _judgement(place: str, line: bytes) -> tuple[str, Reward]:

@@ -105,12 +105,12 @@ class MatchTrial:
             return (event,)
         self._recorded[event.policy] = settings.strictness  # type: ignore[assignment]
         shape = shape_key(event.policy, settings.to_json(), event.tools, event.template_args)
-        key, known = self._walk(session, event, shape)
-        rule, would_share = _by_keys(session, event, key, known, shared)
+        key, turns = self._walk(session, event, shape)
+        rule, would_share = _by_keys(session, event, key, turns, shared)
         if self._renderer is not None:
             rule, would_share = self._rendered(session, event, shape, settings, self._renderer)
         counts.count((event.match_rule, rule), shared, would_share)
-        self._known.setdefault(session.session_id, {})[event.turn_id] = known
+        self._known.setdefault(session.session_id, {})[event.turn_id] = turns
         return (replace(event, history_key=key),)
 
     def _walk(
@@ -119,20 +119,20 @@ class MatchTrial:
         """Return the key of the whole history, and the turns that end its longest beginning."""
         strictness, key = self.strictness(event.policy), shape
         rules = session.opened.fold_version
-        known: Sequence[str] = ()
+        turns: Sequence[str] = ()
         parent = session.turns.get(event.parent_turn or "")
         if parent is not None:
             # Earlier messages are recorded as those of the turn that was extended.
             turn_id, key = parent.started.turn_id, parent.started.history_key
-            known = self._known.get(session.session_id, {}).get(turn_id, ())
+            turns = self._known.get(session.session_id, {}).get(turn_id, ())
             differs = strictness in event.answer_differs
             sampled = message_key(parent.message, strictness, rules)
             key = chained(key, event.turn_id.encode() if differs else sampled)
-            known = session.ends.get(key, known)
+            turns = session.ends.get(key, turns)
         for message in event.new_messages:
             key = chained(key, message_key(message, strictness, rules))
-            known = session.ends.get(key, known)
-        return key, tuple(known)
+            turns = session.ends.get(key, turns)
+        return key, tuple(turns)
 
     def _rendered(
         self,
@@ -148,10 +148,10 @@ class MatchTrial:
         messages, strictness = [*before, *event.new_messages], self.strictness(event.policy)
         try:
             tried, named = renderer(event, settings), event.previous_turn
-            found = match(session, messages, event.tools, shape, tried, strictness, named)
+            matched = match(session, messages, event.tools, shape, tried, strictness, named)
         except (RendererError, ValueError):
             return REFUSED, 0
-        return found.rule, (len(found.prompt_ids) - len(found.suffix_ids)) // TOKEN_BYTES
+        return matched.rule, (len(matched.prompt_ids) - len(matched.suffix_ids)) // TOKEN_BYTES
 
 
 def _refused(session: Session, event: TurnStarted) -> bool:
@@ -161,13 +161,13 @@ def _refused(session: Session, event: TurnStarted) -> bool:
 
 
 def _by_keys(
-    session: Session, event: TurnStarted, key: bytes, known: Sequence[str], shared: int
+    session: Session, event: TurnStarted, key: bytes, turns: Sequence[str], shared: int
 ) -> tuple[str, int]:
     """Return the rule by keys of messages alone, and the tokens that the turn would share."""
-    if known and event.match_detail != "bridge_refused":
-        if event.parent_turn in known:
+    if turns and event.match_detail != "bridge_refused":
+        if event.parent_turn in turns:
             return "extend", shared
-        turn = session.turns[known[-1]]
+        turn = session.turns[turns[-1]]
         return "extend", turn.started.prompt_length + session.tree.nodes[turn.node].length
     if event.match_rule == "extend":
         return "render", 0

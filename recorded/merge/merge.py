@@ -204,7 +204,11 @@ class _Merge:
         if None in ended:  # a session ends by some rules and not by others only if the fold failed
             return
         largest = largest_trajectory(self._job.kafka)
-        made = [assembled(one, item.partition, largest)[0] for one in ended if one is not None]
+        made = [
+            assembled(session, item.partition, largest)[0]
+            for session in ended
+            if session is not None
+        ]
         new = item.offset >= self._begun[item.partition].covered
         if made and new and self._job.selection.chooses(made[0]):
             self._take(made)

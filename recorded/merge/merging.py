@@ -52,8 +52,8 @@ class MergeOutcome:
     @property
     def verified(self) -> bool:
         """False if a recorded trajectory is not what its events give, or is missing."""
-        found = self.comparison
-        return found is None or not (found.different or found.missing)
+        comparison = self.comparison
+        return comparison is None or not (comparison.different or comparison.missing)
 
 
 def replay_merge(
@@ -115,9 +115,9 @@ def _processes(events: int, partitions: int) -> int:
 
 def _make_topic(kafka: KafkaSettings, prefix: str, stopping: Stopping) -> None:
     """Create the topic to write with as many partitions as the recorded one has."""
-    there = partition_counts(kafka)
-    if prefix + SESSIONS.name in there:
+    counts = partition_counts(kafka)
+    if prefix + SESSIONS.name in counts:
         raise SettingsRejected("--to", f"{prefix} is the prefix of a run's topics: name another")
-    count = there[kafka.topic_prefix + TRAJECTORIES.name]
+    count = counts[kafka.topic_prefix + TRAJECTORIES.name]
     target = kafka.model_copy(update={"topic_prefix": prefix})
     create_topics(target, [replace(TRAJECTORIES, partitions=count)], stopping=stopping)

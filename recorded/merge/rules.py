@@ -45,7 +45,7 @@ class MergeRules:
 
     def encode(self) -> str:
         """Return the rules that differ from the recorded ones as JSON, `{}` if none does."""
-        changed = {name: one for name, one in asdict(self).items() if one not in _AS_RECORDED}
+        changed = {name: value for name, value in asdict(self).items() if value not in _AS_RECORDED}
         return orjson.dumps(changed, option=orjson.OPT_SORT_KEYS).decode()
 
 
@@ -56,5 +56,5 @@ def _label(name: str, value: Any) -> str:
     if name == "judged":
         return f"rewards of {len(value)} sessions"
     if isinstance(value, Mapping):
-        value = " + ".join(f"{weight:g} {one}" for one, weight in value.items())
+        value = " + ".join(f"{weight:g} {reward}" for reward, weight in value.items())
     return f"{name} = {value}"

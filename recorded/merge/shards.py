@@ -74,8 +74,8 @@ def _gathered(jobs: set[Future[Merged]], show: Callable[[], None], stopping: Sto
         show()
         if stopping():
             raise MergeStopped
-        for one in done:
-            merged.add(one.result())
+        for job in done:
+            merged.add(job.result())
     return merged
 
 

@@ -45,10 +45,10 @@ def _records(kafka: KafkaSettings, prefix: str) -> bool:
     lookup = BoundsLookup(target)
     try:
         numbers = find_cluster(target, [TRAJECTORIES]).numbers(TRAJECTORIES)
-        found = lookup.bounds([(TRAJECTORIES.name, number) for number in numbers], ASK_S)
+        bounds = lookup.bounds([(TRAJECTORIES.name, number) for number in numbers], ASK_S)
     finally:
         lookup.close()
-    return any(end > 0 for _, end in found.values())
+    return any(end > 0 for _, end in bounds.values())
 
 
 def _check_files(job: MergeJob, directory: Path) -> None:

@@ -166,8 +166,8 @@ class Topics:
         offset, metadata = self._committed[self._place(partition)]
         if offset < 0:
             return MergeProgress()
-        progress, there = MergeProgress.decode(metadata)
-        if there != MergeProgress.mark(self._content):
+        progress, mark = MergeProgress.decode(metadata)
+        if mark != MergeProgress.mark(self._content):
             raise TargetTaken(self._to.prefix + TRAJECTORIES.name, self._content)
         return progress
 
@@ -193,8 +193,8 @@ class Topics:
 
     def _commit(self, progress: Mapping[int, MergeProgress]) -> None:
         offsets: Mapping[tuple[str, int], tuple[int, str]] = {
-            self._place(number): (one.covered, one.encode(self._content))
-            for number, one in progress.items()
+            self._place(number): (entry.covered, entry.encode(self._content))
+            for number, entry in progress.items()
         }
         self._producer.commit(self._send, offsets, self._reader.group_metadata())
         self._added.clear()

@@ -88,8 +88,8 @@ def run_trial(
 
 def _policies(kafka: KafkaSettings, stopping: Stopping) -> Mapping[str, PolicyWeights]:
     """Return the newest weights of each policy, which name the directory of its tokenizer."""
-    found = [item.record for item in read_topic(kafka, FLEET, Skipped(), stopping=stopping)]
-    return {one.policy: one for one in found if isinstance(one, PolicyWeights)}
+    records = [item.record for item in read_topic(kafka, FLEET, Skipped(), stopping=stopping)]
+    return {record.policy: record for record in records if isinstance(record, PolicyWeights)}
 
 
 def _trial_renderer(policies: Mapping[str, PolicyWeights], change: Change) -> TrialRenderer:

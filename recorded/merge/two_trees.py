@@ -24,13 +24,15 @@ def two_sessions(
     chosen = SessionSelection(sessions=frozenset([session_id]))
     ((number, (start, end)),) = partition_bounds(settings, chosen, stopping).items()
     place = SESSIONS.name, number
-    folds = [Refold(LoggedPartition(number), chosen, rewriting(one)) for one in (RECORDED, rules)]
+    folds = [
+        Refold(LoggedPartition(number), chosen, rewriting(variant)) for variant in (RECORDED, rules)
+    ]
     for item in read_partitions(
         settings, [place], starts={place: start}, ends={place: end}, folds=True, stopping=stopping
     ):
         if isinstance(item.record, Unreadable):
             continue
-        one, other = (fold.apply(item.record, item.offset) for fold in folds)
-        if one is not None and other is not None:
-            return one, other
+        first, other = (fold.apply(item.record, item.offset) for fold in folds)
+        if first is not None and other is not None:
+            return first, other
     return None

@@ -78,7 +78,7 @@ class Comparison:
         """Sessions that ended on the log and whose record cannot have been removed, but is not
         there.
         """
-        return [one for one in self._unseen() if not self._removed(one)]
+        return [name for name in self._unseen() if not self._removed(name)]
 
     @property
     def removed(self) -> int:
@@ -86,7 +86,9 @@ class Comparison:
         return sum(map(self._removed, self._unseen()))
 
     def _unseen(self) -> Iterator[str]:
-        return (one for one in self.replayed if one not in self._seen and one not in self.recent)
+        return (
+            name for name in self.replayed if name not in self._seen and name not in self.recent
+        )
 
     def _removed(self, session_id: str) -> bool:
         return self.ended_ms.get(session_id, 0) < self.kept_since_ms
@@ -97,5 +99,5 @@ def _digest(made: Trajectory) -> Digest:
 
 
 def _agrees(replayed: Digest, recorded: Trajectory) -> bool:
-    found = _digest(recorded)
-    return found in (replayed[: len(found)], replayed[len(found) :])
+    recorded_digest = _digest(recorded)
+    return recorded_digest in (replayed[: len(recorded_digest)], replayed[len(recorded_digest) :])

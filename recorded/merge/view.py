@@ -28,7 +28,7 @@ def merge_view(outcome: MergeOutcome) -> RenderableType:
 def merge_json(outcome: MergeOutcome) -> dict[str, Any]:
     """Return the outcome as JSON values."""
     merged, comparison = outcome.merged, outcome.comparison
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "events": merged.events,
         "sessions": merged.sessions,
         "tokens": merged.tokens,
@@ -39,19 +39,21 @@ def merge_json(outcome: MergeOutcome) -> dict[str, Any]:
         "not_found": outcome.missing,
         "done_before": outcome.done_before,
         "differences": {
-            label: {name: getattr(one, name) for name in one.__slots__}
-            for label, one in merged.differences.items()
+            label: {name: getattr(difference, name) for name in difference.__slots__}
+            for label, difference in merged.differences.items()
         },
     }
     if comparison is not None:
-        found["verification"] = {
+        content["verification"] = {
             "equal": comparison.equal,
             "copies": comparison.copies,
-            "different": {one: [*place] for one, place in comparison.different.items()},
+            "different": {
+                session_id: [*place] for session_id, place in comparison.different.items()
+            },
             "missing": comparison.missing,
             "not_checkable": comparison.not_checkable + comparison.removed,
         }
-    return found
+    return content
 
 
 def _sentences(outcome: MergeOutcome) -> Iterator[str]:
@@ -83,28 +85,28 @@ def _sentences(outcome: MergeOutcome) -> Iterator[str]:
 
 def _differences(differences: Mapping[str, Difference]) -> Iterator[str]:
     yield "against the recorded rules:"
-    for label, one in differences.items():
-        if not one.sessions:
+    for label, difference in differences.items():
+        if not difference.sessions:
             yield f"  {label}: no difference"
             continue
         yield (
-            f"  {label}: {one.sessions:,} sessions differ, {one.trained_more:+,} tokens trained, "
-            f"{-one.trained_less:+,} masked"
+            f"  {label}: {difference.sessions:,} sessions differ, "
+            f"{difference.trained_more:+,} tokens trained, {-difference.trained_less:+,} masked"
         )
-        yield from (f"    {line}" for line in _changes(one))
+        yield from (f"    {line}" for line in _changes(difference))
 
 
-def _changes(one: Difference) -> Iterator[str]:
-    if one.turns_moved:
+def _changes(difference: Difference) -> Iterator[str]:
+    if difference.turns_moved:
         yield (
-            f"{one.turns_moved:,} turns continue another place, "
-            f"{one.prompt_tokens:+,} stored prompt tokens"
+            f"{difference.turns_moved:,} turns continue another place, "
+            f"{difference.prompt_tokens:+,} stored prompt tokens"
         )
-    if masks := [f"{count:+,} {reason}" for reason, count in one.masked.items() if count]:
+    if masks := [f"{count:+,} {reason}" for reason, count in difference.masked.items() if count]:
         yield f"masked by reason: {', '.join(masks)}"
-    if one.rewards:
-        yield f"{one.rewards:,} rewards are new, gone or have another value"
-    for change, count in one.statuses.items():
+    if difference.rewards:
+        yield f"{difference.rewards:,} rewards are new, gone or have another value"
+    for change, count in difference.statuses.items():
         yield f"{count:,} sessions from {change}"
 
 

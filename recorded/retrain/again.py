@@ -125,8 +125,8 @@ def recorded_training(
         lineage.lineage: recorded_settings(lineage, kafka, replaced) for lineage in run.lineages
     }
     if not replaced:
-        check_methods(run, {name: step_methods(of) for name, of in settings.items()})
-    if any(of.trainer.backend == "clock" for of in settings.values()):
+        check_methods(run, {name: step_methods(chosen) for name, chosen in settings.items()})
+    if any(chosen.trainer.backend == "clock" for chosen in settings.values()):
         raise RunNotRepeatable("it was a rehearsal (trainer.backend clock), which trained nothing")
     model = initial_model(settings[run.lineages[0].lineage].policy.model, out)
     return RecordedTraining(run, settings, bool(replaced), model)
@@ -142,7 +142,7 @@ def initial_model(named: Path, out: Path | None) -> Path:
     for place in dict.fromkeys(place.absolute() for place in places):
         if place.is_dir():
             return place
-    looked = ", ".join(str(place) for place in dict.fromkeys(one.absolute() for one in places))
+    looked = ", ".join(str(place) for place in dict.fromkeys(path.absolute() for path in places))
     raise RunNotRepeatable(
         f"the initial model {named} is not there (looked for {looked}): give the command the "
         "working directory of the run"
@@ -159,11 +159,11 @@ def training_again(
     run, settings = recorded.run, recorded.settings
     model = recorded.model
     # Later lineages went on from a checkpoint, whatever initial model they named.
-    steps = Reexecution(settings, run, lambda own: TorchBackend(model, own.trainer))
-    found = steps.first_weights()
-    if run.first_hash and found != run.first_hash and not recorded.ablation:
+    steps = Reexecution(settings, run, lambda chosen: TorchBackend(model, chosen.trainer))
+    weights_hash = steps.first_weights()
+    if run.first_hash and weights_hash != run.first_hash and not recorded.ablation:
         raise RunNotRepeatable(
-            f"{model} has other tensors ({found}) than the run ({run.first_hash})"
+            f"{model} has other tensors ({weights_hash}) than the run ({run.first_hash})"
         )
     received = recorded.trajectories(skipped, stopping)
     return TrainingAgain(run, steps, received, recorded.ablation)

@@ -27,10 +27,10 @@ class RecordedBatches:
         first = settings[run.steps[0].lineage]
         again = {step.step: step.commit for step in run.steps}
         fixed = {
-            name: of
+            name: sessions
             for commit in again.values()
             if commit is not None
-            for name, of in commit.own().items()
+            for name, sessions in commit.own().items()
         }
         resume = Resume(Origin(), "replay", 0, again, frozenset(), fixed)
         limits = BatchLimits(first.run.groups_per_step, first.run.lag, 0, first.window)
@@ -51,14 +51,14 @@ class RecordedBatches:
         """
         while True:
             self._loader.rules = batch_rules(self._of_lineage[recorded.lineage])
-            found, _ = self._loader.next_batch(recorded.step, 0)
-            if isinstance(found, SkippedStep):
+            batch, _ = self._loader.next_batch(recorded.step, 0)
+            if isinstance(batch, SkippedStep):
                 # As the lineage counted it: its record may stand in another, behind other weights.
                 self._control_state.steps_of[recorded.trains] = recorded.step + 1
                 return None
-            if found is not None:
-                self._loader.consumed(found)
-                return found
+            if batch is not None:
+                self._loader.consumed(batch)
+                return batch
             item = next(received, None)
             if item is None:
                 raise RunNotRepeatable(self._missing(recorded))
@@ -73,7 +73,7 @@ class RecordedBatches:
         number = shown_step(recorded.step)
         groups = recorded.commit.groups if recorded.commit else {}
         lost = [name for name in groups if name not in self._loader.ready_groups]
-        gone = sorted(one for group in groups.values() for one in group if one in self._wanted)
+        gone = sorted(name for group in groups.values() for name in group if name in self._wanted)
         if not gone:
             return f"groups of step {number} have no valid session: {', '.join(lost[:3])}"
         shown = ", ".join(gone[:3])

@@ -91,7 +91,7 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
     steps: list[RecordedStep] = []
     version, lineage = (first.version if first else 0), kept[0].lineage
     for number in range(kept[-1].step + 1):
-        commit = next((one for one in kept if one.step == number), None)
+        commit = next((candidate for candidate in kept if candidate.step == number), None)
         if commit is None:
             if number not in skipped:
                 raise RunNotRepeatable(f"{step_name(number)} is not recorded")
@@ -134,7 +134,7 @@ def _of_steps(
     """Return the lineages of the steps, after checking that their settings are recorded."""
     if not kept:
         raise RunNotRepeatable("no step of it is committed")
-    names = list(dict.fromkeys(one.lineage for one in kept))
+    names = list(dict.fromkeys(commit.lineage for commit in kept))
     for name in names:
         if name not in lineages:
             raise RunNotRepeatable(

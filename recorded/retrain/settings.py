@@ -50,7 +50,7 @@ def recorded_settings(
 
 def changed_settings(before: LineageStarted, after: LineageStarted) -> Mapping[str, str]:
     """Return the settings in which two lineages differ, by path, as `old -> new`."""
-    old, new = (dict(_flat("", orjson.loads(one.settings))) for one in (before, after))
+    old, new = (dict(_flat("", orjson.loads(lineage.settings))) for lineage in (before, after))
     return {
         name: f"{old.get(name)} -> {new.get(name)}"
         for name in sorted(old.keys() | new.keys())
@@ -78,8 +78,8 @@ def _replace(sections: dict[str, Any], option: str) -> None:
     for parent in parents:
         place = place.get(parent) if isinstance(place, dict) else None
     if not equals or not isinstance(place, dict) or name not in place:
-        known = sorted(place) if isinstance(place, dict) else sorted(sections)
-        reason = f"{option} is not NAME=VALUE of a recorded setting; there are {', '.join(known)}"
+        names = sorted(place) if isinstance(place, dict) else sorted(sections)
+        reason = f"{option} is not NAME=VALUE of a recorded setting; there are {', '.join(names)}"
         raise SettingsRejected("--set", reason)
     place[name] = _value(option, value)
 

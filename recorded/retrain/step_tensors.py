@@ -47,11 +47,11 @@ def step_tensors(
     hashes = {label: _hash(value) for label, value in begun.items()}
     gradient: dict[str, Tensor] = {}
     # All micro-batches stay in the step: a gradient is a mean over its trained tokens.
-    for place, found in zip(range(last + 1), backend.gradients(step), strict=False):
+    for place, gradients in zip(range(last + 1), backend.gradients(step), strict=False):
         hashes |= _inputs(step.micro_batches[place], place)
         gradient = {
             f"gradient of {name} after micro-batch {place}": value
-            for name, value in reversed(list(found.items()))
+            for name, value in reversed(list(gradients.items()))
         }
         hashes |= {label: _hash(value) for label, value in gradient.items()}
     on_host = {label: value.cpu() for label, value in gradient.items()}

@@ -27,27 +27,29 @@ def known_tensors(path: Path) -> Mapping[str, str] | None:
     if not path.exists():
         return None
     try:
-        found = dict(json.loads(path.read_bytes()))
+        tensors = dict(json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError) as error:
         raise SettingsRejected("--tensors", f"{path}: {error}") from error
-    if "hashes" in found:
+    if "hashes" in tensors:
         raise SettingsRejected("--tensors", f"{path} is of a step: name it with --step")
-    return found
+    return tensors
 
 
-def first_difference(known: Mapping[str, str], tensors: Mapping[str, str]) -> str | None:
+def first_difference(expected: Mapping[str, str], tensors: Mapping[str, str]) -> str | None:
     """Return the first tensor that differs, in this order of names; None if all are equal."""
-    names = [*tensors, *(name for name in known if name not in tensors)]
-    return next((name for name in names if known.get(name) != tensors.get(name)), None)
+    names = [*tensors, *(name for name in expected if name not in tensors)]
+    return next((name for name in names if expected.get(name) != tensors.get(name)), None)
 
 
-def write_step(path: Path, found: StepTensors) -> None:
+def write_step(path: Path, tensors: StepTensors) -> None:
     """Write the tensors of a step: as safetensors with their values, else their hashes as JSON."""
-    content = {"step": found.step, "micro_batch": found.micro_batch, "hashes": found.hashes}
+    content = {"step": tensors.step, "micro_batch": tensors.micro_batch, "hashes": tensors.hashes}
     text = json.dumps(content, indent=1)
     if path.suffix == _VALUES:
         # Copies: tied parameters share memory, which safetensors refuse.
-        save_file({name: value.clone() for name, value in found.values.items()}, path, {"of": text})
+        save_file(
+            {name: value.clone() for name, value in tensors.values.items()}, path, {"of": text}
+        )
     else:
         path.write_text(text, encoding="utf-8")
 
@@ -72,36 +74,38 @@ def known_step(path: Path) -> StepTensors | None:
         raise SettingsRejected("--tensors", f"{path} is of no step: {error!r}") from error
 
 
-def check_place(path: Path, known: StepTensors, step: int, micro_batch: int) -> None:
+def check_place(path: Path, expected: StepTensors, step: int, micro_batch: int) -> None:
     """Raise `SettingsRejected` for a file of another step or micro-batch."""
-    if (known.step, known.micro_batch) != (step, micro_batch):
-        of = f"{step_name(known.step)}, micro-batch {known.micro_batch}"
-        raise SettingsRejected("--tensors", f"{path} is of {of}")
+    if (expected.step, expected.micro_batch) != (step, micro_batch):
+        place = f"{step_name(expected.step)}, micro-batch {expected.micro_batch}"
+        raise SettingsRejected("--tensors", f"{path} is of {place}")
 
 
-def compared(path: Path, known: StepTensors, found: StepTensors) -> str:
+def compared(path: Path, expected: StepTensors, computed: StepTensors) -> str:
     """Return the sentence about the first tensor of a step that differs from those of a file.
 
     Raises `SettingsRejected` for a file of another step or micro-batch.
     """
-    check_place(path, known, found.step, found.micro_batch)
-    name = first_difference(known.hashes, found.hashes)
+    check_place(path, expected, computed.step, computed.micro_batch)
+    name = first_difference(expected.hashes, computed.hashes)
     if name is None:
-        return f"all {len(found.hashes)} tensors are those of {path}"
-    differing = sum(known.hashes.get(one) != found.hashes.get(one) for one in found.hashes)
-    how = f"{differing} of {len(found.hashes)} tensors differ from {path}; the first: {name}"
-    return how + _distance(name, known, found)
+        return f"all {len(computed.hashes)} tensors are those of {path}"
+    differing = sum(
+        expected.hashes.get(label) != computed.hashes.get(label) for label in computed.hashes
+    )
+    how = f"{differing} of {len(computed.hashes)} tensors differ from {path}; the first: {name}"
+    return how + _distance(name, expected, computed)
 
 
-def _distance(name: str, known: StepTensors, found: StepTensors) -> str:
-    if name not in known.hashes or name not in found.hashes:
+def _distance(name: str, expected: StepTensors, computed: StepTensors) -> str:
+    if name not in expected.hashes or name not in computed.hashes:
         return ", which one of them lacks"
-    if name not in known.values or name not in found.values:
+    if name not in expected.values or name not in computed.values:
         return ""
-    here, there = found.values[name].double(), known.values[name].double()
-    if here.shape != there.shape:
-        return f", of the shapes {list(there.shape)} and {list(here.shape)}"
-    apart = (here - there).abs()
+    here, other = computed.values[name].double(), expected.values[name].double()
+    if here.shape != other.shape:
+        return f", of the shapes {list(other.shape)} and {list(here.shape)}"
+    apart = (here - other).abs()
     count = int((apart > 0).sum())
-    largest, size = float(apart.max()), float(there.abs().max())
+    largest, size = float(apart.max()), float(other.abs().max())
     return f", {count} of {apart.numel()} numbers by at most {largest:.3g} (largest: {size:.3g})"

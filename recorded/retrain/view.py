@@ -31,8 +31,8 @@ def outcome_lines(steps: Sequence[RepeatedStep], ablation: bool) -> list[str]:
     trained = [step for step in steps if step.recorded.commit is not None]
     if ablation:
         return [f"executed {len(trained)} steps with other settings"]
-    differing = [one for one in trained if one.recorded.tensors_hash and not one.equal]
-    unknown = sum(not one.recorded.tensors_hash for one in trained)
+    differing = [step for step in trained if step.recorded.tensors_hash and not step.equal]
+    unknown = sum(not step.recorded.tensors_hash for step in trained)
     lines = [f"executed {len(trained)} steps: {len(trained) - len(differing) - unknown} equal"]
     if differing:
         lines.append(f"the first that differs is {step_name(differing[0].recorded.step)}")
@@ -81,8 +81,8 @@ def _largest(steps: Sequence[RepeatedStep]) -> float:
 
 
 def _relative(now: Mapping[str, float], then: Mapping[str, float]) -> float:
-    known = [name for name in COMPARED if name in now and name in then]
+    names = [name for name in COMPARED if name in now and name in then]
     return max(
-        (abs(now[name] - then[name]) / max(abs(then[name]), math.ulp(1.0)) for name in known),
+        (abs(now[name] - then[name]) / max(abs(then[name]), math.ulp(1.0)) for name in names),
         default=0.0,
     )

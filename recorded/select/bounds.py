@@ -23,8 +23,8 @@ def partition_bounds(
     outage = Outage(settings, stopping)
     try:
         # A broker that has just started has no leader for its partitions yet.
-        while len(found := lookup.bounds(places, ASK_S)) < len(places):
-            outage.endure_silence(f"{len(places) - len(found)} partitions without a leader")
+        while len(bounds := lookup.bounds(places, ASK_S)) < len(places):
+            outage.endure_silence(f"{len(places) - len(bounds)} partitions without a leader")
     finally:
         lookup.close()
-    return {number: found[topic, number] for topic, number in places}
+    return {number: bounds[topic, number] for topic, number in places}

@@ -43,40 +43,40 @@ def selection(
 
 def weights(options: Iterable[str]) -> dict[str, float]:
     """Return weights of rewards, written as `correct=1`. Raises `SettingsRejected`."""
-    found = {}
+    values = {}
     for option in options:
         name, _, weight = option.partition("=")
         try:
-            found[name] = float(weight)
+            values[name] = float(weight)
         except ValueError:
             raise SettingsRejected("--return", f"{option} is not NAME=WEIGHT") from None
-    return found
+    return values
 
 
 def renderer_change(
-    option: str, known: Collection[str]
+    option: str, renderers: Collection[str]
 ) -> Callable[[RendererSettings], RendererSettings]:
     """Return the change of renderer settings that an option describes.
 
     `thinking_retention=all` changes one of them, `enable_thinking=false` an argument of the
-    template; `qwen3` or `qwen3,thinking_retention=all` is another renderer, one of `known`. Raises
-    `SettingsRejected`.
+    template; `qwen3` or `qwen3,thinking_retention=all` is another renderer, one of `renderers`.
+    Raises `SettingsRejected`.
     """
     parts = [part.partition("=") for part in option.split(",")]
     names = [name for name, equals, _ in parts if not equals]
-    given = {name: _value(value) for name, equals, value in parts if equals}
+    values = {name: _value(value) for name, equals, value in parts if equals}
 
     def change(recorded: RendererSettings) -> RendererSettings:
         base = RendererSettings(names[0]) if names else recorded
-        own = {name: given[name] for name in (_RETENTION, _CONTROL) if name in given}
-        more = {name: value for name, value in given.items() if name not in own}
-        return replace(base, options={**base.options, **more}, **own)
+        named = {name: values[name] for name in (_RETENTION, _CONTROL) if name in values}
+        more = {name: value for name, value in values.items() if name not in named}
+        return replace(base, options={**base.options, **more}, **named)
 
     try:
         if len(names) > 1 or option.strip() == "":
             raise ValueError("is not NAME, NAME,SETTING=VALUE or SETTING=VALUE")
-        if unknown := [name for name in names if name not in known]:
-            reason = f"unknown renderer {unknown[0]}; known: {', '.join(sorted(known))}"
+        if unknown := [name for name in names if name not in renderers]:
+            reason = f"unknown renderer {unknown[0]}; known: {', '.join(sorted(renderers))}"
             raise SettingsRejected("--renderer", reason)
         change(RendererSettings(CHAT_TEMPLATE))
     except pydantic.ValidationError as error:
@@ -99,15 +99,15 @@ def _offsets(options: Sequence[str]) -> dict[int, Range]:
         try:
             partition, bounds = option.split(":")
             begin, end = bounds.split("-")
-            number, found = int(partition), (int(begin or 0), int(end) if end else 2**62)
+            number, span = int(partition), (int(begin or 0), int(end) if end else 2**62)
         except ValueError:
             reason = f"{option} is not PARTITION:FROM-TO, such as 3:1000-2000 or 3:1000-"
             raise SettingsRejected("--offsets", reason) from None
-        if found[0] >= found[1]:
+        if span[0] >= span[1]:
             raise SettingsRejected("--offsets", f"{option} has no offset: TO is behind the last")
         if number in ranges:
             raise SettingsRejected("--offsets", f"{option}: partition {number} is named twice")
-        ranges[number] = found
+        ranges[number] = span
     return ranges
 
 

@@ -48,13 +48,13 @@ class Refold:
             return None
         if self.log.outdated(event) or self._leaves_out(event, session_id, offset):
             return None
-        known = self.log.sessions.get(session_id)
-        for one in self.rewrite(known, event):
-            self.log.apply(one, offset, self.strictness)
+        session = self.log.sessions.get(session_id)
+        for record in self.rewrite(session, event):
+            self.log.apply(record, offset, self.strictness)
         if not isinstance(event, SessionFinalized):
             return None
-        if known is None or known.finalized_at_ms is None:
-            self.beginnings_gone += known is None
+        if session is None or session.finalized_at_ms is None:
+            self.beginnings_gone += session is None
             return None
         return self.log.sessions.pop(session_id)
 

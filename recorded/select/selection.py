@@ -32,13 +32,13 @@ class SessionSelection:
 
     def encode(self) -> str:
         """Return the criteria that are given as JSON, `{}` if none is."""
-        given = {
+        content = {
             name: sorted(value) if isinstance(value, frozenset) else value
             for name, value in asdict(self).items()
             if value not in (None, {}, frozenset())
         }
         options = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
-        return orjson.dumps(given, option=options).decode()
+        return orjson.dumps(content, option=options).decode()
 
     def partitions(self, count: int) -> list[int]:
         """Return the partitions, of so many, on which chosen sessions can be.
@@ -58,15 +58,17 @@ class SessionSelection:
     def names_of(self, opened: SessionOpened) -> Iterator[str]:
         """Yield those of the names that are given, such as `group g`, which a session has."""
         ids = {opened.session_id, session_name(opened.session_id)}
-        yield from (f"session {one}" for one in self.sessions & ids)
-        yield from (f"group {one}" for one in self.groups & {opened.group_id or opened.session_id})
-        yield from (f"task {one}" for one in self.tasks & {opened.task_id})
+        yield from (f"session {name}" for name in self.sessions & ids)
+        yield from (
+            f"group {name}" for name in self.groups & {opened.group_id or opened.session_id}
+        )
+        yield from (f"task {name}" for name in self.tasks & {opened.task_id})
 
-    def missing(self, found: Collection[str]) -> list[str]:
-        """Return the names that are given and not among those `found`."""
-        given = {"session": self.sessions, "group": self.groups, "task": self.tasks}
-        names = (f"{kind} {one}" for kind, of in given.items() for one in sorted(of))
-        return [name for name in names if name not in found]
+    def missing(self, matched: Collection[str]) -> list[str]:
+        """Return the names that are given and not among those `matched`."""
+        asked = {"session": self.sessions, "group": self.groups, "task": self.tasks}
+        names = (f"{kind} {name}" for kind, members in asked.items() for name in sorted(members))
+        return [name for name in names if name not in matched]
 
     def may_choose(self, opened: SessionOpened, partition: int, offset: int) -> bool:
         """Return False if a session that opened at `offset` cannot be chosen, however it ends."""

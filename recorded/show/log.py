@@ -58,9 +58,9 @@ def load_session(
 
 def recent_trajectories(settings: KafkaSettings, count: int, skipped: Skipped) -> list[Trajectory]:
     """Return the sessions that were finalized last, the newest at the end."""
-    found = [
+    trajectories = [
         item.record
         for item in read_topic(settings, TRAJECTORIES, skipped)
         if isinstance(item.record, Trajectory)
     ]
-    return sorted(found, key=lambda trajectory: trajectory.finalized_at_ms)[-count:]
+    return sorted(trajectories, key=lambda trajectory: trajectory.finalized_at_ms)[-count:]

@@ -63,10 +63,10 @@ class ObservedSession:
 
     def concerns(self, record: Record) -> bool:
         """Return True if the fold of the session needs this event."""
-        own = getattr(record, "session_id", None)
-        if own is None:
+        session_id = getattr(record, "session_id", None)
+        if session_id is None:
             return isinstance(record, PartitionClaimed)
-        return self.asked in (own, session_name(own))
+        return self.asked in (session_id, session_name(session_id))
 
     def apply(self, item: Received) -> Folded | None:
         """Fold in the next event of the partition; return None unless it is one of the session."""
@@ -76,11 +76,11 @@ class ObservedSession:
         if not self.concerns(item.record):
             return None
         folded = self._partition.apply(item.record, item.offset, self.strictness)
-        own = getattr(item.record, "session_id", None)
-        if own is None:
+        session_id = getattr(item.record, "session_id", None)
+        if session_id is None:
             return None
         if folded.accepted and isinstance(item.record, SessionOpened):
-            self._latest = own
+            self._latest = session_id
             self.first = item.offset if self.first is None else self.first
         if self.first is not None:
             self.last = item.offset

@@ -25,8 +25,8 @@ class PolicyLookup:
 
     def strictness(self, policy: str) -> Strictness:
         """Return how later histories are compared with the messages that the policy sampled."""
-        known = self._find(policy)
-        return known.strictness if known else "arguments"  # type: ignore[return-value]
+        weights = self._find(policy)
+        return weights.strictness if weights else "arguments"  # type: ignore[return-value]
 
     def tokenizer(self, policy: str) -> Tokenizer | None:
         """Return the policy's tokenizer, or None if its directory is not on this machine."""
@@ -38,9 +38,11 @@ class PolicyLookup:
         if policy not in self._known:
             # Counted once only: each reading meets the same unreadable records.
             skipped = Skipped() if self._known else self._skipped
-            found = [item.record for item in read_topic(self._settings, FLEET, skipped)]
+            records = [item.record for item in read_topic(self._settings, FLEET, skipped)]
             self._known[policy] = None
-            self._known |= {one.policy: one for one in found if isinstance(one, PolicyWeights)}
+            self._known |= {
+                record.policy: record for record in records if isinstance(record, PolicyWeights)
+            }
         return self._known[policy]
 
 

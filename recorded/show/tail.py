@@ -55,17 +55,17 @@ class Tail:
 
     def _there(self, reader: Reader) -> list[Received]:
         ends = {place: end for place, end in reader.ends(self._places).items() if end > 0}
-        found: list[Received] = []
+        records: list[Received] = []
         heard_s = time.monotonic()
         while ends and not self._stopping():
             if arrived := reader.poll(_POLL_S):
                 heard_s = time.monotonic()
-            found += self._kept(arrived)
+            records += self._kept(arrived)
             ends = {place: end for place, end in ends.items() if reader.position(place) < end}
             if ends and time.monotonic() - heard_s > _SILENCE_S:
                 servers, reason = self._settings.bootstrap_servers, f"no records of {list(ends)}"
                 raise KafkaUnavailable(servers, _SILENCE_S, reason)
-        return found
+        return records
 
     def _arriving(self, reader: Reader) -> Iterator[list[Received]]:
         heard_s = time.monotonic()

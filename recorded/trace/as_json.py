@@ -8,28 +8,28 @@ from seamlessflow.recorded.trace.waterfall import Waterfall
 JsonRow = dict[str, object]
 
 
-def waterfall_json(found: Waterfall) -> JsonRow:
+def waterfall_json(waterfall: Waterfall) -> JsonRow:
     """Return a waterfall; times are milliseconds since the epoch."""
-    traces = rows_of_traces((*found.whole, *found.session))
+    traces = rows_of_traces((*waterfall.whole, *waterfall.session))
     return {
-        "session_id": found.session_id,
-        "outcome": found.outcome,
-        "notices": list(found.notices),
+        "session_id": waterfall.session_id,
+        "outcome": waterfall.outcome,
+        "notices": list(waterfall.notices),
         "traces": [{"trace_id": trace_id, "rows": names} for trace_id, names in traces.items()],
-        "whole": [_row(one) for one in found.whole],
-        "session": [_row(one) for one in found.session],
+        "whole": [_row(row) for row in waterfall.whole],
+        "session": [_row(row) for row in waterfall.session],
     }
 
 
-def _row(one: Row) -> JsonRow:
+def _row(row: Row) -> JsonRow:
     return {
-        "name": one.name,
-        "detail": one.detail,
-        "depth": one.depth,
-        "start_ms": one.start_ms,
-        "end_ms": one.end_ms,
-        "trace_ids": trace_ids(one.records),
-        "records": [_place(item) for item in one.records],
+        "name": row.name,
+        "detail": row.detail,
+        "depth": row.depth,
+        "start_ms": row.start_ms,
+        "end_ms": row.end_ms,
+        "trace_ids": trace_ids(row.records),
+        "records": [_place(item) for item in row.records],
     }
 
 

@@ -26,9 +26,9 @@ def load_history(settings: KafkaSettings, session: str, skipped: Skipped) -> Ses
     events = list(read_topic(settings, SESSIONS, Skipped(), session_name(session)))
     opened = [item.record for item in events if isinstance(item.record, SessionOpened)]
     named = [
-        one.session_id
-        for one in opened
-        if session in (one.session_id, session_name(one.session_id))
+        event.session_id
+        for event in opened
+        if session in (event.session_id, session_name(event.session_id))
     ]
     session_id = named[-1] if named else session
     records = session_records(settings, session_id, skipped)

@@ -41,11 +41,11 @@ def row(
     under_way: bool = False,
 ) -> Row:
     """Return the row from the first to the last of `records` by time; those that are None lack."""
-    found = tuple(item for item in records if item is not None)
-    times = [item.timestamp_ms for item in found]
+    items = tuple(item for item in records if item is not None)
+    times = [item.timestamp_ms for item in items]
     end_ms = None if under_way else max(times)
     return Row(
-        name=name, detail=detail, depth=depth, start_ms=min(times), end_ms=end_ms, records=found
+        name=name, detail=detail, depth=depth, start_ms=min(times), end_ms=end_ms, records=items
     )
 
 
@@ -63,10 +63,10 @@ def first(items: Iterable[Received], *kinds: type[Record]) -> Received | None:
 
 def trace_ids(items: Sequence[Received]) -> list[str]:
     """Return the W3C trace ids that the headers of records name, in their order, each once."""
-    found = (
+    traces = (
         value.decode("ascii", "replace").split("-")
         for item in items
         for name, value in item.headers
         if name == _TRACE and value is not None
     )
-    return list(dict.fromkeys(parts[1] for parts in found if len(parts) > 3))
+    return list(dict.fromkeys(parts[1] for parts in traces if len(parts) > 3))

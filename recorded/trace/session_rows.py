@@ -27,7 +27,7 @@ def session_rows(records: Sequence[Received], control: Sequence[Received]) -> li
         for event, item in of_kind(records, r.SessionFinalized)
     ]
     blocks.sort(key=lambda block: block[0].start_ms)
-    return [one for block in blocks for one in block]
+    return [entry for block in blocks for entry in block]
 
 
 def _rewarded(event: r.RewardAssigned, item: Received, command: Received | None) -> Row:

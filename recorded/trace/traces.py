@@ -7,10 +7,10 @@ from seamlessflow.recorded.trace.row import Row, trace_ids
 
 def rows_of_traces(rows: Sequence[Row]) -> dict[str, list[str]]:
     """Return the names of the rows whose records each trace id is in, in their order."""
-    found: dict[str, list[str]] = {}
+    traces: dict[str, list[str]] = {}
     for row in rows:
         for trace_id in trace_ids(row.records):
-            names = found.setdefault(trace_id, [])
+            names = traces.setdefault(trace_id, [])
             if row.name not in names:
                 names.append(row.name)
-    return found
+    return traces

@@ -57,9 +57,9 @@ def step_rows(control: Sequence[Received], group_id: str, session_id: str) -> li
         # After a restart the trainer executes a step again, in another lineage.
         again = len(commits) > 1
         return [
-            one
+            entry
             for commit, item in commits
-            for one in _committed(control, commit, item, again, _reused(commit, session_id))
+            for entry in _committed(control, commit, item, again, _reused(commit, session_id))
         ]
     batches = [
         (batch, item)
@@ -69,7 +69,7 @@ def step_rows(control: Sequence[Received], group_id: str, session_id: str) -> li
     if not batches:
         return []
     batch, item = batches[-1]
-    begun = [at for one, at in of_kind(control, r.StepStarted) if one.step == batch.step]
+    begun = [at for event, at in of_kind(control, r.StepStarted) if event.step == batch.step]
     started = next((at for at in begun if at.offset > item.offset), None)
     rows = [_batch(batch, item)]
     if started is not None:
@@ -106,7 +106,9 @@ def _group(of_group: Sequence[Received]) -> list[Row]:
 
 def _drawn_from(record: r.GroupAdmitted) -> str:
     """Return the task set of a group, with the figures by which its task was chosen."""
-    figures = ", ".join(f"{name} {of:g}" for name, of in sorted(record.sampler_figures.items()))
+    figures = ", ".join(
+        f"{name} {figure:g}" for name, figure in sorted(record.sampler_figures.items())
+    )
     chosen = ", ".join(filter(None, [record.sampler, figures]))
     return f"{record.split} ({chosen})" if chosen else record.split
 
@@ -127,16 +129,20 @@ def _committed(
     before = [item for item in control if item.offset < at.offset]
     behind = [item for item in control if item.offset > at.offset]
     batches = [pair for pair in of_kind(before, r.BatchReady) if pair[0].step == commit.step]
-    begun = [item for one, item in of_kind(before, r.StepStarted) if one.step == commit.step]
+    begun = [item for event, item in of_kind(before, r.StepStarted) if event.step == commit.step]
     completed = next(
-        (item for one, item in of_kind(behind, r.StepCompleted) if one.lineage == commit.lineage),
+        (
+            item
+            for event, item in of_kind(behind, r.StepCompleted)
+            if event.lineage == commit.lineage
+        ),
         None,
     )
     published = next(
         (
             item
-            for one, item in of_kind(behind, r.WeightsPublished)
-            if (one.version, one.lineage) == (commit.version, commit.lineage)
+            for event, item in of_kind(behind, r.WeightsPublished)
+            if (event.version, event.lineage) == (commit.version, commit.lineage)
         ),
         None,
     )

@@ -23,10 +23,10 @@ def turn_rows(records: Sequence[Received], control: Sequence[Received]) -> list[
     taken = {started.command_id for started, _ in of_kind(records, r.TurnStarted)}
     taken |= {joined.command_id for joined, _ in of_kind(records, r.TurnJoined)}
     played = list(of_kind(records, r.TurnPlayedBack))
-    taken |= {one.command_id for one, _ in played}
+    taken |= {event.command_id for event, _ in played}
     asked = (pair for pair in of_kind(records, r.RequestTurn) if pair[0].command_id not in taken)
     return [
-        *([_played_back(one, item, records)] for one, item in played),
+        *([_played_back(event, item, records)] for event, item in played),
         *begun,
         *([_not_begun(command, item, records)] for command, item in asked),
     ]
@@ -39,14 +39,18 @@ def _turn(
     records: Sequence[Received],
     control: Sequence[Received],
 ) -> list[Row]:
-    own = [
+    items = [
         record for record in records if getattr(record.record, "turn_id", None) == started.turn_id
     ]
     asked = next(
-        (at for one, at in of_kind(own, r.RequestTurn) if one.command_id == started.command_id),
+        (
+            at
+            for event, at in of_kind(items, r.RequestTurn)
+            if event.command_id == started.command_id
+        ),
         None,
     )
-    ended, answered = first(own, *_ENDED), first(own, r.ReplyFinished)
+    ended, answered = first(items, *_ENDED), first(items, r.ReplyFinished)
     detail = f"{_ending(ended)}, {started.turn_id}"
     whole = row(
         f"turn {number}",
@@ -62,7 +66,7 @@ def _turn(
         detail=f"{started.match_rule}, prompt of {started.prompt_length} tokens",
         depth=2,
     )
-    return [whole, matched, *_dispatches(own, control), *_after(own, ended, answered)]
+    return [whole, matched, *_dispatches(items, control), *_after(items, ended, answered)]
 
 
 def _ending(ended: Received | None) -> str:
@@ -76,13 +80,17 @@ def _ending(ended: Received | None) -> str:
     return "under way"
 
 
-def _dispatches(own: Sequence[Received], control: Sequence[Received]) -> list[Row]:
-    found = list(of_kind(own, r.TurnDispatched))
-    ended = first(own, *_ENDED)
+def _dispatches(items: Sequence[Received], control: Sequence[Received]) -> list[Row]:
+    dispatches = list(of_kind(items, r.TurnDispatched))
+    ended = first(items, *_ENDED)
     rows: list[Row] = []
-    for place, (dispatched, item) in enumerate(found):
-        of_it = [one for one in own if getattr(one.record, "dispatch", None) == dispatched.dispatch]
-        following = found[place + 1][1] if place + 1 < len(found) else ended
+    for place, (dispatched, item) in enumerate(dispatches):
+        of_it = [
+            entry
+            for entry in items
+            if getattr(entry.record, "dispatch", None) == dispatched.dispatch
+        ]
+        following = dispatches[place + 1][1] if place + 1 < len(dispatches) else ended
         left = first(of_it, *_LEFT_WORKER) or following
         under_way = left is None
         reason = dispatched.reason
@@ -128,7 +136,7 @@ def _updates(
     left: Received | None,
 ) -> list[Row]:
     """Return the weight updates of the worker while it sampled this dispatch."""
-    own = [
+    items = [
         item
         for item in control
         if getattr(item.record, "worker", None) == dispatched.worker
@@ -136,10 +144,10 @@ def _updates(
         and item.timestamp_ms >= since.timestamp_ms
     ]
     rows = []
-    for paused, item in of_kind(own, r.GenerationPaused):
+    for paused, item in of_kind(items, r.GenerationPaused):
         if left is not None and item.timestamp_ms > left.timestamp_ms:
             break
-        behind = [one for one in own if one.offset > item.offset]
+        behind = [entry for entry in items if entry.offset > item.offset]
         resumed = first(behind, r.GenerationResumed)
         record = resumed.record if resumed else None
         after = f", on with version {record.version}" if isinstance(record, _RESUMED) else ""
@@ -148,24 +156,26 @@ def _updates(
     return rows
 
 
-def _after(own: Sequence[Received], ended: Received | None, answered: Received | None) -> list[Row]:
-    rows = [row("a retry joined", item, depth=2) for _, item in of_kind(own, r.TurnJoined)]
+def _after(
+    items: Sequence[Received], ended: Received | None, answered: Received | None
+) -> list[Row]:
+    rows = [row("a retry joined", item, depth=2) for _, item in of_kind(items, r.TurnJoined)]
     if answered is not None:
         reply = answered.record
         detail = f"status {reply.status}" if isinstance(reply, r.ReplyFinished) else ""
         rows.append(row("answered", ended, answered, detail=detail, depth=2))
     rows += [
         row("not delivered", item, detail=left.reason, depth=2)
-        for left, item in of_kind(own, r.TurnUndelivered)
+        for left, item in of_kind(items, r.TurnUndelivered)
     ]
     return rows
 
 
 def _played_back(played: r.TurnPlayedBack, item: Received, records: Sequence[Received]) -> Row:
     asks = of_kind(records, r.RequestTurn)
-    asked = next((at for one, at in asks if one.command_id == played.command_id), None)
+    asked = next((at for event, at in asks if event.command_id == played.command_id), None)
     ends = of_kind(records, r.ReplyFinished)
-    answered = next((at for one, at in ends if one.turn_id == played.turn_id), None)
+    answered = next((at for event, at in ends if event.turn_id == played.turn_id), None)
     return row("played back", asked, item, answered, detail=played.turn_id, depth=1)
 
 
@@ -173,8 +183,8 @@ def _not_begun(command: r.RequestTurn, item: Received, records: Sequence[Receive
     refused = next(
         (
             at
-            for one, at in of_kind(records, r.CommandRefused)
-            if one.command_id == command.command_id
+            for event, at in of_kind(records, r.CommandRefused)
+            if event.command_id == command.command_id
         ),
         None,
     )

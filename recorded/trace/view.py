@@ -20,26 +20,26 @@ _COLOURS = ("bold", "cyan", "green", "dim")
 """By depth."""
 
 
-def waterfall_view(found: Waterfall, width: int, offsets: bool) -> Group:
+def waterfall_view(waterfall: Waterfall, width: int, offsets: bool) -> Group:
     """Return the waterfall for a console of this width; with `offsets` the place of each record.
 
     The parts have a scale each, because a turn is short beside the time until a step trains it.
     """
-    trained = found.outcome.startswith("trained")
+    trained = waterfall.outcome.startswith("trained")
     headline = Text.assemble(
-        (found.session_id, "bold"), "  ", (found.outcome, "green" if trained else "yellow")
+        (waterfall.session_id, "bold"), "  ", (waterfall.outcome, "green" if trained else "yellow")
     )
     parts: list[Text | Padding] = [headline]
     titles = ("from the group to the weights", "within the session")
-    for title, part in zip(titles, (found.whole, found.session), strict=True):
+    for title, part in zip(titles, (waterfall.whole, waterfall.session), strict=True):
         if part:
-            table = _table(part, found.start_ms, width)
+            table = _table(part, waterfall.start_ms, width)
             parts += [Text(f"\n{title}, {_took(_end(part) - _start(part))}", "dim"), table]
-    rows = (*found.whole, *found.session)
+    rows = (*waterfall.whole, *waterfall.session)
     if offsets:
-        parts += [Text("\nrecords", "dim"), _places(rows, found.start_ms)]
+        parts += [Text("\nrecords", "dim"), _places(rows, waterfall.start_ms)]
     parts += [Text(""), *_traces(rows)]
-    parts += [Text(f"! {notice}", "yellow") for notice in found.notices]
+    parts += [Text(f"! {notice}", "yellow") for notice in waterfall.notices]
     return Group(*parts)
 
 
@@ -72,7 +72,7 @@ def _places(rows: Sequence[Row], zero_ms: int) -> Padding:
     places = {
         (item.topic, item.partition, item.offset): item for row in rows for item in row.records
     }
-    for item in sorted(places.values(), key=lambda one: (one.timestamp_ms, one[:3])):
+    for item in sorted(places.values(), key=lambda entry: (entry.timestamp_ms, entry[:3])):
         since, kind = _since(item.timestamp_ms, zero_ms), type(item.record).__name__
         trace = ", ".join(trace_ids([item]))
         table.add_row(
@@ -81,23 +81,23 @@ def _places(rows: Sequence[Row], zero_ms: int) -> Padding:
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 
-def _name(one: Row) -> str:
-    return "  " * one.depth + one.name
+def _name(row: Row) -> str:
+    return "  " * row.depth + row.name
 
 
 def _since(time_ms: int, zero_ms: int) -> str:
     return f"+{(time_ms - zero_ms) / 1000:.3f}"
 
 
-def _bar(one: Row, start_ms: int, end_ms: int, width: int) -> str:
+def _bar(row: Row, start_ms: int, end_ms: int, width: int) -> str:
     """Return the bar of a row on a line of `width` that goes from start to end."""
     scale = (width - 1) / max(1, end_ms - start_ms)
-    begin = round((one.start_ms - start_ms) * scale)
-    if one.instant:
+    begin = round((row.start_ms - start_ms) * scale)
+    if row.instant:
         return " " * begin + _INSTANT
-    if one.end_ms is None:
+    if row.end_ms is None:
         return " " * begin + _INTERVAL * (width - 1 - begin) + _ON
-    length = max(1, round((one.end_ms - start_ms) * scale) - begin)
+    length = max(1, round((row.end_ms - start_ms) * scale) - begin)
     return " " * begin + _INTERVAL * length
 
 
@@ -110,10 +110,10 @@ def _end(rows: Sequence[Row]) -> int:
     return max(times, default=_start(rows))
 
 
-def _duration(one: Row) -> str:
-    if one.instant:
+def _duration(row: Row) -> str:
+    if row.instant:
         return ""
-    return "..." if one.end_ms is None else _took(one.end_ms - one.start_ms)
+    return "..." if row.end_ms is None else _took(row.end_ms - row.start_ms)
 
 
 def _took(milliseconds: int) -> str:
@@ -125,11 +125,11 @@ def _took(milliseconds: int) -> str:
 
 
 def _traces(rows: Sequence[Row]) -> list[Text]:
-    found = rows_of_traces(rows)
-    if not found:
+    traces = rows_of_traces(rows)
+    if not traces:
         return [Text("no trace ids: telemetry was off when the records were written", "dim")]
     lines = []
-    for trace_id, names in found.items():
+    for trace_id, names in traces.items():
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         shown = ", ".join(names[:_MOST_NAMES])
         lines.append(Text.assemble("trace ", (trace_id, "cyan"), f"  {shown}{more}"))

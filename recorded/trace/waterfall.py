@@ -33,7 +33,7 @@ class Waterfall:
     @property
     def start_ms(self) -> int:
         """Time of its first record; other times are shown relative to it."""
-        return min(one.start_ms for one in (*self.whole, *self.session))
+        return min(row.start_ms for row in (*self.whole, *self.session))
 
 
 def waterfall(
@@ -43,15 +43,15 @@ def waterfall(
     group_id = _group_of(records)
     of_group = about_group(control, group_id, session_id) if group_id else []
     steps = step_rows(control, group_id, session_id)
-    whole = sorted(task_rows(records, of_group), key=lambda one: one.start_ms) + steps
+    whole = sorted(task_rows(records, of_group), key=lambda row: row.start_ms) + steps
     inside = session_rows(records, control)
     outcome = _outcome(records, of_group, steps, session_id)
     return Waterfall(session_id, tuple(whole), tuple(inside), outcome, tuple(_gone(records)))
 
 
 def _group_of(records: Sequence[Received]) -> str:
-    known = first(records, r.SessionOpened, r.Task, r.OpenSession)
-    return getattr(known.record, "group_id", "") if known else ""
+    opened = first(records, r.SessionOpened, r.Task, r.OpenSession)
+    return getattr(opened.record, "group_id", "") if opened else ""
 
 
 def _outcome(
@@ -73,9 +73,9 @@ def _outcome(
 
 def _why_not(commit: r.StepCommitted, records: Sequence[Received], session_id: str) -> str:
     """Return why a step trained no token of a session of its batch; empty if it trained some."""
-    if any(not any(one.loss_mask) for one, _ in of_kind(records, r.Trajectory)):
+    if any(not any(event.loss_mask) for event, _ in of_kind(records, r.Trajectory)):
         return "none of its tokens may be trained"
-    group = next(one for one in commit.groups if session_id in one.sessions)
+    group = next(candidate for candidate in commit.groups if session_id in candidate.sessions)
     if session_id in trained_sessions(commit, group):
         return ""
     if group.filtered:
@@ -132,11 +132,11 @@ def _gone(records: Sequence[Received]) -> list[str]:
         (PROMPTS, has_turn),
         (REPLIES, has_turn),
     ]
-    there = {item.topic for item in records}
+    topics = {item.topic for item in records}
     return [
         f"{topic.name}: none of its records is there; the topic keeps them for {_span(topic)}"
         for topic, needed in expected
-        if needed and topic.name not in there
+        if needed and topic.name not in topics
     ]
 
 

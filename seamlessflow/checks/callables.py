@@ -38,19 +38,19 @@ def named_callables(config: RunConfig) -> list[NamedCallable]:
     ]
     if policy not in STRATEGIES:
         named.append(NamedCallable(("scheduler", "policy"), policy, ("snapshot",)))
-    return [one for one in named if one.name]
+    return [function for function in named if function.name]
 
 
 class Importing:
     """Process that imports callables while other things are checked. A context manager."""
 
     def __init__(self, named: Sequence[NamedCallable], limit_s: float) -> None:
-        self._named = [one for one in named if ":" in one.name]
-        self._unnamed = [one for one in named if ":" not in one.name]
+        self._named = [function for function in named if ":" in function.name]
+        self._unnamed = [function for function in named if ":" not in function.name]
         self._limit_s = limit_s
 
     def __enter__(self) -> Self:
-        asked = json.dumps([asdict(one) for one in self._named])
+        asked = json.dumps([asdict(function) for function in self._named])
         self._answer = tempfile.NamedTemporaryFile("r", encoding="utf-8")
         self._process = subprocess.Popen(  # nosec B603 # our own module, no shell
             [sys.executable, "-P", "-m", "seamlessflow.checks.imports", self._answer.name, asked],
@@ -74,22 +74,22 @@ class Importing:
 
     def faults(self) -> Iterator[Fault]:
         """Yield what is wrong with the callables, once they are imported."""
-        for one in self._unnamed:
-            known = STRATEGIES if one.setting == ("scheduler", "policy") else ()
-            choice = f"{', '.join(known)} or " if known else ""
-            near = suggestion(one.name, known)
-            yield Fault(one.setting, f"{one.name!r} is not {choice}module:function{near}")
+        for function in self._unnamed:
+            strategies = STRATEGIES if function.setting == ("scheduler", "policy") else ()
+            choice = f"{', '.join(strategies)} or " if strategies else ""
+            near = suggestion(function.name, strategies)
+            yield Fault(function.setting, f"{function.name!r} is not {choice}module:function{near}")
         try:
             _, errors = self._process.communicate(timeout=self._limit_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
             errors = f"not imported within {self._limit_s:g} s (start_timeout_s)"
-        found = {int(number): reason for number, reason in map(json.loads, self._answer)}
-        for number, one in enumerate(self._named):
+        reasons = {int(number): reason for number, reason in map(json.loads, self._answer)}
+        for number, function in enumerate(self._named):
             # A module that ends or breaks the process leaves the rest without an answer.
-            reason = found.get(number, errors.strip()[-_TAIL_CHARS:] or "it ends the process")
+            reason = reasons.get(number, errors.strip()[-_TAIL_CHARS:] or "it ends the process")
             if reason:
-                yield Fault(one.setting, f"{one.name!r} {reason}")
-            if number not in found:
+                yield Fault(function.setting, f"{function.name!r} {reason}")
+            if number not in reasons:
                 break

@@ -65,9 +65,9 @@ def before_node(config: RunConfig, name: str) -> Iterator[Fault]:
     if name == config.head:
         yield from _training(config, here)
         return
-    for own in each_policy(config):
-        yield from gang_faults(own)
-        yield from trained_model_faults(own)
+    for policy_config in each_policy(config):
+        yield from gang_faults(policy_config)
+        yield from trained_model_faults(policy_config)
     yield from unread_faults(config)
     yield from packages.training_faults(config)
     yield from faults_of_processes(config, True)
@@ -79,10 +79,10 @@ def before_node(config: RunConfig, name: str) -> Iterator[Fault]:
 def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
     """Yield the faults of a training; `here` has the workers of this machine alone."""
     with Importing(named_callables(config), config.start_timeout_s) as importing:
-        for own in each_policy(config):
-            yield from _policy_faults(own, config)
-            yield from _token_faults(own)
-            yield from group_faults(own)
+        for policy_config in each_policy(config):
+            yield from _policy_faults(policy_config, config)
+            yield from _token_faults(policy_config)
+            yield from group_faults(policy_config)
         yield from _sharing_faults(config)
         yield from (
             _service_faults(config) if config.opened_outside else pacing_faults(config.pacing)
@@ -107,9 +107,9 @@ def _service_faults(config: RunConfig) -> Iterator[Fault]:
 def _policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
     """Yield the faults of one policy, with its own workers; `whole` has those of all."""
     run = config.run
-    of = f" of {run.policy}" if run.policies else ""
+    owner = f" of {run.policy}" if run.policies else ""
     if not any("train" in worker.tags for worker in config.workers):
-        yield Fault(("workers",), f"no worker{of} can train: none has the tag train")
+        yield Fault(("workers",), f"no worker{owner} can train: none has the tag train")
     yield from gang_faults(config)
     yield from side_model_faults(config)
     yield from trained_model_faults(config)
@@ -117,7 +117,7 @@ def _policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
         return
     shared = any(worker.shared for worker in whole.workers)
     if not shared and not any("rollout" in worker.tags for worker in config.workers):
-        yield Fault(("workers",), f"no worker{of} can roll out: none has the tag rollout")
+        yield Fault(("workers",), f"no worker{owner} can roll out: none has the tag rollout")
     model = ("policies", run.policy, "policy", "model")
     if shared and not _alike(config.policy.model, whole.policy.model):
         text = "shared workers need models of one form: its config.json is not that of policy.model"
@@ -133,9 +133,11 @@ def _sharing_faults(config: RunConfig) -> Iterator[Fault]:
     """Yield a fault if shared workers are fewer than the policies that need one for good."""
     shared = [worker.id for worker in config.workers if worker.shared]
     lacking = [
-        own.run.policy
-        for own in each_policy(config)
-        if not any("rollout" in worker.tags and not worker.shared for worker in own.workers)
+        policy_config.run.policy
+        for policy_config in each_policy(config)
+        if not any(
+            "rollout" in worker.tags and not worker.shared for worker in policy_config.workers
+        )
     ]
     if shared and len(lacking) > len(shared):
         text = f"{', '.join(lacking)} have no rollout worker of their own, and a shared one stays"
@@ -143,9 +145,9 @@ def _sharing_faults(config: RunConfig) -> Iterator[Fault]:
         yield Fault(("workers",), f"{text} {more}")
 
 
-def _alike(one: Path, other: Path) -> bool:
+def _alike(first: Path, other: Path) -> bool:
     """Return False if both models have a configuration, and not the same."""
-    files = [model / "config.json" for model in (one, other)]
+    files = [model / "config.json" for model in (first, other)]
     return (
         not all(file.is_file() for file in files) or files[0].read_bytes() == files[1].read_bytes()
     )
@@ -178,8 +180,8 @@ def before_evaluation(
             text = "no file of tasks is named, here or with --tasks"
             yield Fault(("evaluation", "tasks"), text)
         if chosen is not None and (tasks is not None or chosen not in files):
-            there = ", ".join(files) if tasks is None else "the tasks of --tasks alone"
-            yield Fault(("set",), f"there is no evaluation set {chosen!r}, but {there or 'none'}")
+            sets = ", ".join(files) if tasks is None else "the tasks of --tasks alone"
+            yield Fault(("set",), f"there is no evaluation set {chosen!r}, but {sets or 'none'}")
         elif tasks is None:
             named = files if chosen is None else {chosen: files[chosen]}
             yield from evaluation_faults(config.evaluation, named)
@@ -258,8 +260,8 @@ def _host_faults(config: RunConfig, gateway: bool, trainers: bool) -> Iterator[F
     if gateway:
         hosts["gateway", "host"] = config.gateway.host or HOST
     if trainers and len(config.nodes) < 2:
-        for own in each_policy(config):
-            hosts[(*sections_path(own), "trainer", "host")] = own.trainer.host
+        for policy_config in each_policy(config):
+            hosts[(*sections_path(policy_config), "trainer", "host")] = policy_config.trainer.host
     for setting, host in hosts.items():
         if reason := no_own_host(host):
             yield Fault(setting, f"{host} {reason}")
@@ -268,9 +270,9 @@ def _host_faults(config: RunConfig, gateway: bool, trainers: bool) -> Iterator[F
 def _machine_faults(config: RunConfig, here: Sequence[WorkerSection]) -> Iterator[Fault]:
     """Yield the faults of devices and memory of the workers `here`, which are on this machine."""
     machine = this_machine()
-    found = list(devices.device_faults(config, machine.gpus, here))
-    yield from found
-    if not found:
+    faults = list(devices.device_faults(config, machine.gpus, here))
+    yield from faults
+    if not faults:
         yield from memory_faults(config, machine, here)
 
 
@@ -304,9 +306,9 @@ def _unwritable(setting: SettingPath, directory: Path) -> Iterator[Fault]:
         reason = getattr(error, "strerror", None) or error
         yield Fault(setting, f"{str(directory)!r} cannot be a directory: {reason}")
         return
-    there = next(one for one in (path, *path.parents) if one.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        yield Fault(setting, f"nothing can be written to {there}")
+    existing = next(place for place in (path, *path.parents) if place.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        yield Fault(setting, f"nothing can be written to {existing}")
 
 
 def _model(setting: SettingPath, directory: Path, config: RunConfig) -> Iterator[Fault]:

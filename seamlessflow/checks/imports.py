@@ -18,8 +18,8 @@ from seamlessflow.producers.agents.harness.loading import CallableNotFound, Call
 def main() -> None:
     """Import the callables one after the other."""
     with Path(sys.argv[1]).open("a", encoding="utf-8") as answer:
-        for number, one in enumerate(json.loads(sys.argv[2])):
-            reason = _wrong(one["name"], one["arguments"])
+        for number, function in enumerate(json.loads(sys.argv[2])):
+            reason = _wrong(function["name"], function["arguments"])
             answer.write(json.dumps([number, reason]) + "\n")
             answer.flush()
 
@@ -70,7 +70,7 @@ def _nearest(name: str) -> str:
     loaded = sys.modules.get(module)
     if loaded is None:
         return suggestion(module, [file.stem for file in Path.cwd().glob("*.py")])
-    functions = [one for one, value in vars(loaded).items() if callable(value)]
+    functions = [function_name for function_name, value in vars(loaded).items() if callable(value)]
     return suggestion(path, functions)
 
 

@@ -50,8 +50,8 @@ def vllm_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
     if rank > LARGEST_RANK:
         text = f"vLLM loads adapters of at most rank {LARGEST_RANK}, not {rank}"
         yield Fault((*sections_path(config), "trainer", "adapter", "rank"), text)
-    own = [one for one in config.workers if one.policy in ("", config.run.policy)]
-    counts = {worker.device_count: None for worker in own if "rollout" in worker.tags}
+    workers = [worker for worker in config.workers if worker.policy in ("", config.run.policy)]
+    counts = {worker.device_count: None for worker in workers if "rollout" in worker.tags}
     for ranks in {vllm.sharing(count): None for count in counts}:
         for name, number in _heads(directory).items():
             # Fewer heads of keys than ranks are repeated on several.
@@ -66,10 +66,10 @@ def _heads(directory: Path) -> Mapping[str, int]:
     try:
         values = read_config(directory)
         named = ("num_attention_heads", "num_key_value_heads")
-        found = {name: int(values[name]) for name in named if values.get(name)}
+        heads = {name: int(values[name]) for name in named if values.get(name)}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
-    return found if min(found.values(), default=0) > 0 else {}
+    return heads if min(heads.values(), default=0) > 0 else {}
 
 
 def apart_on_vllm(policy: RunConfig, first: RunConfig) -> str:
@@ -77,14 +77,15 @@ def apart_on_vllm(policy: RunConfig, first: RunConfig) -> str:
 
     What it can load is decided by the weights that it is started with.
     """
-    one, other = policy.trainer.adapter, first.trainer.adapter
-    if first.rollout.engine != "vllm" or not (one.used or other.used):
+    adapter, other = policy.trainer.adapter, first.trainer.adapter
+    if first.rollout.engine != "vllm" or not (adapter.used or other.used):
         return ""
-    if one.used != other.used or policy.policy.model.resolve() != first.policy.model.resolve():
+    if adapter.used != other.used or policy.policy.model.resolve() != first.policy.model.resolve():
         return "workers with vllm share adapters of one policy.model, or whole models: not both"
-    if most_rank(one.rank) != most_rank(other.rank):
+    if most_rank(adapter.rank) != most_rank(other.rank):
         return (
-            f"workers with vllm share adapters of like ranks: {one.rank} and {other.rank} are not"
+            "workers with vllm share adapters of like ranks: "
+            f"{adapter.rank} and {other.rank} are not"
         )
     return ""
 
@@ -154,5 +155,5 @@ def _named(trainer: TrainerSection) -> Iterator[tuple[SettingPath, Path]]:
 
 def _other_tokens(policy: Path, directory: Path) -> bool:
     """Return whether ids mean other tokens to a model; False if the policy's own are not there."""
-    own = policy / _TOKENIZER
-    return own.is_file() and own.read_bytes() != (directory / _TOKENIZER).read_bytes()
+    tokenizer = policy / _TOKENIZER
+    return tokenizer.is_file() and tokenizer.read_bytes() != (directory / _TOKENIZER).read_bytes()

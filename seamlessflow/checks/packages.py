@@ -107,7 +107,7 @@ def _lacks_vllm(python: Path) -> bool:
 
 def _lacking(setting: SettingPath, package: str, *modules: str) -> Iterator[Fault]:
     """Yield a fault if a module of the package is not there, by default that of its name."""
-    if any(find_spec(one) is None for one in modules or (package,)):
+    if any(find_spec(module) is None for module in modules or (package,)):
         yield Fault(setting, f"{package} is not installed: pip install {package}")
 
 

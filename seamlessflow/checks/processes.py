@@ -36,8 +36,8 @@ def faults_of_processes(config: RunConfig, trainers: bool) -> Iterator[Fault]:
     for spec in (made.gateway(), made.manager(), made.scheduler(), *agents):
         yield from _refused(spec)
     places = {worker.id: number for number, worker in enumerate(config.workers)}
-    for own in each_policy(config):
-        yield from dict.fromkeys(_of_workers(own, places, trainers))
+    for policy_config in each_policy(config):
+        yield from dict.fromkeys(_of_workers(policy_config, places, trainers))
 
 
 def _of_workers(config: RunConfig, places: Mapping[str, int], trainers: bool) -> Iterator[Fault]:
@@ -48,13 +48,13 @@ def _of_workers(config: RunConfig, places: Mapping[str, int], trainers: bool) ->
     for worker in config.workers:
         specs = [made.rollout(worker)] if "rollout" in worker.tags else []
         specs += [made.training(worker)] if trainers and "train" in worker.tags else []
-        own = ("workers", places[worker.id], "environment")
+        setting = ("workers", places[worker.id], "environment")
         for line in misspelt(worker.environment, ENV_PREFIX):
-            yield Fault(own, line.strip())
+            yield Fault(setting, line.strip())
         for spec in specs:
             for fault in _refused(spec):
                 place = place_in(worker.environment, fault.path)
-                yield fault._replace(path=(*own, *place)) if place else fault
+                yield fault._replace(path=(*setting, *place)) if place else fault
 
 
 def _refused(spec: ChildSpec) -> Iterator[Fault]:

@@ -70,18 +70,18 @@ def task_faults(setting: SettingPath, path: Path, seen: Seen | None = None) -> I
 def _faults(
     setting: SettingPath, path: Path, lines: Iterable[TaskLine], seen: Seen
 ) -> Iterator[Fault]:
-    own: Seen = {}
+    places: Seen = {}
     try:
         for line in lines:
-            if (first := own.get(line.task_id) or seen.get(line.task_id)) is not None:
+            if (first := places.get(line.task_id) or seen.get(line.task_id)) is not None:
                 reason = f"{first} has the id {line.task_id!r}, too"
                 raise TasksRejected(path, line.number, reason)
-            own[line.task_id] = f"line {line.number}"
-        if not own:
+            places[line.task_id] = f"line {line.number}"
+        if not places:
             raise TasksRejected(path, 0, "there are no tasks in it")
     except TasksRejected as error:
         yield Fault(setting, str(error))
-    seen.update({task_id: f"{path}, {place}" for task_id, place in own.items()})
+    seen.update({task_id: f"{path}, {place}" for task_id, place in places.items()})
 
 
 def _sized(path: Path) -> bool:

@@ -15,9 +15,9 @@ def unread_faults(config: RunConfig) -> Iterator[Fault]:
 
     Those of the run count for each policy that has them, those of a further policy for it alone.
     """
-    trainers = tuple(own.trainer for own in each_policy(config))
+    trainers = tuple(policy_config.trainer for policy_config in each_policy(config))
     for path, text in unread(config.trainer, trainers):
         yield Fault(("trainer", *path), text)
-    for (name, own), trainer in zip(config.policies.items(), trainers[1:], strict=True):
-        for path, text in unread(own.trainer, (trainer,)):
+    for (name, section), trainer in zip(config.policies.items(), trainers[1:], strict=True):
+        for path, text in unread(section.trainer, (trainer,)):
             yield Fault(("policies", name, "trainer", *path), text)

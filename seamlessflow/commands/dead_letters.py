@@ -60,17 +60,17 @@ def show(
 
     letters, marks = list[DeadLetter](), list[RetryMark]()
     with kafka_to_inspect(out) as kafka, _progress("reading dead letters") as seen:
-        for one in _counting(read_letters(kafka, _topics(topic), partition), seen):
-            if isinstance(one, RetryMark):
-                marks.append(one)
-            elif one.source == offset:
-                letters.append(one)
+        for record in _counting(read_letters(kafka, _topics(topic), partition), seen):
+            if isinstance(record, RetryMark):
+                marks.append(record)
+            elif record.source == offset:
+                letters.append(record)
     if not letters:
         typer.echo(f"no dead letter of {topic}[{partition}]@{offset}", err=True)
         raise typer.Exit(1)
     for letter in letters:
-        own = [mark for mark in marks if mark.place == letter.place]
-        wide_console().print(letter_view(letter, own))
+        retries = [mark for mark in marks if mark.place == letter.place]
+        wide_console().print(letter_view(letter, retries))
 
 
 @app.command()
@@ -121,10 +121,10 @@ def _topics(topic: str | None) -> list[str]:
     return list(TOPICS) if topic is None else [topic]
 
 
-def _counting(found: Iterator[T], seen: Callable[[int], None]) -> Iterator[T]:
-    for count, one in enumerate(found, 1):
+def _counting(records: Iterator[T], seen: Callable[[int], None]) -> Iterator[T]:
+    for count, record in enumerate(records, 1):
         seen(count)
-        yield one
+        yield record
 
 
 @contextmanager

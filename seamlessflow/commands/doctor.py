@@ -32,11 +32,11 @@ def doctor(
     console = clean_console(soft_wrap=True, highlight=False)
     configured = any(name.startswith("SEAMLESSFLOW_KAFKA") for name in os.environ)
     kafka = load(ProcessSettings).kafka if configured else None
-    found = []
+    findings = []
     for finding in examine(out, model, renderer, kafka):
-        found.append(finding)
+        findings.append(finding)
         what = (finding.what, "bold")
         console.print(Text.assemble(_MARKS[finding.grade], " ", what, f" {finding.detail}"))
         if finding.remedy:
             console.print(Text(f"    → {finding.remedy}", "dim"))
-    raise typer.Exit(failed(found))
+    raise typer.Exit(failed(findings))

@@ -16,12 +16,12 @@ def releases() -> None:
     """
     from seamlessflow.schemas.releases import releases as known
 
-    found = known()
-    for earlier, release in zip((None, *found), found, strict=False):
+    history = known()
+    for earlier, release in zip((None, *history), history, strict=False):
         changed = release.changed_since(earlier) if earlier else []
         what = f"{len(changed)} changed: {', '.join(changed)}" if changed else "none changed"
         first = f"{len(release.fingerprints)} records"
-        this = " (this one)" if release is found[-1] else ""
+        this = " (this one)" if release is history[-1] else ""
         typer.echo(f"{release.version}{this}: {what if earlier else first}")
 
 
@@ -34,13 +34,13 @@ def check() -> None:
     from seamlessflow.infra.settings import load
     from seamlessflow.upgrade.fleet_check import FleetSettings, check_fleet
 
-    found = check_fleet(load(FleetSettings))
-    for process in found.processes:
+    fleet = check_fleet(load(FleetSettings))
+    for process in fleet.processes:
         typer.echo(str(process))
-    for notice in found.notices:
+    for notice in fleet.notices:
         typer.echo(notice, err=True)
-    typer.echo(found.verdict)
-    if not found.passed:
+    typer.echo(fleet.verdict)
+    if not fleet.passed:
         raise typer.Exit(1)
 
 

@@ -33,11 +33,11 @@ def settings(
         return
     chosen = explained if everything else _chosen(explained, which)
     if not chosen:
-        names = {part for one in explained for part in one.path.split(".")}
+        names = {part for setting in explained for part in setting.path.split(".")}
         text = f"no setting has {which!r} in its path or its text{suggestion(which, names)}"
         raise typer.BadParameter(text, param_hint="SECTION|WORD")
-    for one in chosen:
-        typer.echo(f"{one.path}  ({one.form})\n    {one.meaning}")
+    for setting in chosen:
+        typer.echo(f"{setting.path}  ({setting.form})\n    {setting.meaning}")
 
 
 def overview() -> None:
@@ -45,7 +45,7 @@ def overview() -> None:
     from seamlessflow.config import RunConfig
     from seamlessflow.infra.help import every_setting
 
-    paths = [one.path for one in every_setting(RunConfig)]
+    paths = [setting.path for setting in every_setting(RunConfig)]
     for name, field in RunConfig.model_fields.items():
         inside = [path for path in paths if path.startswith((f"{name}.", f"{name}["))]
         count = f"{len(inside)} settings" if inside else "a setting"
@@ -57,10 +57,12 @@ def _chosen(explained: "Sequence[ExplainedSetting]", which: str) -> "list[Explai
     """Return the settings of a section, or else those with a word."""
     word = which.lower().removesuffix(".")
     section = [
-        one
-        for one in explained
-        if one.path == word or one.path.startswith((f"{word}.", f"{word}["))
+        setting
+        for setting in explained
+        if setting.path == word or setting.path.startswith((f"{word}.", f"{word}["))
     ]
     return section or [
-        one for one in explained if word in one.path.lower() or word in one.meaning.lower()
+        setting
+        for setting in explained
+        if word in setting.path.lower() or word in setting.meaning.lower()
     ]

@@ -78,8 +78,8 @@ def _list(out: Path | None, count: int) -> None:
 
     console, skipped = wide_console(), Skipped()
     with kafka_to_inspect(out) as kafka:
-        found = recent_trajectories(kafka, count, skipped)
-    console.print(list_view(found))
+        trajectories = recent_trajectories(kafka, count, skipped)
+    console.print(list_view(trajectories))
     _notices(skipped.notices)
 
 
@@ -97,14 +97,14 @@ def _print(session: str, out: Path | None, tokens: bool, records: bool, at: int 
 
     console, skipped = wide_console(), Skipped()
     with kafka_to_inspect(out) as kafka:
-        found = load_session(kafka, session, skipped, at)
-        spell = found.tokenizer.decode if found.tokenizer else None
+        loaded = load_session(kafka, session, skipped, at)
+        spell = loaded.tokenizer.decode if loaded.tokenizer else None
         if records:
-            session_id = found.session.opened.session_id
+            session_id = loaded.session.opened.session_id
             view: RenderableType = records_view(session_records(kafka, session_id, skipped), spell)
         else:
-            tree = session_view(found.session, spell, tokens)
-            view = Group(tree, Text(found.place, "dim"))
+            tree = session_view(loaded.session, spell, tokens)
+            view = Group(tree, Text(loaded.place, "dim"))
     console.print(view)
     _notices(skipped.notices)
 
@@ -126,8 +126,8 @@ def _follow(session: str, out: Path | None, records: bool, wait_s: float) -> Non
     def spell_of(observed: ObservedSession) -> Spell | None:
         if observed.session is None:
             return None
-        known = policies.tokenizer(observed.session.opened.policy)
-        return known.decode if known else None
+        tokenizer = policies.tokenizer(observed.session.opened.policy)
+        return tokenizer.decode if tokenizer else None
 
     lines = records or not console.is_terminal
     display = GrowingLines(console, spell_of, records) if lines else GrowingTree(console, spell_of)

@@ -127,17 +127,17 @@ def _list(
     from seamlessflow.inspection.topics.growth import LagGrowth
     from seamlessflow.inspection.topics.tables import group_tables, topic_table
 
-    found = inspector.look()
-    if not found:
+    states = inspector.look()
+    if not states:
         typer.echo(
             "none that this user may see (Kafka hides topics without the permission Describe); "
             "if there are none, make them with: seamlessflow topics create"
         )
         return
     if count:
-        found = with_counts(kafka, found, _COUNT_S)
-    console.print(topic_table(found))
-    if groups := [state.group for state in found if state.group]:
+        states = with_counts(kafka, states, _COUNT_S)
+    console.print(topic_table(states))
+    if groups := [state.group for state in states if state.group]:
         console.print()
         console.print(group_tables(groups, LagGrowth()))
 
@@ -207,23 +207,23 @@ def transactions(
         find_cluster(kafka, limit_s=_LEADERS_S)
         lookup = TransactionLookup(kafka)
         try:
-            found = lookup.find()
-            for transaction in found:
+            open_transactions = lookup.find()
+            for transaction in open_transactions:
                 typer.echo(str(transaction))
                 if end and transaction.hangs:
                     lookup.end(transaction)
                     typer.echo("  ended")
         finally:
             lookup.close()
-    if not found:
+    if not open_transactions:
         typer.echo("no transaction of a manager is open")
-    elif not end and any(transaction.hangs for transaction in found):
+    elif not end and any(transaction.hangs for transaction in open_transactions):
         typer.echo("not ended: add --end")
         raise typer.Exit(1)
 
 
-def _named(given: list[str] | None, option: str) -> list[tuple[str, str]]:
-    pairs = [(name, value) for name, _, value in (text.partition("=") for text in given or ())]
+def _named(texts: list[str] | None, option: str) -> list[tuple[str, str]]:
+    pairs = [(name, value) for name, _, value in (text.partition("=") for text in texts or ())]
     for name, _ in pairs:
         if name not in TOPICS:
             raise typer.BadParameter(f"{option} {name}: the topics are {', '.join(TOPICS)}")
@@ -239,6 +239,6 @@ def _count(value: str) -> int:
 def _milliseconds(value: str) -> int:
     if value == "ever":
         return FOR_EVER
-    if (found := _DURATION.fullmatch(value)) is None:
+    if (match := _DURATION.fullmatch(value)) is None:
         raise typer.BadParameter(f"--retention: {value!r} is not like 90m, 12h, 7d or ever")
-    return int(found[1]) * _UNIT_MS[found[2]]
+    return int(match[1]) * _UNIT_MS[match[2]]

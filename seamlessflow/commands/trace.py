@@ -33,11 +33,11 @@ def trace(
 
     console, skipped = wide_console(), Skipped()
     with kafka_to_inspect(out) as kafka:
-        found = waterfall(*load_history(kafka, session, skipped))
+        history = waterfall(*load_history(kafka, session, skipped))
     if as_json:
-        typer.echo(json.dumps(waterfall_json(found), indent=1))
+        typer.echo(json.dumps(waterfall_json(history), indent=1))
     else:
-        console.print(waterfall_view(found, console.width, offsets))
+        console.print(waterfall_view(history, console.width, offsets))
     for notice in skipped.notices:
         if as_json:
             typer.echo(f"! {notice}", err=True)

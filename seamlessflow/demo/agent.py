@@ -81,8 +81,8 @@ async def _answer(
 def _use_tool(task: LookupTask, answer: Mapping[str, object]) -> Mapping[str, object] | None:
     """Return the tool's message, or None if the answer is not exactly one valid call of it."""
     arguments = lookup_call(answer)
-    found = None if arguments is None else look_up(task, arguments)
-    if found is None:
+    value = None if arguments is None else look_up(task, arguments)
+    if value is None:
         return None
     calls = cast(list[Mapping[str, object]], answer["tool_calls"])
-    return {"role": "tool", "tool_call_id": calls[0]["id"], "content": found}
+    return {"role": "tool", "tool_call_id": calls[0]["id"], "content": value}

@@ -31,12 +31,12 @@ VLLM_ARGUMENTS = ("--enforce-eager", "--stream-interval=8")
 
 def divided(backend: str, ranks: int, tensor_parallel: int) -> Mapping[str, object]:
     """Return the trainer's settings of a model that is trained by so many ranks of one worker."""
-    found: dict[str, object] = {"backend": backend, "ranks": ranks}
+    section: dict[str, object] = {"backend": backend, "ranks": ranks}
     if ranks > 1:
-        found["devices"] = list(range(ranks))
+        section["devices"] = list(range(ranks))
     if backend == "megatron":
-        found["megatron"] = {"tensor_parallel": tensor_parallel}
-    return found
+        section["megatron"] = {"tensor_parallel": tensor_parallel}
+    return section
 
 
 def adapted(rank: int) -> Mapping[str, object]:

@@ -56,8 +56,11 @@ def _format() -> Finding:
     """Name the forms of a log that this release writes and reads."""
     from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
 
-    known = [release.version for release in releases()]
-    text = f"release {known[-1]} writes it, and reads that of {known[0]} and later; sessions are "
+    versions = [release.version for release in releases()]
+    text = (
+        f"release {versions[-1]} writes it, and reads that of {versions[0]} and later; "
+        "sessions are "
+    )
     return Finding("log format", Grade.OK, f"{text}folded by the rules of version {FOLD_VERSION}")
 
 
@@ -116,8 +119,8 @@ def _jars() -> Finding:
 
 def _disk(out: Path) -> Finding:
     # The directory of a later run may not exist yet: its nearest parent is on the same disk.
-    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
-    return findings.disk(shutil.disk_usage(there).free, str(there))
+    existing = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    return findings.disk(shutil.disk_usage(existing).free, str(existing))
 
 
 def _memory() -> Finding:
@@ -172,8 +175,8 @@ def _broker(kafka: KafkaSettings) -> Finding:
 
     what = f"broker {kafka.bootstrap_servers}"
     try:
-        found = find_cluster(kafka, limit_s=_BROKER_TIMEOUT_S)
-        return Finding(what, Grade.OK, f"cluster {found.id}, brokers: {found.brokers}")
+        cluster = find_cluster(kafka, limit_s=_BROKER_TIMEOUT_S)
+        return Finding(what, Grade.OK, f"cluster {cluster.id}, brokers: {cluster.brokers}")
     except (KafkaRefused, KafkaUnavailable) as error:
         remedy = "start it, or check SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS and __OPTIONS"
         return Finding(what, Grade.FAILED, str(error), remedy)
@@ -185,7 +188,7 @@ def _transactions(kafka: KafkaSettings) -> Finding:
 
     lookup = TransactionLookup(kafka)
     try:
-        hanging = [str(one) for one in lookup.find() if one.hangs]
+        hanging = [str(transaction) for transaction in lookup.find() if transaction.hangs]
     except SeamlessFlowError as error:
         remedy = "nothing while managers get their offsets"
         return Finding("transactions", Grade.WARNING, f"not looked at: {error}", remedy)

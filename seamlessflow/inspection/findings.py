@@ -110,19 +110,19 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in _NUMBER.findall(version.split("+")[0]))
 
 
-def renderer_remedy(asked: RendererSettings, found: str) -> str:
+def renderer_remedy(asked: RendererSettings, renderer: str) -> str:
     """Return what to do about prompts that differ from those of the model's own template.
 
-    `found` is the name of the renderer that was made of the settings `asked`.
+    `renderer` is the name of the renderer that was made of the settings `asked`.
     """
-    given = {
+    chosen = {
         "name": asked.name not in (FROM_MODEL, CHAT_TEMPLATE),
         "thinking_retention": asked.thinking_retention is not None,
         "options": bool(asked.options),
     }
-    named = [name for name, is_given in given.items() if is_given]
+    named = [name for name, is_given in chosen.items() if is_given]
     if named:
         return f"nothing, if that is wanted; else leave {', '.join(named)} out of policy.renderer"
-    if found != CHAT_TEMPLATE:
+    if renderer != CHAT_TEMPLATE:
         return f"set policy.renderer to {{name: {CHAT_TEMPLATE}}}, the model's own template"
     return "report it with the name of the model: this template is not rendered as it should be"

@@ -60,8 +60,10 @@ def foreign_tokenizer(directory: Path) -> str:
         template = _template(directory)
         ids = dict.fromkeys(vocabulary.values() if isinstance(vocabulary, dict) else ())
         ids |= {} if isinstance(vocabulary, dict) else dict.fromkeys(range(len(vocabulary)))
-        added = [one for one in tokenizer.get("added_tokens", ()) if one["content"] in template]
-        largest = max((*ids, *(int(one["id"]) for one in added)), default=0)
+        added = [
+            token for token in tokenizer.get("added_tokens", ()) if token["content"] in template
+        ]
+        largest = max((*ids, *(int(token["id"]) for token in added)), default=0)
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return ""  # of another form: the libraries that load it decide
     if not isinstance(rows, int) or largest < rows:
@@ -107,10 +109,10 @@ def _is_pointer(path: Path) -> bool:
 
 def _damage(file: Path) -> str:
     """Return what is wrong with a safetensors file by header and length, empty if nothing is."""
-    there = file.stat().st_size
+    size = file.stat().st_size
     try:
-        if there < _expected_size(file):
-            return f"{file} is cut short: it has {there} bytes"
+        if size < _expected_size(file):
+            return f"{file} is cut short: it has {size} bytes"
     except (ValueError, TypeError, LookupError, AttributeError):
         return f"{file} is no safetensors file"
     return ""

@@ -31,8 +31,8 @@ class ClusterNames:
 
 def labels(component: str, node: str = "") -> dict[str, str]:
     """Return the labels of a component, and those of the pod of one node."""
-    own = {"app.kubernetes.io/name": APP, "app.kubernetes.io/component": component}
-    return own | ({"seamlessflow/node": node} if node else {})
+    common = {"app.kubernetes.io/name": APP, "app.kubernetes.io/component": component}
+    return common | ({"seamlessflow/node": node} if node else {})
 
 
 def manifest(kind: str, version: str, name: str, component: str, **parts: Any) -> Manifest:

@@ -43,7 +43,7 @@ def gateways(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> li
     """Return the Deployment of the gateways and the Service at which agents find them."""
     spec = ProcessSpecs(config, LaunchContext(kafka, PORT, {})).gateway()
     leave_s = max(config.gateway.leave_s, _LEAVE_S)
-    own = {"host": "0.0.0.0", "public_url": URL, "leave_s": leave_s}  # nosec B104
+    section = {"host": "0.0.0.0", "public_url": URL, "leave_s": leave_s}  # nosec B104
     secret = [
         from_secret("SEAMLESSFLOW_GATEWAY__SECRET", names, "gateway-secret"),
         from_secret("SEAMLESSFLOW_GATEWAY__ADMIN_KEY", names, "admin-key"),
@@ -53,7 +53,7 @@ def gateways(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> li
         names,
         ["python", "-P", "-m", spec.module],
         config.out.parent,
-        env=[*_environment(spec, kafka, gateway=own), *secret, *_kafka_options(names)],
+        env=[*_environment(spec, kafka, gateway=section), *secret, *_kafka_options(names)],
         ports=[{"name": "http", "containerPort": PORT}],
         livenessProbe={**_probe("/health"), "periodSeconds": 10, "failureThreshold": 6},
         readinessProbe={**_probe("/ready"), "periodSeconds": _PROBE_S},
@@ -129,7 +129,7 @@ def _environment(
     for section, settings in changed.items():
         name = f"SEAMLESSFLOW_{section.upper()}"
         read = json.loads(environment[name])
-        kept = {key: one for key, one in read.items() if key not in _SECRETS}
+        kept = {key: value for key, value in read.items() if key not in _SECRETS}
         environment[name] = json.dumps({**kept, **settings}, sort_keys=True)
     shown = {k: v for k, v in kafka.options.items() if not isinstance(v, SecretStr)}
     address = {**kafka.model_dump(exclude_defaults=True), "options": shown}

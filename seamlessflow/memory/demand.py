@@ -78,14 +78,14 @@ class WorkerMemory:
     @property
     def host_parts(self) -> Parts:
         """Return what the worker takes of its host."""
-        found = []
+        parts = []
         if self.rank is not None:
-            found += [MemoryPart(part.name, self.devices * part.bytes) for part in self.rank.host]
+            parts += [MemoryPart(part.name, self.devices * part.bytes) for part in self.rank.host]
         if self.asleep:
-            found.append(MemoryPart("weights of a sleeping engine", self.asleep))
+            parts.append(MemoryPart("weights of a sleeping engine", self.asleep))
         if not self.on_gpu:
-            found.append(MemoryPart("on its devices", self.devices * self.device_bytes))
-        return tuple(found)
+            parts.append(MemoryPart("on its devices", self.devices * self.device_bytes))
+        return tuple(parts)
 
 
 def shapes_of(config: RunConfig) -> Mapping[Path, ModelShape]:
@@ -93,12 +93,12 @@ def shapes_of(config: RunConfig) -> Mapping[Path, ModelShape]:
 
     Raises `ShapeUnknown`.
     """
-    found: dict[Path, ModelShape] = {}
-    for own in each_policy(config):
-        for directory in (own.policy.model, *_side(own).values()):
-            if directory not in found:
-                found[directory] = read_shape(directory)
-    return found
+    shapes: dict[Path, ModelShape] = {}
+    for policy_config in each_policy(config):
+        for directory in (policy_config.policy.model, *_side(policy_config).values()):
+            if directory not in shapes:
+                shapes[directory] = read_shape(directory)
+    return shapes
 
 
 def memory_of(
@@ -109,14 +109,14 @@ def memory_of(
 ) -> list[WorkerMemory]:
     """Return what the workers `here` (None: all) of a run take, alike ones together."""
     kinds: dict[tuple[object, ...], WorkerMemory] = {}
-    for own in each_policy(config):
-        for worker in own.workers:
+    for policy_config in each_policy(config):
+        for worker in policy_config.workers:
             if here is not None and worker not in here:
                 continue
-            one = _worker(own, shapes, machine, worker)
-            key = (own.run.policy, one.devices, one.on_gpu, *worker.tags)
+            memory = _worker(policy_config, shapes, machine, worker)
+            key = (policy_config.run.policy, memory.devices, memory.on_gpu, *worker.tags)
             before = kinds[key].workers if key in kinds else ()
-            kinds[key] = replace(one, workers=(*before, worker.id))
+            kinds[key] = replace(memory, workers=(*before, worker.id))
     return list(kinds.values())
 
 
@@ -168,13 +168,13 @@ def _engine(config: RunConfig, model: ModelShape, worker: WorkerSection, gpu: bo
     if rollout.engine == "torch":
         size, kv, share = SIZES[rollout.torch.dtype], float(rollout.torch.kv_bytes), 1.0
         return EngineShape(model, 1, size, rollout.capacity, longest, kv, gpu, share)
-    own = rollout.vllm
+    vllm = rollout.vllm
     published = config.trainer.weights_dtype or config.trainer.dtype
-    size = SIZES[published if own.dtype == "auto" else own.dtype]
-    given = None if own.kv_bytes is None else float(own.kv_bytes)
-    share = float(_argument(own.arguments, _SHARE) or ENGINE_SHARE)
-    sharing, rows = own.sharing(worker.device_count), math.ceil(rollout.capacity / own.replicas)
-    return EngineShape(model, sharing, size, rows, longest, given, gpu, share)
+    size = SIZES[published if vllm.dtype == "auto" else vllm.dtype]
+    kv_bytes = None if vllm.kv_bytes is None else float(vllm.kv_bytes)
+    share = float(_argument(vllm.arguments, _SHARE) or ENGINE_SHARE)
+    sharing, rows = vllm.sharing(worker.device_count), math.ceil(rollout.capacity / vllm.replicas)
+    return EngineShape(model, sharing, size, rows, longest, kv_bytes, gpu, share)
 
 
 def _argument(arguments: Sequence[str], name: str) -> str | None:
@@ -190,13 +190,13 @@ def _argument(arguments: Sequence[str], name: str) -> str | None:
 def _side(config: RunConfig) -> Mapping[str, Path]:
     """Return the directories of the models beside the policy, by their part in training."""
     trainer, policy = config.trainer, config.policy.model
-    found = {}
+    models = {}
     if trainer.backend == "clock":
         return {}
     if trainer.reference_used:
-        found["reference"] = trainer.reference or policy
+        models["reference"] = trainer.reference or policy
     if trainer.advantage == "distill" and trainer.teacher is not None:
-        found["teacher"] = trainer.teacher
+        models["teacher"] = trainer.teacher
     if trainer.critic_used and trainer.critic.kind != "head":
-        found["critic"] = trainer.critic.model or policy
-    return found
+        models["critic"] = trainer.critic.model or policy
+    return models

@@ -38,10 +38,12 @@ def memory_faults(
     workers = memory_of(config, shapes, machine, here)
     yield from _kv_faults(config, workers)
     for worker in workers:
-        there = machine.device_bytes if worker.on_gpu else None
-        if there is not None and worker.least_bytes > there:
-            helping = [lever for lever in levers(config, shapes, worker) if lever.bytes <= there]
-            yield Fault(_MODEL, _too_large(worker, there, [one.change for one in helping]))
+        available = machine.device_bytes if worker.on_gpu else None
+        if available is not None and worker.least_bytes > available:
+            helping = [
+                lever for lever in levers(config, shapes, worker) if lever.bytes <= available
+            ]
+            yield Fault(_MODEL, _too_large(worker, available, [lever.change for lever in helping]))
         limit = config.trainer.offload_mb
         moved = worker.devices * worker.offloaded
         leaves = worker.on_gpu and worker.rank is not None and worker.engine is not None
@@ -68,7 +70,7 @@ def _kv_faults(config: RunConfig, workers: Sequence[WorkerMemory]) -> Iterator[F
     name = config.rollout.engine
     if not engines or (name == "vllm" and _reckons_otherwise(config)):
         return
-    engine = max(engines, key=lambda one: one.least_kv_bytes)
+    engine = max(engines, key=lambda shape: shape.least_kv_bytes)
     if engine.token_bytes and engine.least_kv_bytes > engine.kv_bytes:
         tokens = round(engine.least_kv_bytes / engine.token_bytes)
         yield Fault(
@@ -82,28 +84,30 @@ def _kv_faults(config: RunConfig, workers: Sequence[WorkerMemory]) -> Iterator[F
 def _reckons_otherwise(config: RunConfig) -> bool:
     """Return True if vLLM may need less for a turn than all keys and values of all its tokens."""
     vllm = config.rollout.vllm
-    given = vllm.url is None and vllm.kv_bytes is not None
-    own = any(argument.startswith(_OWN_MEMORY) for argument in vllm.arguments)
-    return own or not given or has_sliding_window(config.policy.model)
+    limited = vllm.url is None and vllm.kv_bytes is not None
+    overridden = any(argument.startswith(_OWN_MEMORY) for argument in vllm.arguments)
+    return overridden or not limited or has_sliding_window(config.policy.model)
 
 
-def _too_large(worker: WorkerMemory, there: float, changes: Sequence[str]) -> str:
+def _too_large(worker: WorkerMemory, available: float, changes: Sequence[str]) -> str:
     rank = worker.rank
     what = ""
-    if rank is not None and total(rank.kept) > there:
-        parts = ", ".join(f"{one.name} {gibibytes(one.bytes)}" for one in rank.kept)
+    if rank is not None and total(rank.kept) > available:
+        parts = ", ".join(f"{part.name} {gibibytes(part.bytes)}" for part in rank.kept)
         what = f" to train ({parts})"
     help_ = f"set {' or '.join(changes[:2])}" if changes else "use more devices"
     return (
         f"needs at least {gibibytes(worker.least_bytes)} of each device of {worker.workers[0]}"
-        f"{what}, which has {gibibytes(there)}: {help_}; seamlessflow plan tells each part"
+        f"{what}, which has {gibibytes(available)}: {help_}; seamlessflow plan tells each part"
     )
 
 
 def _host_least(worker: WorkerMemory) -> float:
     """Return what a worker takes of its host whatever its sequences are, in bytes."""
-    found = worker.asleep
+    size = worker.asleep
     if worker.rank is not None:
-        kept = [one.bytes for one in worker.rank.host if one.name.startswith(("copy", "weights"))]
-        found += worker.devices * sum(kept)
-    return found + (0.0 if worker.on_gpu else worker.devices * worker.least_bytes)
+        kept = [
+            part.bytes for part in worker.rank.host if part.name.startswith(("copy", "weights"))
+        ]
+        size += worker.devices * sum(kept)
+    return size + (0.0 if worker.on_gpu else worker.devices * worker.least_bytes)

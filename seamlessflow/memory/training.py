@@ -72,12 +72,12 @@ def rank_memory(rank: RankShape, trainer: TrainerSection) -> RankMemory:
     outside the layers are summed), `update` (AdamW) and `annotation` (by models that come and go).
     """
     master = SIZES[trainer.master_dtype]
-    own = trained_parameters(rank.model, trainer) / _divisor(trainer)
+    parameters = trained_parameters(rank.model, trainer) / _divisor(trainer)
     kept = [
         *_base(rank.model, trainer),
-        MemoryPart(f"weights ({trainer.master_dtype})", master * own),
-        MemoryPart(f"gradients ({trainer.master_dtype})", master * own),
-        MemoryPart(f"moments ({trainer.master_dtype})", 2 * master * own),
+        MemoryPart(f"weights ({trainer.master_dtype})", master * parameters),
+        MemoryPart(f"gradients ({trainer.master_dtype})", master * parameters),
+        MemoryPart(f"moments ({trainer.master_dtype})", 2 * master * parameters),
     ]
     if rank.critic is not None:
         of_critic = (rank.critic.parameters - rank.critic.output) / _divisor(trainer)
@@ -89,7 +89,7 @@ def rank_memory(rank: RankShape, trainer: TrainerSection) -> RankMemory:
     if rank.on_gpu:
         kept.append(MemoryPart("CUDA itself", CONTEXT))
     passed, logits = _passes(rank, trainer), _logits(rank, trainer)
-    phases = {"logits": (*passed, *logits), "update": _update(rank, trainer, own)}
+    phases = {"logits": (*passed, *logits), "update": _update(rank, trainer, parameters)}
     if trainer.gradient_checkpointing and rank.model.layer is not None:
         again = MemoryPart(
             "activations of one layer", _layer_bytes(rank, rank.model.layer, trainer)
@@ -99,7 +99,7 @@ def rank_memory(rank: RankShape, trainer: TrainerSection) -> RankMemory:
         phases["reduction"] = _reduction(rank.model, trainer)
     elif frozen:
         phases["annotation"] = (*frozen, logits[0])
-    return RankMemory(tuple(kept), phases, _host(rank, trainer, own, frozen))
+    return RankMemory(tuple(kept), phases, _host(rank, trainer, parameters, frozen))
 
 
 def trained_parameters(model: ModelShape, trainer: TrainerSection) -> int:
@@ -132,29 +132,29 @@ def activation_bytes(layer: LayerShape, trainer: TrainerSection, longest: int) -
     hidden, queries, keys = layer.hidden, layer.query_width, layer.key_width
     copies = 2 if stream == compute else 5
     whole = 2 * (_FLOAT + stream) * hidden + copies * compute * hidden
-    found = 4.0 * compute * layer.intermediate
+    size = 4.0 * compute * layer.intermediate
     if layer.normed:
-        found += (_FLOAT + compute) * (queries + keys)
+        size += (_FLOAT + compute) * (queries + keys)
     eager = trainer.attention == "eager"
     masked = trainer.attention == "sdpa" and trainer.layout != "padded"
-    found += compute * (2 * queries + 2 * (queries if eager or masked else keys))
+    size += compute * (2 * queries + 2 * (queries if eager or masked else keys))
     if eager:
-        found += layer.heads * longest * (_FLOAT + (compute if compute < _FLOAT else 0))
-    return whole + found / _tensor_parallel(trainer)
+        size += layer.heads * longest * (_FLOAT + (compute if compute < _FLOAT else 0))
+    return whole + size / _tensor_parallel(trainer)
 
 
 def _passes(rank: RankShape, trainer: TrainerSection) -> Parts:
     """Return what forward and backward passes of a micro-batch take besides."""
     model = rank.model
     compute, stream = SIZES[trainer.compute], _stream(trainer)
-    found = []
+    parts = []
     if trainer.backend == "fsdp2":
         # The layer under way and the next one, gradients of one, and their sum in float32.
         gathered = model.outside * compute + model.output * compute
         gathered += model.block * (3 * compute + _FLOAT)
-        found.append(MemoryPart("gathered layers", gathered))
+        parts.append(MemoryPart("gathered layers", gathered))
     elif compute < SIZES[trainer.master_dtype] and not trainer.adapter.used:
-        found.append(
+        parts.append(
             MemoryPart(
                 f"weights ({trainer.compute})", model.parameters * compute / _divisor(trainer)
             )
@@ -166,12 +166,12 @@ def _passes(rank: RankShape, trainer: TrainerSection) -> Parts:
         of_layer = once if again else _layer_bytes(rank, layer, trainer)
         ends = 2 * once + rank.tokens * layer.hidden * _FLOAT
         name = "inputs of layers" if again else "activations"
-        found.append(MemoryPart(name, layer.count * of_layer + ends))
+        parts.append(MemoryPart(name, layer.count * of_layer + ends))
         if trainer.layout != "padded" and trainer.attention in ("sdpa", "eager"):
             # True or false for each pair; torch's attention keeps it in numbers, in each layer.
             kept = 1 if again or trainer.attention == "eager" else layer.count
-            found.append(MemoryPart("masks", rank.tokens**2 * (1 + compute * kept)))
-    return tuple(found)
+            parts.append(MemoryPart("masks", rank.tokens**2 * (1 + compute * kept)))
+    return tuple(parts)
 
 
 def _layer_bytes(rank: RankShape, layer: LayerShape, trainer: TrainerSection) -> float:
@@ -189,15 +189,15 @@ def _logits(rank: RankShape, trainer: TrainerSection) -> Parts:
     logits = min(every, LOGITS_AT_ONCE)
     # Those in half precision are copied, and their log-softmax has three results of that size.
     in_float = _FLOAT * logits * (3 if compute == _FLOAT else 4)
-    found = (
+    parts = (
         MemoryPart(f"logits ({trainer.compute})", compute * logits),
         MemoryPart("gradients of logits", compute * logits + in_float),
     )
     if logits == every or trainer.adapter.used:
-        return found
+        return parts
     product = 0 if compute == _FLOAT else compute
     weights = rank.model.output / _tensor_parallel(trainer)
-    return (*found, MemoryPart("gradient of the output layer", (_FLOAT + product) * weights))
+    return (*parts, MemoryPart("gradient of the output layer", (_FLOAT + product) * weights))
 
 
 def _reduction(model: ModelShape, trainer: TrainerSection) -> Parts:
@@ -209,13 +209,13 @@ def _reduction(model: ModelShape, trainer: TrainerSection) -> Parts:
     )
 
 
-def _update(rank: RankShape, trainer: TrainerSection, own: float) -> Parts:
+def _update(rank: RankShape, trainer: TrainerSection, parameters: float) -> Parts:
     """Return the intermediate results of AdamW: of all tensors at once on a GPU (torch's
     `foreach`, by its documentation about the size of the parameters), else of one.
     """
     master = SIZES[trainer.master_dtype]
-    largest = min(rank.model.largest / _divisor(trainer), own)
-    return (MemoryPart("AdamW's results", master * (own if rank.on_gpu else 2 * largest)),)
+    largest = min(rank.model.largest / _divisor(trainer), parameters)
+    return (MemoryPart("AdamW's results", master * (parameters if rank.on_gpu else 2 * largest)),)
 
 
 def _frozen(rank: RankShape, trainer: TrainerSection) -> list[MemoryPart]:
@@ -228,25 +228,29 @@ def _frozen(rank: RankShape, trainer: TrainerSection) -> list[MemoryPart]:
     ]
 
 
-def _host(rank: RankShape, trainer: TrainerSection, own: float, frozen: list[MemoryPart]) -> Parts:
+def _host(
+    rank: RankShape, trainer: TrainerSection, parameters: float, frozen: list[MemoryPart]
+) -> Parts:
     """Return what a rank keeps on its host: most of it for moments, but all of it at worst."""
     master, published = SIZES[trainer.master_dtype], trainer.weights_dtype or trainer.dtype
-    found = [MemoryPart("libraries", LIBRARIES)]
+    parts = [MemoryPart("libraries", LIBRARIES)]
     if rank.on_gpu and rank.leaves:
-        found.append(
+        parts.append(
             MemoryPart("weights and moments without the role", offloaded_bytes(rank, trainer))
         )
     if rank.on_gpu and trainer.backend != "fsdp2":
-        found += frozen
-    found.append(MemoryPart("copy for a checkpoint", 3 * master * own))
-    if copies := remembered(master * own, trainer):
-        found.append(
-            MemoryPart(f"{copies} remembered versions, and one more", (copies + 1) * master * own)
+        parts += frozen
+    parts.append(MemoryPart("copy for a checkpoint", 3 * master * parameters))
+    if copies := remembered(master * parameters, trainer):
+        parts.append(
+            MemoryPart(
+                f"{copies} remembered versions, and one more", (copies + 1) * master * parameters
+            )
         )
     # A gang converts little at a time (`trainer/backends/sharded/tensor_file.py`).
     if trainer.backend == "torch":
-        found.append(MemoryPart(f"published weights ({published})", SIZES[published] * own))
-    return tuple(found)
+        parts.append(MemoryPart(f"published weights ({published})", SIZES[published] * parameters))
+    return tuple(parts)
 
 
 def offloaded_bytes(rank: RankShape, trainer: TrainerSection) -> float:
@@ -256,8 +260,8 @@ def offloaded_bytes(rank: RankShape, trainer: TrainerSection) -> float:
     trained = [trained_parameters(rank.model, trainer)]
     if rank.critic is not None:
         trained.append(rank.critic.parameters - rank.critic.output)
-    own = 3 * SIZES[trainer.master_dtype] * sum(trained) / _divisor(trainer)
-    return own + total(_base(rank.model, trainer))
+    size = 3 * SIZES[trainer.master_dtype] * sum(trained) / _divisor(trainer)
+    return size + total(_base(rank.model, trainer))
 
 
 def remembered(size: float, trainer: TrainerSection) -> int:

@@ -94,23 +94,23 @@ def _training(
 ) -> MemoryVerdict:
     model = shapes[config.policy.model]
     shape = rank_shape(config, shapes, worker.on_gpu, worker.engine is not None)
-    there = machine.device_bytes if worker.on_gpu else machine.host_bytes
+    available = machine.device_bytes if worker.on_gpu else machine.host_bytes
     notes = [f"most in phase {rank.phase}; a micro-batch of {shape.tokens:,} tokens, all trained"]
     if shape.longest > config.trainer.micro_batch_tokens:
         notes.append("a chain of policy.max_context is longer than trainer.micro_batch_tokens")
     if model.unknown:
         notes.append(f"activations are unknown and not in the sum: {model.unknown}")
     parts = rank.device_parts
-    fits = there is not None and total(parts) <= there
-    found = () if fits else tuple(levers(config, shapes, worker))
+    fits = available is not None and total(parts) <= available
+    changes = () if fits else tuple(levers(config, shapes, worker))
     place, partial = _place(worker, "training"), bool(model.unknown)
-    return MemoryVerdict(place, parts, tuple(notes), there, found, partial)
+    return MemoryVerdict(place, parts, tuple(notes), available, changes, partial)
 
 
 def _engine(
     config: RunConfig, worker: WorkerMemory, engine: EngineMemory, machine: Capacity
 ) -> MemoryVerdict:
-    there = machine.device_bytes if worker.on_gpu else machine.host_bytes
+    available = machine.device_bytes if worker.on_gpu else machine.host_bytes
     place, kv = _place(worker, "rollout"), MemoryPart("keys and values", engine.kv_bytes)
     notes = ["keys and values of a token are unknown"]
     if engine.token_bytes:
@@ -128,13 +128,13 @@ def _engine(
         )
     parts = (*engine.parts, kv)
     changes: tuple[Lever, ...] = ()
-    if lacking or (there is not None and total(parts) > there):
+    if lacking or (available is not None and total(parts) > available):
         changes = tuple(_engine_levers(config, engine, total(parts)))
     return MemoryVerdict(
         place,
         parts,
         (*notes, lacking) if lacking else tuple(notes),
-        there,
+        available,
         changes,
         lacking=lacking,
     )
@@ -143,8 +143,8 @@ def _engine(
 def _engine_levers(config: RunConfig, engine: EngineMemory, needed: float) -> Iterator[Lever]:
     """Yield the changes of settings with which a turn of full length fits."""
     rollout = config.rollout
-    given = rollout.vllm.kv_bytes if rollout.engine == "vllm" else rollout.torch.kv_bytes
-    if given is not None and given < engine.least_kv_bytes:
+    kv_bytes = rollout.vllm.kv_bytes if rollout.engine == "vllm" else rollout.torch.kv_bytes
+    if kv_bytes is not None and kv_bytes < engine.least_kv_bytes:
         least = math.ceil(engine.least_kv_bytes)
         yield Lever(f"rollout.{rollout.engine}.kv_bytes {least}", needed)
     if rollout.engine == "vllm":
@@ -164,8 +164,8 @@ def _place(worker: WorkerMemory, role: str) -> str:
 def _host_notes(config: RunConfig, shapes: Mapping[Path, ModelShape]) -> tuple[str, ...]:
     published = trained_parameters(shapes[config.policy.model], config.trainer)
     size = 4 if (config.trainer.weights_dtype or config.trainer.dtype) == "float32" else 2
-    told = gibibytes(size * published)
-    return (f"beside it the page cache of a published version, {told}, which can be dropped",)
+    text = gibibytes(size * published)
+    return (f"beside it the page cache of a published version, {text}, which can be dropped",)
 
 
 def levers(
@@ -173,13 +173,13 @@ def levers(
 ) -> Iterator[Lever]:
     """Yield the changes of settings with which a rank needs less of its device, largest first."""
     now = worker.rank_bytes
-    found = []
+    helping = []
     for change, changed in _changes(config):
         shape = rank_shape(changed, shapes, worker.on_gpu, worker.engine is not None)
         needed = total(rank_memory(shape, changed.trainer).device_parts)
         if needed < 0.98 * now:
-            found.append(Lever(change, needed))
-    yield from sorted(found, key=lambda one: -one.bytes)
+            helping.append(Lever(change, needed))
+    yield from sorted(helping, key=lambda lever: -lever.bytes)
 
 
 def _changes(config: RunConfig) -> Iterator[tuple[str, RunConfig]]:
@@ -190,14 +190,14 @@ def _changes(config: RunConfig) -> Iterator[tuple[str, RunConfig]]:
         return config.model_copy(update={"trainer": trainer.model_copy(update=values)})
 
     if not trainer.gradient_checkpointing and trainer.backend != "megatron":
-        told = "trainer.gradient_checkpointing true"
-        yield told, changed(gradient_checkpointing=True)
+        change = "trainer.gradient_checkpointing true"
+        yield change, changed(gradient_checkpointing=True)
         longest = config.policy.max_context
         if longest > _LEAST_TOKENS:
             half = changed(gradient_checkpointing=True, micro_batch_tokens=longest // 2)
             policy = config.policy.model_copy(update={"max_context": longest // 2})
             yield (
-                f"{told}, trainer.micro_batch_tokens and policy.max_context {longest // 2}",
+                f"{change}, trainer.micro_batch_tokens and policy.max_context {longest // 2}",
                 half.model_copy(update={"policy": policy}),
             )
     if trainer.attention == "eager":
@@ -208,8 +208,8 @@ def _changes(config: RunConfig) -> Iterator[tuple[str, RunConfig]]:
     if trainer.compute == "float32":
         yield "trainer.dtype bfloat16", changed(dtype="bfloat16", compute_dtype=None)
     if trainer.master_dtype == "float32":
-        told = "trainer.master_dtype bfloat16"
-        yield told, changed(dtype="bfloat16", compute_dtype=None, master_dtype="bfloat16")
+        change = "trainer.master_dtype bfloat16"
+        yield change, changed(dtype="bfloat16", compute_dtype=None, master_dtype="bfloat16")
     yield from _more_ranks(trainer, changed)
 
 
@@ -224,8 +224,8 @@ def _more_ranks(
         if trainer.backend == "megatron":
             parts = trainer.megatron.tensor_parallel * factor
             divided = trainer.megatron.model_copy(update={"tensor_parallel": parts})
-            told = f"trainer.megatron.tensor_parallel {parts}"
-            yield told, changed(ranks=max(ranks, parts), megatron=divided)
+            change = f"trainer.megatron.tensor_parallel {parts}"
+            yield change, changed(ranks=max(ranks, parts), megatron=divided)
         else:
             yield (
                 f"trainer.backend fsdp2, trainer.ranks {ranks}",

@@ -26,8 +26,8 @@ def name_faults(config: RunConfig, name: str) -> Iterator[Fault]:
         text = "no worker is of a node: set workers[].node, or start the run with train"
         yield Fault(("workers",), text)
         return
-    there = ", ".join(config.nodes)
-    text = f"there is no node {name!r}, but {there}{suggestion(name, config.nodes)}"
+    nodes = ", ".join(config.nodes)
+    text = f"there is no node {name!r}, but {nodes}{suggestion(name, config.nodes)}"
     yield Fault(("node",), f"{text}; choose one with --name")
 
 
@@ -47,8 +47,8 @@ def spread_faults(config: RunConfig) -> Iterator[Fault]:
         text = f"{config.out} is relative: name a directory that all nodes share by its whole path"
         yield Fault(("out",), text)
     yield from storage_faults(config)
-    for own in each_policy(config):
-        yield from _gang_faults(own, config)
+    for policy_config in each_policy(config):
+        yield from _gang_faults(policy_config, config)
 
 
 def storage_faults(config: RunConfig) -> Iterator[Fault]:
@@ -60,8 +60,8 @@ def storage_faults(config: RunConfig) -> Iterator[Fault]:
 
 def own_addresses(addresses: str) -> list[str]:
     """Return those of a list, host:port with commas, that each host takes for its own."""
-    found = (address.strip() for address in addresses.split(","))
-    return [one for one in found if _is_this_host(one.rpartition(":")[0].strip("[]"))]
+    entries = (address.strip() for address in addresses.split(","))
+    return [entry for entry in entries if _is_this_host(entry.rpartition(":")[0].strip("[]"))]
 
 
 def elsewhere_faults(config: RunConfig) -> Iterator[Fault]:
@@ -71,14 +71,14 @@ def elsewhere_faults(config: RunConfig) -> Iterator[Fault]:
         yield Fault(("workers",), text)
 
 
-def _gang_faults(own: RunConfig, config: RunConfig) -> Iterator[Fault]:
+def _gang_faults(policy_config: RunConfig, config: RunConfig) -> Iterator[Fault]:
     """Yield the faults of the gang of one policy."""
-    nodes = {worker.node or config.head for worker in trains(own)}
+    nodes = {worker.node or config.head for worker in trains(policy_config)}
     if len(nodes) < 2:
         return
-    if _is_this_host(host := own.trainer.host):
+    if _is_this_host(host := policy_config.trainer.host):
         text = f"{host} is this host for each node: name the address of the node of rank 0"
-        yield Fault((*sections_path(own), "trainer", "host"), text)
+        yield Fault((*sections_path(policy_config), "trainer", "host"), text)
 
 
 def _loopback(path: tuple[str, ...], addresses: str) -> Iterator[Fault]:

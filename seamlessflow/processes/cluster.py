@@ -31,10 +31,10 @@ class NoRunData(SeamlessFlowError):
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        own = "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS and SEAMLESSFLOW_KAFKA__TOPIC_PREFIX"
+        variables = "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS and SEAMLESSFLOW_KAFKA__TOPIC_PREFIX"
         reason = f"{out} holds no run: there is no {KAFKA_DIR} in it"
         if (out / "trained").is_dir():
-            reason += f"; of a run with a Kafka of your own give {own} instead of --out"
+            reason += f"; of a run with a Kafka of your own give {variables} instead of --out"
             reason += f", and to audit it also --trained {out / 'trained'}"
         super().__init__(reason)
 
@@ -102,8 +102,8 @@ def kafka_to_audit(out: Path | None) -> Iterator[KafkaSettings]:
         return
     with kafka_to_inspect(folder.parent) as kafka:
         names = [name for name in partition_counts(kafka) if name.endswith(CONTROL.name)]
-        found = [name.removesuffix(CONTROL.name) for name in names]
-        prefixes = [prefix for prefix in found if prefix.strip(".") == folder.name]
+        candidates = [name.removesuffix(CONTROL.name) for name in names]
+        prefixes = [prefix for prefix in candidates if prefix.strip(".") == folder.name]
         if len(prefixes) != 1:
             raise NoRunData(folder)
         yield kafka.model_copy(update={"topic_prefix": prefixes[0]})

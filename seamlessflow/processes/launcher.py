@@ -164,11 +164,11 @@ class Launcher:
 
     def end(self, names: Iterable[str]) -> None:
         """Stop processes side by side; kill those that exceed their own limits."""
-        found = {name: self._children.pop(name, None) for name in names}
-        for name in found:
+        children = {name: self._children.pop(name, None) for name in names}
+        for name in children:
             self._supervisor.forget(name)
             self._watchdog.forget(name)
-        ending = {name: child for name, child in found.items() if child and child.running}
+        ending = {name: child for name, child in children.items() if child and child.running}
         for name, child in ending.items():
             self._note(name, peak_rss_mb(child.pid))
             child.ask_to_end()
@@ -185,12 +185,12 @@ class Launcher:
         if not spec.supervised:
             part = self._part(child)
             raise ChildEnded(part.name, part.exit_status, part.log_file, part.log_tail, part.before)
-        gang = [one for one in self._children.values() if _together(one.spec, spec)]
-        self.end([one.spec.name for one in gang])
+        gang = [member for member in self._children.values() if _together(member.spec, spec)]
+        self.end([member.spec.name for member in gang])
         # The others of a gang may be seen to end before the one whose fault it is.
-        lasting = [one for one in gang if one.exit_status == ExitStatus.LASTING]
+        lasting = [member for member in gang if member.exit_status == ExitStatus.LASTING]
         part = self._part(lasting[0] if lasting else child)
-        self._supervisor.ended(part, lambda: [self.start(one.spec) for one in gang])
+        self._supervisor.ended(part, lambda: [self.start(member.spec) for member in gang])
 
     def _part(self, child: Child) -> EndedPart:
         name, status = child.spec.name, child.exit_status or 0
@@ -240,5 +240,5 @@ class Launcher:
         self._peaks[name] = max(self._peaks.get(name, 0.0), peak_mb)
 
 
-def _together(one: ChildSpec, other: ChildSpec) -> bool:
-    return one.name == other.name or (one.gang != "" and one.gang == other.gang)
+def _together(first: ChildSpec, other: ChildSpec) -> bool:
+    return first.name == other.name or (first.gang != "" and first.gang == other.gang)

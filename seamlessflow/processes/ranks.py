@@ -25,7 +25,7 @@ def gang_size(config: RunConfig) -> int | None:
     Those of all ranks, unless it is set: while a worker of a gang is lost, the scheduler would
     form one of the others, in which the trainer does not train.
     """
-    sizes = {own.trainer.ranks for own in each_policy(config)}
+    sizes = {policy_config.trainer.ranks for policy_config in each_policy(config)}
     several = len(sizes) == 1 and sizes != {1}
     return config.scheduler.gang_size or (sizes.pop() if several else None)
 
@@ -36,12 +36,12 @@ def first_ranks(config: RunConfig) -> Mapping[str, int]:
     They count from `trainer.rank`, which is above 0 on the further machines of a gang; a worker's
     own environment may say otherwise.
     """
-    found, rank = {}, config.trainer.rank
+    ranks, rank = {}, config.trainer.rank
     for worker in trains(config):
         values, _ = from_environment(TrainerSettings, worker.environment)
-        own = values.get("trainer")
-        named = str(own.get("rank")) if isinstance(own, dict) else ""
+        section = values.get("trainer")
+        named = str(section.get("rank")) if isinstance(section, dict) else ""
         # Any other text is refused with the settings of that process.
-        found[worker.id] = int(named) if named.isdecimal() else rank
+        ranks[worker.id] = int(named) if named.isdecimal() else rank
         rank += worker.device_count
-    return found
+    return ranks

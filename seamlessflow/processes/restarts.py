@@ -78,8 +78,8 @@ def ended_by_client(exit_status: int, log: str) -> str:
     """
     if exit_status == -signal.SIGSEGV:
         return _crashed_in_client(log)
-    found = _CLIENT_ASSERTS.search(log) if exit_status == -signal.SIGABRT else None
-    return found["function"] if found else ""
+    match = _CLIENT_ASSERTS.search(log) if exit_status == -signal.SIGABRT else None
+    return match["function"] if match else ""
 
 
 def _crashed_in_client(log: str) -> str:

@@ -104,7 +104,7 @@ class ProcessSpecs:
     def _rollouts_of_policy(self) -> list[ChildSpec]:
         template = self._config.rollout
         most = template.clock.workers_a_process if template.engine == "clock" else 1
-        able = [one for one in self._here(self._config.workers) if "rollout" in one.tags]
+        able = [worker for worker in self._here(self._config.workers) if "rollout" in worker.tags]
         sharing = [worker for worker in able if not worker.environment] if most > 1 else []
         alone = [self.rollout(worker) for worker in able if worker not in sharing]
         shared = [sharing[first : first + most] for first in range(0, len(sharing), most)]
@@ -156,7 +156,9 @@ class ProcessSpecs:
         gateway = self._config.gateway
         key = gateway.admin_key or SecretStr(derived_admin_key(gateway.secret.get_secret_value()))
         needed = dict.fromkeys(
-            name for one in each_policy(self._config) for name in one.trainer.reward_weights
+            name
+            for policy_config in each_policy(self._config)
+            for name in policy_config.trainer.reward_weights
         )
         section = _updated(
             self._config.agents,
@@ -174,7 +176,9 @@ class ProcessSpecs:
         """Return the rollout process of a worker, and of those beside it."""
         template = self._config.rollout
         # One engine may serve all policies, in turns.
-        longest = max(one.policy.max_context for one in each_policy(self._config))
+        longest = max(
+            policy_config.policy.max_context for policy_config in each_policy(self._config)
+        )
         torch = _updated(template.torch, max_length=template.torch.max_length or longest)
         # vLLM does not start with more than the model's own limit, which is its default.
         fits = longest <= positions_of(self._config.policy.model)
@@ -191,8 +195,8 @@ class ProcessSpecs:
             vllm=vllm,
             devices=worker.devices,
             hosted=tuple(
-                HostedWorkerSection(worker=one.id, tags=one.tags, devices=one.devices)
-                for one in beside
+                HostedWorkerSection(worker=member.id, tags=member.tags, devices=member.devices)
+                for member in beside
             ),
         )
         environment = {**_visible(template.engine, worker), **worker.environment}

@@ -76,8 +76,8 @@ class Supervisor:
     def counts(self) -> Mapping[str, int]:
         """Number of restarts of each process that had any."""
         times = (self._restarts_s, self._uncounted_s)
-        names = sorted(name for one in times for name in one)
-        counted = {name: sum(len(one.get(name, ())) for one in times) for name in names}
+        names = sorted(name for by_name in times for name in by_name)
+        counted = {name: sum(len(by_name.get(name, ())) for by_name in times) for name in names}
         return {name: count for name, count in counted.items() if count}
 
     def plans(self, name: str) -> bool:
@@ -104,7 +104,7 @@ class Supervisor:
     def start_due(self) -> None:
         """Start what is due again and has room on its disk."""
         now_s = time.monotonic()
-        for name in [name for name, one in self._due.items() if one.due_s <= now_s]:
+        for name in [name for name, due in self._due.items() if due.due_s <= now_s]:
             if self._has_room(name, self._due[name]):
                 self._due.pop(name).start()
 

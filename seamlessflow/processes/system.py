@@ -150,7 +150,7 @@ class System:
             late = [f"rollout of {worker}" for worker in sorted(rollouts - progress.has_served)]
             weights = [] if progress.version is not None else ["weights of the trainer"]
             others = progress.others.items()
-            weights += [f"weights of {name}" for name, one in others if one.version is None]
+            weights += [f"weights of {name}" for name, other in others if other.version is None]
             return [
                 *weights,
                 *late,

@@ -67,14 +67,14 @@ def only_run_on(
     """
     try:
         _await_free(settings, out, stopping)
-        own = owner_of(out, clock())
-        member = Presence(settings, RUN_GROUP, CONTROL, own)
+        owner = owner_of(out, clock())
+        member = Presence(settings, RUN_GROUP, CONTROL, owner)
     except KafkaRefused as error:
         _log.warning("a second run on these topics would not be noticed: %s", error)
         yield
         return
     try:
-        _check_first(settings, out, own, stopping)
+        _check_first(settings, out, owner, stopping)
         yield
     finally:
         member.close()
@@ -83,26 +83,26 @@ def only_run_on(
 def _await_free(settings: KafkaSettings, out: Path, stopping: Stopping) -> None:
     """Return once no command of another directory is in the group. Raises `TopicsInUse`."""
     deadline_s = time.monotonic() + settings.session_timeout_s + _MARGIN_S
-    while found := others(client_ids(settings, RUN_GROUP), out):
+    while holders := others(client_ids(settings, RUN_GROUP), out):
         if time.monotonic() > deadline_s:
-            raise TopicsInUse(settings.topic_prefix, found[0])
+            raise TopicsInUse(settings.topic_prefix, holders[0])
         if stopping():
             return
         time.sleep(_LOOK_S)
 
 
-def _check_first(settings: KafkaSettings, out: Path, own: str, stopping: Stopping) -> None:
+def _check_first(settings: KafkaSettings, out: Path, owner: str, stopping: Stopping) -> None:
     """Return once this command is in the group. Raises `TopicsInUse` if one that began at the same
     moment comes before it.
     """
     deadline_s = time.monotonic() + JOIN_S
-    while own not in (there := client_ids(settings, RUN_GROUP)):
+    while owner not in (members := client_ids(settings, RUN_GROUP)):
         if stopping() or time.monotonic() > deadline_s:
             _log.warning("group %s was not joined: a second run would not be noticed", RUN_GROUP)
             return
         time.sleep(_LOOK_S)
-    first = min([*others(there, out), own], key=_begun)
-    if first != own:
+    first = min([*others(members, out), owner], key=_begun)
+    if first != owner:
         raise TopicsInUse(settings.topic_prefix, first)
 
 

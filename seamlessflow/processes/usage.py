@@ -49,7 +49,7 @@ def peak_rss_mb(pid: int | str) -> float:
 
 def thread_times(pids: Iterable[int]) -> Mapping[Thread, ThreadTime]:
     """Return the times of all threads of these processes since they began; none of what ended."""
-    found = {}
+    threads = {}
     for pid in pids:
         for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
             try:
@@ -57,8 +57,8 @@ def thread_times(pids: Iterable[int]) -> Mapping[Thread, ThreadTime]:
             except OSError:
                 continue  # the thread ended meanwhile
             times = ThreadTime(int(computed) / _NS, int(waited) / _NS)
-            found[pid, int(task.parent.name)] = times
-    return found
+            threads[pid, int(task.parent.name)] = times
+    return threads
 
 
 class LoadMeter:

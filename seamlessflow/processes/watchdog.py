@@ -97,7 +97,7 @@ class Watchdog:
 
     def look(self, runs: Callable[[str], bool]) -> list[StandsStill]:
         """Return the processes among those that run which must be ended now."""
-        now_s, found = time.monotonic(), []
+        now_s, stalls = time.monotonic(), []
         for name, signs in self._signs.items():
             if not runs(name):
                 self._silences.pop(name, None)
@@ -106,8 +106,8 @@ class Watchdog:
             after = before.after_look(signs.signed(), now_s)
             self._silences[name] = after
             if (act := after.act(before, self._limit_s)) is not Act.NOTHING:
-                found.append(StandsStill(name, act, self._limit_s))
-        return found
+                stalls.append(StandsStill(name, act, self._limit_s))
+        return stalls
 
     def close(self) -> None:
         """Watch nothing more."""

@@ -24,8 +24,8 @@ def rehearsed(
     model = with_own_model(config).device_model
     run = config.run
     further = {
-        name: own.model_copy(update={"trainer": own.trainer.model_copy(update=_TRAINER)})
-        for name, own in config.policies.items()
+        name: section.model_copy(update={"trainer": section.trainer.model_copy(update=_TRAINER)})
+        for name, section in config.policies.items()
     }
     updates = {
         "out": config.out / "rehearsal" if out is None else out,
@@ -43,8 +43,10 @@ def rehearsed(
 
 def _modelled(worker: WorkerSection) -> WorkerSection:
     """Return the worker on this machine without a real device, whatever its own variables say."""
-    own = worker.environment
+    variables = worker.environment
     wanted = {("rollout", name): value for name, value in _ENGINE.items()}
     wanted |= {("trainer", name): value for name, value in _TRAINER.items()}
-    said = {variable(path): value for path, value in wanted.items() if place_in(own, path)}
-    return worker.model_copy(update={"node": "", "device": None, "environment": {**own, **said}})
+    said = {variable(path): value for path, value in wanted.items() if place_in(variables, path)}
+    return worker.model_copy(
+        update={"node": "", "device": None, "environment": {**variables, **said}}
+    )

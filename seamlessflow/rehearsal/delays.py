@@ -37,8 +37,8 @@ class _Delays:
                 self._ready_ms[record.policy, record.group_id] = record.at_ms
             case r.BatchReady(policy=policy):
                 ready = [self._ready_ms.get((policy, group)) for group in record.groups]
-                known = [ms for ms in ready if ms is not None]
-                self._batches[policy, record.step] = max(known, default=record.at_ms)
+                times = [ms for ms in ready if ms is not None]
+                self._batches[policy, record.step] = max(times, default=record.at_ms)
             case r.RoleReleased() | r.RoleAcquired():
                 span = record.at_ms - record.took_ms, record.at_ms
                 self._moves.append((record.worker, span))

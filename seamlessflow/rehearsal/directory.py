@@ -52,7 +52,7 @@ def scale_of(directory: Path | None) -> float:
     if directory is None or not (directory / REPORT).is_file():
         return 1.0
     try:
-        told = json.loads((directory / REPORT).read_text(encoding="utf-8"))
-        return float(told.get(SCALE, 1.0))
+        report = json.loads((directory / REPORT).read_text(encoding="utf-8"))
+        return float(report.get(SCALE, 1.0))
     except (ValueError, TypeError, AttributeError) as error:
         raise ReportUnreadable(directory / REPORT) from error

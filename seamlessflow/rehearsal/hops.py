@@ -36,4 +36,6 @@ def hops(commands: Iterable[Record], events: Iterable[Record]) -> Hops:
         if isinstance(command, RequestTurn):
             issued.setdefault(command.command_id, command.issued_at_ms)
     started = (event for event in events if isinstance(event, TurnStarted))
-    return Hops([one.at_ms - issued[one.command_id] for one in started if one.command_id in issued])
+    return Hops(
+        [event.at_ms - issued[event.command_id] for event in started if event.command_id in issued]
+    )

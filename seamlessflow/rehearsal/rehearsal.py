@@ -70,7 +70,7 @@ def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
         display.phase("measuring the way of turns and batches through the software")
         software = _software(kafka, outcome, launcher.stopping)
         control = read_topic(kafka, CONTROL, Skipped(), stopping=launcher.stopping)
-        no_room = without_room_of_own(config, (one.record for one in control))
+        no_room = without_room_of_own(config, (item.record for item in control))
     limit = nearest_limit(facts.loads, os.cpu_count() or 1)
     distorted = tuple(distortions(facts.loads, software))
     missing = untrained(outcome.summary)
@@ -82,27 +82,27 @@ def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
 
 def _software(kafka: KafkaSettings, outcome: RunOutcome, stopping: Stopping) -> SoftwareTime:
     def records(topic: Topic) -> Iterable[Record]:
-        return (one.record for one in read_topic(kafka, topic, Skipped(), stopping=stopping))
+        return (item.record for item in read_topic(kafka, topic, Skipped(), stopping=stopping))
 
-    told = outcome.summary
+    summary = outcome.summary
     return SoftwareTime(
         hops=hops(records(REQUESTS), records(SESSIONS)),
-        turns=told["turns"] / max(1, told["trajectories"]),
-        step_s=modelled_step_s(told),
+        turns=summary["turns"] / max(1, summary["trajectories"]),
+        step_s=modelled_step_s(summary),
         delays_ms=step_delays(records(CONTROL)),
     )
 
 
-def _plain(of: Rehearsed) -> dict[str, object]:
-    limit, software = of.limit, of.software
+def _plain(result: Rehearsed) -> dict[str, object]:
+    limit, software = result.limit, result.software
     hop = software.hops
     return {
-        SCALE: of.scale,
+        SCALE: result.scale,
         "hop_ms": {"mean": round(hop.mean_ms, 2), "p95": hop.p95_ms},
         "step_delay_ms": round(software.delay_ms, 2),
         "software_share": round(software.share, 4),
         "nearest_limit": limit and {"process": limit.process, "factor": round(limit.factor, 2)},
-        "distorted": of.distorted,
-        "untrained": of.untrained,
-        "no_room": of.no_room or None,
+        "distorted": result.distorted,
+        "untrained": result.untrained,
+        "no_room": result.no_room or None,
     }

@@ -61,25 +61,25 @@ def modelled_step_s(summary: Mapping[str, Any]) -> float:
     each policy for itself, so that of the policy with the most steps is longer than that.
     """
     ideal_s = max(summary["ideal_step_s"].values(), default=0.0)
-    own = [one["steps"] for one in summary.get("policies", {}).values()]
-    return ideal_s * summary["steps"] / max(own) if any(own) else ideal_s
+    steps = [policy["steps"] for policy in summary.get("policies", {}).values()]
+    return ideal_s * summary["steps"] / max(steps) if any(steps) else ideal_s
 
 
 def distortions(loads: Mapping[str, ProcessLoad], software: SoftwareTime) -> list[str]:
     """Return why the figures cannot be trusted; empty if they can."""
-    found = [
+    texts = [
         f"{name} waited for a processor during {load.waited:.1%} of the time"
         for name, load in loads.items()
         if load.waited > MOST_SHARE
     ]
     if software.share > MOST_SHARE:
-        found.append(
+        texts.append(
             f"software took {software.share:.1%} of a modelled step of {software.step_s:.2f} s: "
             f"{software.turns:.1f} turns of a session, each {software.hops.mean_ms:.0f} ms on its "
             f"way to the worker and as long back, and {software.delay_ms:.0f} ms from a batch's "
             "last group to the start of its step, without changes of role"
         )
-    return found
+    return texts
 
 
 def untrained(summary: Mapping[str, Any]) -> str | None:

@@ -12,70 +12,70 @@ from seamlessflow.rehearsal.rehearsal import Rehearsed
 from seamlessflow.reports.outcome_view import staleness
 
 
-def view(of: Rehearsed) -> RenderableType:
+def view(result: Rehearsed) -> RenderableType:
     """Return the figures that the devices of the run would show, the loads, and the verdict."""
     figures = Table.grid(padding=(0, 2))
     figures.add_column(style="dim", justify="right")
     figures.add_column()
-    for name, text in _figures(of):
+    for name, text in _figures(result):
         figures.add_row(name, text)
     verdict = (
-        [Text(f"! refused: {reason}", "bold red") for reason in of.distorted]
+        [Text(f"! refused: {reason}", "bold red") for reason in result.distorted]
         + [Text("  take fewer workers, a larger --scale, or a machine with more processors")]
-        if of.distorted
+        if result.distorted
         else [Text("this machine did not distort the figures", "green")]
     )
-    if of.untrained:
-        verdict.append(Text(f"! {of.untrained}", "bold yellow"))
-    if of.no_room:
-        verdict.append(Text(f"! {of.no_room}", "bold yellow"))
-    return Group(figures, _loads(of.outcome.summary), *verdict)
+    if result.untrained:
+        verdict.append(Text(f"! {result.untrained}", "bold yellow"))
+    if result.no_room:
+        verdict.append(Text(f"! {result.no_room}", "bold yellow"))
+    return Group(figures, _loads(result.outcome.summary), *verdict)
 
 
-def _figures(of: Rehearsed) -> list[tuple[str, str]]:
-    told, scale = of.outcome.summary, of.scale
-    step_s, wall_s, tokens = told["step_s"], told["train_wall_s"], told["tokens_trained"]
-    shares = sorted(told["device_time"].items(), key=lambda one: -one[1])
+def _figures(result: Rehearsed) -> list[tuple[str, str]]:
+    summary, scale = result.outcome.summary, result.scale
+    step_s, wall_s, tokens = summary["step_s"], summary["train_wall_s"], summary["tokens_trained"]
+    shares = sorted(summary["device_time"].items(), key=lambda share: -share[1])
     limits = [
-        f"{seconds / scale:.2f} s by {name}" for name, seconds in told["ideal_step_s"].items()
+        f"{seconds / scale:.2f} s by {name}" for name, seconds in summary["ideal_step_s"].items()
     ]
-    hop = f"{of.software.hops.mean_ms:.0f} ms mean, {of.software.hops.p95_ms} ms p95"
-    delay = f"{of.software.delay_ms:.0f} ms from a batch's last group to its step"
-    policies = told.get("policies") or {}
-    switches = number_of(told["role_switches"], "change of role", "changes of role")
+    hop = f"{result.software.hops.mean_ms:.0f} ms mean, {result.software.hops.p95_ms} ms p95"
+    delay = f"{result.software.delay_ms:.0f} ms from a batch's last group to its step"
+    policies = summary.get("policies") or {}
+    switches = number_of(summary["role_switches"], "change of role", "changes of role")
     return [
         ("step", f"{step_s / scale:.2f} s; no shorter than {' and '.join(limits)}"),
         ("tokens", f"{scale * (tokens or 0) / wall_s:,.0f} trained a second"),
-        *((name, _policy(one, scale)) for name, one in policies.items()),
+        *((name, _policy(policy, scale)) for name, policy in policies.items()),
         ("device time", ", ".join(f"{name.replace('_', '-')} {part:.1%}" for name, part in shares)),
-        ("staleness", staleness(told["max_staleness"])),
-        ("switches", f"{switches} in {_steps(told)}"),
+        ("staleness", staleness(summary["max_staleness"])),
+        ("switches", f"{switches} in {_steps(summary)}"),
         ("software", f"{hop} from a request to its TurnStarted; {delay}"),
-        ("would break first", _limit(of)),
-        ("files", f"{of.outcome.out}: timeline.png, summary.json, rehearsal.json"),
+        ("would break first", _limit(result)),
+        ("files", f"{result.outcome.out}: timeline.png, summary.json, rehearsal.json"),
     ]
 
 
-def _policy(of: Mapping[str, Any], scale: float) -> str:
-    step_s = of["step_s"]
+def _policy(summary: Mapping[str, Any], scale: float) -> str:
+    step_s = summary["step_s"]
     took = "" if step_s is None else f", one in {step_s / scale:.2f} s"
-    return f"{_steps(of)}{took}, {of['tokens_trained'] or 0:,} tokens trained"
+    return f"{_steps(summary)}{took}, {summary['tokens_trained'] or 0:,} tokens trained"
 
 
-def _steps(told: Mapping[str, Any]) -> str:
-    return number_of(told["steps"], "step")
+def _steps(summary: Mapping[str, Any]) -> str:
+    return number_of(summary["steps"], "step")
 
 
-def _limit(of: Rehearsed) -> str:
-    limit = of.limit
+def _limit(result: Rehearsed) -> str:
+    limit = result.limit
     return f"{limit.process}, at {limit.factor:.1f} times this load" if limit else "nothing"
 
 
-def _loads(told: Mapping[str, Any]) -> Table:
+def _loads(summary: Mapping[str, Any]) -> Table:
     table = Table(box=None, padding=(0, 2))
     for name in ("process", "processors", "waited", "peak MiB"):
         table.add_column(name, justify="left" if name == "process" else "right")
-    for name, load in told["processors"].items():
-        peak = told["peak_rss_mb"].get(name, 0.0)
+    for name, load in summary["processors"].items():
+        peak = summary["peak_rss_mb"].get(name, 0.0)
         table.add_row(name, f"{load['computed']:.0%}", f"{load['waited']:.1%}", f"{peak:.0f}")
     return table

@@ -31,8 +31,10 @@ def plot_comparison(
             (recorded, "recorded", FAINT),
             (repeated, "executed again", REWARD if recorded else EVALUATION),
         ):
-            known = [(step, of[name]) for step, of in sorted(curve.items()) if name in of]
-            axes.plot(*zip(*known, strict=True), color=colour, label=label) if known else None
+            points = [
+                (step, values[name]) for step, values in sorted(curve.items()) if name in values
+            ]
+            axes.plot(*zip(*points, strict=True), color=colour, label=label) if points else None
         axes.set_title(name, loc="left", fontsize=10.5, weight="bold")
         axes.grid(axis="y")
     panels[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=10)

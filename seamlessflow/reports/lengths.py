@@ -25,11 +25,13 @@ def length_figures(
     begun, trained = begun_and_trained(sessions, steps)
     if not trained:
         return {}
-    left_out = Counter(one.fate for one in begun)
-    left_out.subtract(one.fate for one in trained)
+    left_out = Counter(session.fate for session in begun)
+    left_out.subtract(session.fate for session in trained)
     # Equal rewards keep a group out whatever its length: often all that failed, and are longest.
     names = {name for step in steps for name in (*step.trained_tokens, *step.equal)}
-    taken = [one for name, one in sessions.items() if name in names and one.purpose != "eval"]
+    taken = [
+        session for name, session in sessions.items() if name in names and session.purpose != "eval"
+    ]
     return {
         "begun": _distribution(begun),
         "taken": _distribution(taken),
@@ -42,7 +44,7 @@ def begun_and_trained(
     sessions: Mapping[str, SessionFacts], steps: Sequence[StepFacts]
 ) -> tuple[list[SessionFacts], list[SessionFacts]]:
     """Return all sessions for training, and those of them of which tokens were trained."""
-    begun = {name: one for name, one in sessions.items() if one.purpose != "eval"}
+    begun = {name: session for name, session in sessions.items() if session.purpose != "eval"}
     trained = {name for step in steps for name in step.trained_tokens} & begun.keys()
     return list(begun.values()), [begun[name] for name in sorted(trained)]
 

@@ -29,9 +29,9 @@ def plot_lengths(
     FigureCanvasAgg(figure)
     figure.suptitle("Lengths of sessions", x=LEFT, ha="left", fontsize=14, weight="bold")
     left, right = figure.subplots(1, 2, sharey=True)
-    for label, colour, of in (("begun", FAINT, begun), ("trained", REWARD, trained)):
-        _draw(left, [one.tokens_sampled for one in of], label, colour)
-        _draw(right, [one.turns for one in of], label, colour)
+    for label, colour, facts in (("begun", FAINT, begun), ("trained", REWARD, trained)):
+        _draw(left, [session.tokens_sampled for session in facts], label, colour)
+        _draw(right, [session.turns for session in facts], label, colour)
     left.set_xlabel("sampled tokens", fontsize=10.5)
     right.set_xlabel("turns", fontsize=10.5)
     left.set_title("share of sessions that are at most so long", loc="left", fontsize=10.5)
@@ -47,8 +47,8 @@ def plot_lengths(
 
 
 def _draw(axes: Axes, values: Sequence[int], label: str, colour: str) -> None:
-    known = sorted(values)
-    shares = [(number + 1) / len(known) for number in range(len(known))]
-    axes.step(known, shares, where="post", color=colour, label=label)
+    ordered = sorted(values)
+    shares = [(number + 1) / len(ordered) for number in range(len(ordered))]
+    axes.step(ordered, shares, where="post", color=colour, label=label)
     axes.set_ylim(0, 1.02)
     axes.grid(axis="y")

@@ -61,7 +61,7 @@ class MeasuredStep:
 
     def divided(self, scale: float) -> "MeasuredStep":
         """Return the step of a rehearsal in the time of the devices that it models."""
-        times = {of.name: getattr(self.work, of.name) / scale for of in fields(self.work)}
+        times = {part.name: getattr(self.work, part.name) / scale for part in fields(self.work)}
         return replace(self, work=StepWork(**times), step_s=self.step_s / scale)
 
 
@@ -106,8 +106,8 @@ class _Workers:
                     times[record.role].append(left_ms + record.took_ms)
                 self._changed.add(process)
             case r.StepStarted() if record.workers:
-                own = sum(self.devices.get(name, 1) for name in record.workers)
-                self.gangs[record.devices or own] += 1
+                devices = sum(self.devices.get(name, 1) for name in record.workers)
+                self.gangs[record.devices or devices] += 1
             case r.LineageStarted() if record.settings:
                 self.lag = json.loads(record.settings).get("run", {}).get("lag")
 
@@ -118,13 +118,13 @@ def measured_step(records: Sequence[Record], warm_up: int = 0) -> MeasuredStep:
     That of a simulation is measured behind its first `warm_up` steps; a recorded run as a whole,
     since all work that it began belongs to its steps.
     """
-    of = timeline(records)
+    history = timeline(records)
     workers = _workers(records)
-    steps = of.steps_made - warm_up
-    window = of.training_ms
+    steps = history.steps_made - warm_up
+    window = history.training_ms
     if warm_up and steps > 0:
-        window = (of.steps[warm_up - 1].at_ms, window[1])
-    spent = together(of.device_time(window).values())
+        window = (history.steps[warm_up - 1].at_ms, window[1])
+    spent = together(history.device_time(window).values())
     if steps < LEAST_STEPS or not spent.useful or not workers.devices:
         raise TooFewSteps(steps if spent.useful else 0)
     devices = sum(workers.devices.values())
@@ -135,10 +135,10 @@ def measured_step(records: Sequence[Record], warm_up: int = 0) -> MeasuredStep:
             train=spent.of(TRAINING) / steps / 1000,
             switch=workers.switch_ms / 1000,
             load=spent.of(LOADING, RECOMPUTING) / steps / devices / 1000,
-            latency=(of.group_ms(window if warm_up else None) or 0.0) / 1000,
+            latency=(history.group_ms(window if warm_up else None) or 0.0) / 1000,
         ),
         steps=steps,
-        step_s=of.lived_ms(window) / steps / 1000,
+        step_s=history.lived_ms(window) / steps / 1000,
         spent=spent,
         devices=devices,
         gang=workers.gangs.most_common(1)[0][0] if workers.gangs else devices,
@@ -149,7 +149,7 @@ def measured_step(records: Sequence[Record], warm_up: int = 0) -> MeasuredStep:
 
 
 def _workers(records: Iterable[Record]) -> _Workers:
-    found = _Workers()
+    workers = _Workers()
     for record in in_force(records):
-        found.apply(record)
-    return found
+        workers.apply(record)
+    return workers

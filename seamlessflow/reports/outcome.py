@@ -99,7 +99,9 @@ def write_report(
     reward_chart.plot(steps, held_back, evaluation_curves(control), config.out / "reward.png")
     plot_lengths(sessions, steps, config.out / "lengths.png")
     chart.plot(timeline(control), config.out / "timeline.png")
-    kept = map(keep_final_weights, [one.weights_dir for one in each_policy(config)])
+    kept = map(
+        keep_final_weights, [policy_config.weights_dir for policy_config in each_policy(config)]
+    )
     weights = tuple(directory for directory in kept if directory is not None)
     rewards = figures["reward_first10"], figures["reward_last10"]
     reasons = reasons_for_little_learning(*rewards, [step.metrics for step in steps])
@@ -111,15 +113,15 @@ def write_report(
 
 def _weights(config: RunConfig) -> tuple[Weights, Mapping[str, Weights]]:
     """Return the weights of rewards of the first policy, and of each further one by its name."""
-    own, *others = each_policy(config)
+    first, *others = each_policy(config)
     further = {other.run.policy: other.trainer.reward_weights for other in others}
-    return own.trainer.reward_weights, further
+    return first.trainer.reward_weights, further
 
 
 def _symptoms(by_policy: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
     """Return what stands out, with the name of the policy if there are several."""
-    found = [(name, told) for name, steps in by_policy.items() for told in symptoms(steps)]
-    return [told if len(by_policy) == 1 else f"{name}: {told}" for name, told in found]
+    pairs = [(name, symptom) for name, steps in by_policy.items() for symptom in symptoms(steps)]
+    return [symptom if len(by_policy) == 1 else f"{name}: {symptom}" for name, symptom in pairs]
 
 
 def keep_final_weights(directory: Path) -> Path | None:
@@ -127,10 +129,10 @@ def keep_final_weights(directory: Path) -> Path | None:
 
     An adapter is merged with its base model. Raises `AdapterInvalid` if that has changed.
     """
-    there = versions(directory)
-    if not there:
+    published = versions(directory)
+    if not published:
         return None
-    newest, target = there[max(there)], directory / FINAL
+    newest, target = published[max(published)], directory / FINAL
     if (base := base_of(newest)) is not None:
         # Not at the top: it imports torch, which takes seconds.
         from seamlessflow.trainer.backends.adapter.merged import merge

@@ -37,11 +37,11 @@ def outcome_view(outcome: RunOutcome) -> RenderableType:
     if not outcome.summary["tokens_trained"]:
         parts.append(Text("! no token was trained: the weights are those of the start", "red"))
     steps = outcome.summary["steps"]
-    if found := outcome.summary.get("symptoms"):
+    if symptoms := outcome.summary.get("symptoms"):
         last = min(WINDOW, steps)
         counted = "last step" if last == 1 else f"last {last} steps"
         parts.append(Text(f"to look at, in the {counted}:", "dim"))
-        parts += [Text(f"  {symptom}") for symptom in found]
+        parts += [Text(f"  {symptom}") for symptom in symptoms]
     notices = (*outcome.reasons, *outcome.skipped)
     parts += [Text(f"! {notice}", "yellow") for notice in notices]
     deviations = outcome.verification.deviations if outcome.verification else ()
@@ -66,8 +66,8 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             "held-back tasks",
             _change(values["eval_before"], values["eval_after"], "before and after"),
         ),
-        *((f"evaluated on {name}", _rounds(of)) for name, of in _of(values, "evaluations")),
-        *((f"reward of {name}", _source(of, _edges(values))) for name, of in sources),
+        *((f"evaluated on {name}", _rounds(rounds)) for name, rounds in _of(values, "evaluations")),
+        *((f"reward of {name}", _source(source, _edges(values))) for name, source in sources),
         (
             "trained",
             f"{_steps(values)} in {_number(values['train_wall_s'], 0)} s, "
@@ -87,7 +87,7 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("device time", _device_time(values["device_time"])),
         ("step", _step(values["step_s"], values["ideal_step_s"])),
         ("time of a step", _phases(values.get("phases") or {}, values.get("tokens_per_s"))),
-        *((name, _policy(of)) for name, of in policies.items()),
+        *((name, _policy(policy)) for name, policy in policies.items()),
         (
             "ended at",
             ", ".join(f"{limit} {share:.1%}" for limit, share in values["ended_at"].items()),
@@ -121,21 +121,23 @@ def _rounds(rounds: Sequence[Mapping[str, Any]]) -> str:
     error = "" if last["reward_error"] is None else f" ± {last['reward_error']:.3f}"
     change = f"{_number(first['reward_mean'])} → " if len(rounds) > 1 else ""
     counted = f"first and last of {len(rounds)} rounds" if len(rounds) > 1 else "one round"
-    chances = "".join(f", pass@{k} {of:.3f}" for k, of in last["pass_at"].items() if k != "1")
+    chances = "".join(
+        f", pass@{k} {chance:.3f}" for k, chance in last["pass_at"].items() if k != "1"
+    )
     return f"{change}{_number(last['reward_mean'])}{error} ({counted}){chances}"
 
 
-def _source(of: Mapping[str, Any], what: str) -> str:
-    edges = of["reward_first10"], of["reward_last10"]
-    return f"{_change(*edges, what)}, {number_of(of['groups'], 'group')}"
+def _source(source: Mapping[str, Any], what: str) -> str:
+    edges = source["reward_first10"], source["reward_last10"]
+    return f"{_change(*edges, what)}, {number_of(source['groups'], 'group')}"
 
 
-def _policy(of: Mapping[str, Any]) -> str:
+def _policy(policy: Mapping[str, Any]) -> str:
     """Return the figures of one of several policies."""
     parts = (
-        f"{_steps(of)}, one in {_number(of['step_s'], 2)} s",
-        f"{_count(of['tokens_trained'])} tokens trained",
-        _rewards(of) and f"reward {_rewards(of)}",
+        f"{_steps(policy)}, one in {_number(policy['step_s'], 2)} s",
+        f"{_count(policy['tokens_trained'])} tokens trained",
+        _rewards(policy) and f"reward {_rewards(policy)}",
     )
     return ", ".join(filter(None, parts))
 
@@ -168,7 +170,7 @@ def _named(rewards: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def _device_time(shares: Mapping[str, float]) -> str:
-    parts = sorted(shares.items(), key=lambda one: -one[1])
+    parts = sorted(shares.items(), key=lambda share: -share[1])
     return ", ".join(f"{name.replace('_', '-')} {part:.1%}" for name, part in parts if part)
 
 
@@ -193,14 +195,14 @@ def _phases(phases: Mapping[str, float], tokens_per_s: float | None) -> str:
 def _length(figures: Mapping[str, Any]) -> str:
     if not figures:
         return ""
-    told = (
+    parts = (
         f"{kind} {figures[kind]['sessions']:,} sessions of {tokens['p10']:,.0f}, "
         f"{tokens['p50']:,.0f}, {tokens['p90']:,.0f} tokens"
         for kind in ("begun", "trained")
         if (tokens := figures[kind]["tokens"])
     )
     left_out = ", ".join(f"{count:,} {fate}" for fate, count in figures["not_trained"].items())
-    return f"{'; '.join(told)} (p10, p50, p90)" + (left_out and f"; not trained: {left_out}")
+    return f"{'; '.join(parts)} (p10, p50, p90)" + (left_out and f"; not trained: {left_out}")
 
 
 def _masked(counts: Mapping[str, int]) -> str:
@@ -234,17 +236,17 @@ def _count(value: int | None) -> str:
 
 
 def _check(outcome: RunOutcome) -> Text:
-    found = outcome.verification
-    if found is None:
+    verification = outcome.verification
+    if verification is None:
         return Text("of tokens: none, since another run sampled them", "dim")
     text = (
-        f"{found.tokens_checked:,} trained tokens held against the log: "
-        f"{number_of(found.mismatches, 'mismatch', 'mismatches')}, "
-        f"{found.trained_twice} trained twice"
+        f"{verification.tokens_checked:,} trained tokens held against the log: "
+        f"{number_of(verification.mismatches, 'mismatch', 'mismatches')}, "
+        f"{verification.trained_twice} trained twice"
     )
-    if found.steps_missing:
-        numbers = ", ".join(str(shown_step(step)) for step in found.steps_missing)
+    if verification.steps_missing:
+        numbers = ", ".join(str(shown_step(step)) for step in verification.steps_missing)
         text += f", no record of steps {numbers}"
-    for wrong in (found.wrong_marks, found.wrong_files):
+    for wrong in (verification.wrong_marks, verification.wrong_files):
         text += f", {wrong[0]}" if wrong else ""
-    return Text(text, "green" if found.clean else "bold red")
+    return Text(text, "green" if verification.clean else "bold red")

@@ -53,16 +53,18 @@ def plot(
     _staleness(below, steps)
     _frame(above, "mean reward")
     _frame(below, "staleness of trained tokens, in steps")
-    rounds = [one.reward_mean for evaluation in evaluations.values() for one in evaluation]
+    rounds = [
+        completed.reward_mean for evaluation in evaluations.values() for completed in evaluation
+    ]
     _limits(above, below, steps, [*held_back, *rounds])
     figure.savefig(path)
 
 
 def _rewards(axes: Axes, steps: Sequence[StepFacts]) -> None:
-    known = [(one.step + 1, one.reward) for one in steps if one.reward is not None]
+    points = [(facts.step + 1, facts.reward) for facts in steps if facts.reward is not None]
     axes.plot(
-        [step for step, _ in known],
-        [reward for _, reward in known],
+        [step for step, _ in points],
+        [reward for _, reward in points],
         "o",
         color=REWARD,
         alpha=0.35,
@@ -106,8 +108,11 @@ def _evaluations(axes: Axes, evaluations: Mapping[str, Sequence[EvaluationComple
     """Draw a curve of each set, with the standard error of each round; name it beside the title."""
     curves: list[Line2D] = []
     for rounds, color in zip(evaluations.values(), cycle(SETS), strict=False):
-        numbers, means = [one.step for one in rounds], [one.reward_mean or 0.0 for one in rounds]
-        errors = [one.reward_error or 0.0 for one in rounds]
+        numbers, means = (
+            [completed.step for completed in rounds],
+            [completed.reward_mean or 0.0 for completed in rounds],
+        )
+        errors = [completed.reward_error or 0.0 for completed in rounds]
         axes.errorbar(numbers, means, errors, fmt="none", ecolor=color, elinewidth=1.2, zorder=4)
         curves += axes.plot(
             numbers,
@@ -133,11 +138,11 @@ def _evaluations(axes: Axes, evaluations: Mapping[str, Sequence[EvaluationComple
 
 
 def _held_back(axes: Axes, end: int, before: float | None, after: float | None) -> None:
-    known = [(step, value) for step, value in ((0, before), (end, after)) if value is not None]
-    if known:
+    points = [(step, value) for step, value in ((0, before), (end, after)) if value is not None]
+    if points:
         axes.plot(
-            [step for step, _ in known],
-            [value for _, value in known],
+            [step for step, _ in points],
+            [value for _, value in points],
             "D",
             color=EVALUATION,
             markersize=9,
@@ -150,10 +155,12 @@ def _held_back(axes: Axes, end: int, before: float | None, after: float | None) 
 
 
 def _staleness(axes: Axes, steps: Sequence[StepFacts]) -> None:
-    known = [step for step in steps if {"staleness_max", "staleness_mean"} <= step.metrics.keys()]
-    numbers = [one.step + 1 for one in known]
-    oldest = [one.metrics["staleness_max"] for one in known]
-    means = [one.metrics["staleness_mean"] for one in known]
+    measured = [
+        step for step in steps if {"staleness_max", "staleness_mean"} <= step.metrics.keys()
+    ]
+    numbers = [facts.step + 1 for facts in measured]
+    oldest = [facts.metrics["staleness_max"] for facts in measured]
+    means = [facts.metrics["staleness_mean"] for facts in measured]
     # A step fills the width behind the one before, so the first needs an edge before it.
     edges = [*[number - 1 for number in numbers[:1]], *numbers]
     axes.fill_between(
@@ -215,8 +222,8 @@ def _facts(steps: Sequence[StepFacts]) -> str:
     return "   ·   ".join(parts) + " trained"
 
 
-def _change(one: str, before: float | None, other: str, after: float | None) -> str:
-    named = [(one, before), (other, after)]
+def _change(first: str, before: float | None, other: str, after: float | None) -> str:
+    named = [(first, before), (other, after)]
     shown = [f"{name} {value:.2f}" for name, value in named if value is not None]
     return f" ({', '.join(shown)})" if shown else ""
 

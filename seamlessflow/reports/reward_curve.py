@@ -79,19 +79,24 @@ def session_facts(
     `weights`: of the named rewards that add up to a return. `of_others`: those of further policies,
     by name, as far as they are others.
     """
-    found: dict[str, SessionFacts] = {}
+    facts: dict[str, SessionFacts] = {}
     for trajectory in trajectories:
-        if trajectory.session_id not in found:
-            returns = {name: session_return(trajectory, of) for name, of in of_others.items()}
-            found[trajectory.session_id] = replace(_session(trajectory, weights), returns=returns)
-    return found
+        if trajectory.session_id not in facts:
+            returns = {
+                name: session_return(trajectory, other_weights)
+                for name, other_weights in of_others.items()
+            }
+            facts[trajectory.session_id] = replace(_session(trajectory, weights), returns=returns)
+    return facts
 
 
 def for_policy(sessions: Mapping[str, SessionFacts], policy: str) -> Mapping[str, SessionFacts]:
     """Return the sessions with the returns that a policy has of them."""
     return {
-        name: replace(one, reward=one.returns[policy]) if policy in one.returns else one
-        for name, one in sessions.items()
+        name: replace(session, reward=session.returns[policy])
+        if policy in session.returns
+        else session
+        for name, session in sessions.items()
     }
 
 
@@ -100,7 +105,7 @@ def step_facts(control: Iterable[Record], sessions: Mapping[str, SessionFacts]) 
     fold = _StepFold()
     for record in control:
         fold.apply(record)
-    return [fold.step(one, sessions) for one in surviving(fold.commits)]
+    return [fold.step(commit, sessions) for commit in surviving(fold.commits)]
 
 
 def evaluation_curves(control: Iterable[Record]) -> dict[str, list[r.EvaluationCompleted]]:
@@ -109,12 +114,12 @@ def evaluation_curves(control: Iterable[Record]) -> dict[str, list[r.EvaluationC
     Of several rounds after as many steps the newest counts: those before are of weights that were
     lost.
     """
-    found: dict[str, dict[int, r.EvaluationCompleted]] = {}
-    for one in control:
-        if isinstance(one, r.EvaluationCompleted) and one.reward_mean is not None:
-            found.setdefault(one.split, {})[one.step] = one
+    curves: dict[str, dict[int, r.EvaluationCompleted]] = {}
+    for record in control:
+        if isinstance(record, r.EvaluationCompleted) and record.reward_mean is not None:
+            curves.setdefault(record.split, {})[record.step] = record
     return {
-        split: [rounds[step] for step in sorted(rounds)] for split, rounds in sorted(found.items())
+        split: [rounds[step] for step in sorted(rounds)] for split, rounds in sorted(curves.items())
     }
 
 
@@ -123,7 +128,9 @@ def task_set_figures(
 ) -> dict[str, dict[str, Any]]:
     """Return `evaluations` and `sources` of the summary."""
     curves = evaluation_curves(control)
-    rounds = {split: [_round_figures(one) for one in of] for split, of in curves.items()}
+    rounds = {
+        split: [_round_figures(completed) for completed in curve] for split, curve in curves.items()
+    }
     return {"evaluations": rounds, "sources": _source_figures(steps)}
 
 
@@ -133,19 +140,19 @@ def _source_figures(steps: Sequence[StepFacts]) -> dict[str, dict[str, Any]]:
     Nothing if all groups are of one set.
     """
     names = {name for step in steps for name in step.metrics if name.startswith(_FROM)}
-    found: dict[str, dict[str, Any]] = {}
-    for name in sorted(one.removeprefix(_FROM) for one in names):
+    figures: dict[str, dict[str, Any]] = {}
+    for name in sorted(metric.removeprefix(_FROM) for metric in names):
         groups = sum(step.metrics.get(_GROUPS_FROM + name, 0.0) for step in steps)
         first, last = (_mean_from(name, part) for part in edges(steps))
-        found[name] = {"groups": round(groups), "reward_first10": first, "reward_last10": last}
-    return found if len(found) > 1 else {}
+        figures[name] = {"groups": round(groups), "reward_first10": first, "reward_last10": last}
+    return figures if len(figures) > 1 else {}
 
 
 def mean_reward(steps: Sequence[StepFacts]) -> float | None:
     """Return the mean over all sessions of these steps; None unless every session has a reward."""
     rewards = [reward for step in steps for reward in step.rewards]
-    known = [reward for reward in rewards if reward is not None]
-    return fmean(known) if known and len(known) == len(rewards) else None
+    numbers = [reward for reward in rewards if reward is not None]
+    return fmean(numbers) if numbers and len(numbers) == len(rewards) else None
 
 
 def sampled_reward(steps: Sequence[StepFacts]) -> float | None:
@@ -166,38 +173,42 @@ def edges(steps: Sequence[StepFacts]) -> tuple[Sequence[StepFacts], Sequence[Ste
     return steps[:size], steps[max(size, len(steps) - size) :]
 
 
-def _round_figures(one: r.EvaluationCompleted) -> dict[str, Any]:
-    figures = {"reward_mean": one.reward_mean, "reward_error": one.reward_error}
+def _round_figures(completed: r.EvaluationCompleted) -> dict[str, Any]:
+    figures = {"reward_mean": completed.reward_mean, "reward_error": completed.reward_error}
     return {
-        "step": one.step,
-        "version": one.version,
-        **{name: None if of is None else round(of, 6) for name, of in figures.items()},
-        "sessions": one.sessions,
-        "pass_at": {k: round(chance, 6) for k, chance in one.pass_at.items()},
+        "step": completed.step,
+        "version": completed.version,
+        **{name: None if figure is None else round(figure, 6) for name, figure in figures.items()},
+        "sessions": completed.sessions,
+        "pass_at": {k: round(chance, 6) for k, chance in completed.pass_at.items()},
     }
 
 
 def _mean_from(source: str, steps: Sequence[StepFacts]) -> float | None:
     """Return the mean reward of a task set in these steps, each by its groups of it."""
-    known = [
+    means = [
         (step.metrics[_FROM + source], step.metrics[_GROUPS_FROM + source])
         for step in steps
         if _FROM + source in step.metrics
     ]
-    groups = sum(count for _, count in known)
-    return round(sum(mean * count for mean, count in known) / groups, 6) if groups else None
+    groups = sum(count for _, count in means)
+    return round(sum(mean * count for mean, count in means) / groups, 6) if groups else None
 
 
-def _session(one: Trajectory, weights: Weights) -> SessionFacts:
+def _session(trajectory: Trajectory, weights: Weights) -> SessionFacts:
     return SessionFacts(
-        purpose=one.purpose,
-        reward=session_return(one, weights),
-        turns=one.turns,
-        tokens_sampled=sum(node.length for node in one.nodes if node.origin == "policy"),
-        interrupted_turns=one.interrupted_turns,
-        limit=one.limit,
-        masked=one.masked_tokens,
-        fate=PRUNED if one.status == PRUNED else "ended" if one.cause == "policy" else "failed",
+        purpose=trajectory.purpose,
+        reward=session_return(trajectory, weights),
+        turns=trajectory.turns,
+        tokens_sampled=sum(node.length for node in trajectory.nodes if node.origin == "policy"),
+        interrupted_turns=trajectory.interrupted_turns,
+        limit=trajectory.limit,
+        masked=trajectory.masked_tokens,
+        fate=PRUNED
+        if trajectory.status == PRUNED
+        else "ended"
+        if trajectory.cause == "policy"
+        else "failed",
     )
 
 
@@ -234,9 +245,9 @@ class _StepFold:
         """Return a committed step with the rewards of its sessions."""
         completed = self.completed.get((commit.version, commit.lineage))
         # A group that a step trains again has its reward in the step that trained it first.
-        own = [group.sessions for group in commit.groups if not group.reused]
+        trained = [group.sessions for group in commit.groups if not group.reused]
         dropped = self.dropped_of[commit.step]
-        equal = [group for group in (*own, *dropped) if _equal(group, sessions)]
+        equal = [group for group in (*trained, *dropped) if _equal(group, sessions)]
 
         def returns(groups: Iterable[Sequence[str]]) -> tuple[float | None, ...]:
             return tuple(
@@ -248,7 +259,7 @@ class _StepFold:
         return StepFacts(
             step=commit.step,
             version=commit.version,
-            rewards=returns(own),
+            rewards=returns(trained),
             dropped_rewards=returns(dropped),
             at_ms=completed.at_ms if completed else None,
             metrics=completed.metrics if completed else {},

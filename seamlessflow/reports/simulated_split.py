@@ -63,20 +63,20 @@ def present_step(config: RunConfig, strategy: str, lag: int) -> MeasuredStep:
 
 
 def simulated_choice(
-    config: RunConfig, of: PlannedCluster, one: SplitChoice, steps: int
+    config: RunConfig, planned: PlannedCluster, choice: SplitChoice, steps: int
 ) -> tuple[SimulatedFigures | None, tuple[str, ...]]:
     """Return the figures of a choice, None if it did not make all its steps, and notices of what
     it lacks: room for its gang and, of the present choice, places for its sessions.
     """
     cluster, size = as_configured(config), config.scheduler.gang_size
-    present = (one.strategy, one.gang) == (of.strategy, of.gang)
+    present = (choice.strategy, choice.gang) == (planned.strategy, planned.gang)
     if not present:
         # A gang of all that have the tag: their number is what is planned.
-        workers = split(ordered(config), one.strategy, one.gang)
+        workers = split(ordered(config), choice.strategy, choice.gang)
         cluster, size = _modelled(config, workers, None), None
-    run, settings = _simulated(config, cluster, one.strategy, one.lag, size, steps)
+    run, settings = _simulated(config, cluster, choice.strategy, choice.lag, size, steps)
     room = without_room(config.device_model, cluster, run.control)
-    held = held_back(config, run) if present and one.lag == of.lag else ""
+    held = held_back(config, run) if present and choice.lag == planned.lag else ""
     return figures(run, settings), (room, held)
 
 
@@ -93,7 +93,9 @@ def tried_gangs(config: RunConfig) -> list[int]:
     """
     workers = ordered(config)
     sizes = list(accumulate(worker.devices for worker in workers))
-    kinds = accumulate(len(list(of)) for _, of in groupby(workers, lambda of: of.hardware))
+    kinds = accumulate(
+        len(list(group)) for _, group in groupby(workers, lambda worker: worker.hardware)
+    )
     most = min(_GANGS, int(_TURNS / STEPS / _turns(config) / 2))
     places = {number - 1 for number in kinds}
     spread = {round(number * len(sizes) / most) - 1 for number in range(1, most + 1)}
@@ -113,22 +115,22 @@ def ordered(config: RunConfig) -> list[SimulatedWorkersSection]:
     fastest first, and of them those that have the tag now.
     """
 
-    def order(of: SimulatedWorkersSection) -> tuple[float, bool]:
-        device = hardware_named(of.hardware or config.device_model.hardware)
-        return -device.peak_flops, "train" not in of.tags
+    def order(worker: SimulatedWorkersSection) -> tuple[float, bool]:
+        device = hardware_named(worker.hardware or config.device_model.hardware)
+        return -device.peak_flops, "train" not in worker.tags
 
-    each = (of.model_copy(update={"count": 1}) for of in _each(config.simulation.workers))
+    each = (worker.model_copy(update={"count": 1}) for worker in _each(config.simulation.workers))
     return sorted(each, key=order)
 
 
 def kinds_in_order(config: RunConfig) -> str:
     """Return a line about the order in which a gang takes workers; empty if all are of one kind."""
-    kinds = Counter((of.devices, of.hardware or "") for of in ordered(config))
+    kinds = Counter((worker.devices, worker.hardware or "") for worker in ordered(config))
     if len({hardware for _, hardware in kinds}) == 1:
         return ""
     default = config.device_model.hardware
-    told = ", ".join(f"{n} x {own} {name or default}" for (own, name), n in kinds.items())
-    return f"another gang takes the workers that train fastest first: {told}"
+    text = ", ".join(f"{n} x {devices} {name or default}" for (devices, name), n in kinds.items())
+    return f"another gang takes the workers that train fastest first: {text}"
 
 
 def split(
@@ -137,13 +139,13 @@ def split(
     """Return the workers with tags for a gang of so many devices, or as few more as whole workers
     allow, of the first ones.
     """
-    found, before = list[SimulatedWorkersSection](), 0
+    placed, before = list[SimulatedWorkersSection](), 0
     for worker in workers:
         chosen = TRAIN if strategy == DISAGGREGATED else BOTH
         tags = BOTH if strategy == COLOCATED else chosen if before < gang else ROLLOUT
-        found.append(worker.model_copy(update={"tags": tags}))
+        placed.append(worker.model_copy(update={"tags": tags}))
         before += worker.devices
-    return found
+    return placed
 
 
 def _each(lots: Iterable[SimulatedWorkersSection]) -> Iterable[SimulatedWorkersSection]:

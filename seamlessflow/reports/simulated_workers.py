@@ -82,9 +82,9 @@ def with_own_work(config: RunConfig) -> RunConfig:
     if "rows" not in section.model_fields_set:
         changes["rows"] = rollout.capacity
     if rollout.engine == "clock":
-        given = section.workload.model_fields_set
-        own = {name: getattr(rollout.clock, name) for name in _LENGTHS if name not in given}
-        changes["workload"] = section.workload.model_copy(update=own)
+        names = section.workload.model_fields_set
+        lengths = {name: getattr(rollout.clock, name) for name in _LENGTHS if name not in names}
+        changes["workload"] = section.workload.model_copy(update=lengths)
     simulation = section.model_copy(update=changes)
     return with_own_model(config).model_copy(update={"simulation": simulation})
 
@@ -132,16 +132,17 @@ def _unreadable(config: RunConfig) -> str:
 
 def _work(config: RunConfig) -> str:
     """Return words about the work that is modelled, and where its lengths are from."""
-    section, of = config.simulation, config.simulation.workload
-    source, noun = "simulation.workload", "turn" if of.turns == 1 else "turns"
+    section, workload = config.simulation, config.simulation.workload
+    source, noun = "simulation.workload", "turn" if workload.turns == 1 else "turns"
     if config.rollout.engine == "clock":
         source = "simulation.workload, and rollout.clock for lengths that it does not give"
     elif "workload" not in section.model_fields_set:
         source = "defaults of simulation.workload"
     return (
-        f"sessions of {of.turns:g} {noun} of {of.turn_tokens:g} tokens in the mean, prompts "
-        f"of {of.prompt_tokens:,} tokens and {of.tool_tokens:,} more a turn ({source}); at most "
-        f"{section.rows} turns an engine ({_source_of_rows(config)}), {_sessions(config)}"
+        f"sessions of {workload.turns:g} {noun} of {workload.turn_tokens:g} tokens in the mean, "
+        f"prompts of {workload.prompt_tokens:,} tokens and {workload.tool_tokens:,} more a turn "
+        f"({source}); at most {section.rows} turns an engine ({_source_of_rows(config)}), "
+        f"{_sessions(config)}"
     )
 
 
@@ -160,18 +161,20 @@ def _sessions(config: RunConfig) -> str:
 
 def modelled_as(config: RunConfig, section: SimulationSection) -> str:
     """Return a line about model, devices and work that are modelled, and where they are from."""
-    of = config.device_model
-    given = of.model_fields_set
+    modelled = config.device_model
+    names = modelled.model_fields_set
     model = "device_model"
-    if of.model == str(config.policy.model):
+    if modelled.model == str(config.policy.model):
         model = "policy.model"
-    elif "model" not in given:
+    elif "model" not in names:
         model = f"default; {_unreadable(config)}"
-    hardware = f"{of.hardware} ({'device_model' if 'hardware' in given else 'default'})"
+    hardware = f"{modelled.hardware} ({'device_model' if 'hardware' in names else 'default'})"
     kinds = dict.fromkeys(lot.hardware for lot in section.workers)
     devices = ", ".join(f"{name} (its workers)" if name else hardware for name in kinds)
-    rates = f"; measured (device_model.rates): {', '.join(of.rates)}" if of.rates else ""
-    return f"modelled: {of.model} ({model}) on {devices}{rates}; {_work(config)}"
+    rates = (
+        f"; measured (device_model.rates): {', '.join(modelled.rates)}" if modelled.rates else ""
+    )
+    return f"modelled: {modelled.model} ({model}) on {devices}{rates}; {_work(config)}"
 
 
 def without_room(
@@ -181,8 +184,8 @@ def without_room(
     empty if it could, or if the time of training was measured and not modelled.
     """
     workers = {
-        name: (of.devices, of.devices * of.hardware["memory_bytes"])
-        for name, of in cluster.workers.items()
+        name: (worker.devices, worker.devices * worker.hardware["memory_bytes"])
+        for name, worker in cluster.workers.items()
     }
     return _without_room(devices, workers, control)
 
@@ -200,24 +203,24 @@ def without_room_of_own(config: RunConfig, control: Iterable[Record]) -> str:
 def _without_room(
     devices: DeviceModelSection, workers: Mapping[str, _Memory], control: Iterable[Record]
 ) -> str:
-    gangs = {of.workers for of in control if isinstance(of, StepStarted)}
-    known = [[workers[name] for name in gang] for gang in gangs if workers.keys() >= {*gang}]
-    if not known or "train_s" in devices.rates:
+    gangs = {record.workers for record in control if isinstance(record, StepStarted)}
+    candidates = [[workers[name] for name in gang] for gang in gangs if workers.keys() >= {*gang}]
+    if not candidates or "train_s" in devices.rates:
         return ""
-    members = min(known, key=_memory)
+    members = min(candidates, key=_memory)
     bytes_each, model = Efficiency().trained_bytes, model_named(devices.model)
-    needed, there = bytes_each * model.parameters, _memory(members)
-    if needed <= there:
+    needed, available = bytes_each * model.parameters, _memory(members)
+    if needed <= available:
         return ""
     return (
         f"{model.name} has no room on a gang of {sum(count for count, _ in members)} devices, and "
         f"is modelled all the same: to train it takes {needed / 1e9:,.0f} GB ({bytes_each:g} "
-        f"bytes a parameter), and they have {there / 1e9:,.0f} GB"
+        f"bytes a parameter), and they have {available / 1e9:,.0f} GB"
     )
 
 
 def _memory(workers: Iterable[_Memory]) -> float:
-    return sum(there for _, there in workers)
+    return sum(size for _, size in workers)
 
 
 def _lots(config: RunConfig) -> Iterator[_Lot]:

@@ -110,15 +110,15 @@ def summary(
     `control`: its records in log order. `policies`: names of the run's, the first one first; by
     default all records are of one.
     """
-    own: dict[str, Sequence[Record]] = {name: of_policy(control, name) for name in policies}
-    own = own or {"": control}
-    made = [step_facts(records, sessions) for records in own.values()]
-    first, steps = made[0], [step for of in made for step in of]
+    by_policy: dict[str, Sequence[Record]] = {name: of_policy(control, name) for name in policies}
+    by_policy = by_policy or {"": control}
+    made = [step_facts(records, sessions) for records in by_policy.values()]
+    first, steps = made[0], [step for policy_steps in made for step in policy_steps]
     training = [session for session in sessions.values() if session.purpose != "eval"]
     roles, window = timeline(control), _training(control)
     each = {
-        name: policy_figures(of, for_policy(sessions, name), roles.pauses)
-        for name, of in own.items()
+        name: policy_figures(records, for_policy(sessions, name), roles.pauses)
+        for name, records in by_policy.items()
     }
     return {
         **_edge_rewards(first),
@@ -128,18 +128,20 @@ def summary(
         **task_set_figures(control, first),
         "steps": len(steps),
         "trajectories": len(training),
-        "turns": sum(one.turns for one in training),
+        "turns": sum(session.turns for session in training),
         "ended_at": _ended_at(training),
         **_tokens(training, steps),
         "groups_left_out": _left_out(steps),
         "lengths": length_figures(sessions, steps),
         "role_switches": roles.switches,
         "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
-        "interrupted_turns_continued": sum(one.interrupted_turns for one in training),
+        "interrupted_turns_continued": sum(session.interrupted_turns for session in training),
         "warmup_s": facts.warmup_s,
         **_wall_time(window, roles.pauses),
         **_device_time(roles, facts.lag),
-        **_phases([step for of in made for step in _lived(of, window, roles.pauses)]),
+        **_phases(
+            [step for policy_steps in made for step in _lived(policy_steps, window, roles.pauses)]
+        ),
         "restarts": dict(facts.restarts),
         "peak_rss_mb": {name: round(mb, 1) for name, mb in sorted(facts.peak_rss_mb.items())},
         "processors": {name: _rounded(asdict(load)) for name, load in facts.loads.items()},
@@ -152,9 +154,9 @@ def summary(
 def of_policy(control: Iterable[Record], policy: str) -> list[Record]:
     """Return the records that name the policy, or none, or that are of all policies."""
     return [
-        one
-        for one in control
-        if isinstance(one, GroupAdmitted) or getattr(one, "policy", "") in ("", policy)
+        record
+        for record in control
+        if isinstance(record, GroupAdmitted) or getattr(record, "policy", "") in ("", policy)
     ]
 
 
@@ -165,7 +167,7 @@ def policy_figures(
     steps = step_facts(control, sessions)
     tokens = _of_all(steps, "tokens_trained")
     took_s = _seconds(_training(control), paused)
-    made = sum(isinstance(one, StepCompleted) for one in control)
+    made = sum(isinstance(record, StepCompleted) for record in control)
     return {
         "steps": len(steps),
         "step_s": None if took_s is None else round(took_s / made, 4),
@@ -180,7 +182,7 @@ def _tokens(training: Sequence[SessionFacts], steps: Sequence[StepFacts]) -> dic
     """Return the figures of sampled and trained tokens."""
     tokens = _of_all(steps, "tokens_trained")
     return {
-        "tokens_sampled": sum(one.tokens_sampled for one in training),
+        "tokens_sampled": sum(session.tokens_sampled for session in training),
         "tokens_trained": _whole(sum(tokens) if tokens else None),
         **_reused(steps),
         "tokens_masked": _masked(training, steps),
@@ -191,32 +193,35 @@ def _tokens(training: Sequence[SessionFacts], steps: Sequence[StepFacts]) -> dic
 def _reused(steps: Iterable[StepFacts]) -> dict[str, int]:
     """Return the trained tokens of groups that earlier steps trained, if there are any."""
     shares = [(step.metrics.get("reused_share", 0.0), step.metrics) for step in steps]
-    count = round(sum(share * of["tokens_trained"] for share, of in shares if share))
+    count = round(sum(share * metrics["tokens_trained"] for share, metrics in shares if share))
     return {"tokens_reused": count} if count else {}
 
 
 def _edge_rewards(steps: Sequence[StepFacts]) -> dict[str, Any]:
     """Return the mean rewards of the first and the last steps, and how many these are."""
     first, last = edges(steps)
-    found: dict[str, Any] = {
+    rewards: dict[str, Any] = {
         "reward_first10": mean_reward(first),
         "reward_last10": mean_reward(last),
         "edge_steps": edge_size(len(steps)),
     }
     if any(step.dropped_rewards for step in steps):
-        found["reward_sampled"] = {"first10": sampled_reward(first), "last10": sampled_reward(last)}
-    return found
+        rewards["reward_sampled"] = {
+            "first10": sampled_reward(first),
+            "last10": sampled_reward(last),
+        }
+    return rewards
 
 
 def _named_rewards(steps: Sequence[StepFacts]) -> dict[str, dict[str, float]]:
     """Return the mean of each named reward in the first and last steps; nothing of one alone."""
-    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    rewards: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for edge, part in zip(("first10", "last10"), edges(steps), strict=True):
-        for metric in dict.fromkeys(name for one in part for name in one.metrics):
+        for metric in dict.fromkeys(name for step in part for name in step.metrics):
             family, _, name = metric.partition("/")
             if family == "reward" and "/" not in name:  # behind a further one are quantiles
-                found[name][edge] = round(fmean(_metric(part, metric)), 4)
-    return dict(found) if len(found) > 1 else {}
+                rewards[name][edge] = round(fmean(_metric(part, metric)), 4)
+    return dict(rewards) if len(rewards) > 1 else {}
 
 
 def _device_time(roles: Timeline, lag: float) -> dict[str, Any]:
@@ -224,7 +229,7 @@ def _device_time(roles: Timeline, lag: float) -> dict[str, Any]:
     spent, ideal, step_ms = roles.device_time(), roles.ideal_step(lag), roles.step_ms
     limits = {"work": ideal.work_ms, "latency": ideal.latency_ms} if ideal else {}
     return {
-        "idle_share": _rounded({name: of.idle_share for name, of in sorted(spent.items())}),
+        "idle_share": _rounded({name: part.idle_share for name, part in sorted(spent.items())}),
         "device_time": _rounded(together(spent.values()).shares()),
         "step_s": None if step_ms is None else round(step_ms / 1000, 4),
         "ideal_step_s": _rounded({name: ms / 1000 for name, ms in limits.items()}),
@@ -253,9 +258,9 @@ def _lived(
 
 
 def _phases(steps: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    found = mean_phases(steps)
-    rate = found.pop("tokens_per_s", None)
-    return {"phases": _rounded(found), "tokens_per_s": None if rate is None else round(rate, 1)}
+    phases = mean_phases(steps)
+    rate = phases.pop("tokens_per_s", None)
+    return {"phases": _rounded(phases), "tokens_per_s": None if rate is None else round(rate, 1)}
 
 
 def _rounded(figures: Mapping[str, float]) -> dict[str, float]:
@@ -269,11 +274,11 @@ def _ended_at(sessions: Sequence[SessionFacts]) -> dict[str, float]:
 
 
 def _masked(sessions: Sequence[SessionFacts], steps: Sequence[StepFacts]) -> dict[str, int]:
-    found = Counter[str]()
+    masked = Counter[str]()
     for session in sessions:
-        found.update(session.masked)
+        masked.update(session.masked)
     of_trainer = masked_tokens([step.metrics for step in steps])
-    return of_trainer | dict(found.most_common())
+    return of_trainer | dict(masked.most_common())
 
 
 def _left_out(steps: Sequence[StepFacts]) -> dict[str, float]:
@@ -287,11 +292,11 @@ def _left_out(steps: Sequence[StepFacts]) -> dict[str, float]:
     return _rounded(dict(sorted(shares.items())))
 
 
-def _checks(found: Verification | None) -> dict[str, int | None]:
+def _checks(verification: Verification | None) -> dict[str, int | None]:
     return {
-        "tokens_checked": found.tokens_checked if found else None,
-        "mismatches": found.mismatches if found else None,
-        "trained_twice": found.trained_twice if found else None,
+        "tokens_checked": verification.tokens_checked if verification else None,
+        "mismatches": verification.mismatches if verification else None,
+        "trained_twice": verification.trained_twice if verification else None,
     }
 
 
@@ -317,12 +322,12 @@ def _seconds(training: Window | None, paused: Sequence[Window] = ()) -> float | 
 def _training(control: Iterable[Record]) -> Window | None:
     """Return when the training began and its last step ended; None without one of them."""
     begun, done = [], []
-    for one in control:
-        match one:
+    for record in control:
+        match record:
             case GroupAdmitted(purpose="eval"):
                 continue
             case GroupAdmitted() | StepStarted():
-                begun.append(one.at_ms)
+                begun.append(record.at_ms)
             case StepCompleted():
-                done.append(one.at_ms)
+                done.append(record.at_ms)
     return (min(begun), max(done)) if begun and done else None

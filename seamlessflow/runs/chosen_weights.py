@@ -35,12 +35,12 @@ _FLUSH_S = 30.0
 class NoSuchVersion(SeamlessFlowError):
     """The weights of a version are not on disk."""
 
-    def __init__(self, version: int, directory: Path, there: list[int]) -> None:
+    def __init__(self, version: int, directory: Path, existing: list[int]) -> None:
         self.version = version
         self.directory = directory
-        self.there = there
-        known = ", ".join(map(str, there)) or "none"
-        super().__init__(f"version {version} is not in {directory}; there are: {known}")
+        self.there = existing
+        text = ", ".join(map(str, existing)) or "none"
+        super().__init__(f"version {version} is not in {directory}; there are: {text}")
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ def choose_weights(config: RunConfig, version: int | None, directory: Path | Non
     """
     if directory is not None:
         return _weights(directory, 0)
-    there = versions(config.weights_dir)
-    if version is None and not there:
+    existing = versions(config.weights_dir)
+    if version is None and not existing:
         return _weights(config.policy.model, 0)
-    number = max(there) if version is None else version
-    if number not in there:
-        raise NoSuchVersion(number, config.weights_dir, list(there))
+    number = max(existing) if version is None else version
+    if number not in existing:
+        raise NoSuchVersion(number, config.weights_dir, list(existing))
     return _weights(version_directory(config.weights_dir, number), number)
 
 

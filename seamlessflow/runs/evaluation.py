@@ -126,14 +126,14 @@ class Evaluation:
         by_task: dict[int, list[float]] = {}
         for (number, _), reward in self.rewards.items():
             by_task.setdefault(number, []).append(reward)
-        found = figures([EvaluatedGroup.of(rewards) for rewards in by_task.values()])
+        evaluated = figures([EvaluatedGroup.of(rewards) for rewards in by_task.values()])
         return EvaluationResult(
-            reward=found.reward,
-            error=found.error,
-            sessions=found.sessions,
+            reward=evaluated.reward,
+            error=evaluated.error,
+            sessions=evaluated.sessions,
             failed=len(self.failures),
-            missing=len(self.plan.rows) * self.plan.samples - found.sessions,
-            pass_at=found.pass_at,
+            missing=len(self.plan.rows) * self.plan.samples - evaluated.sessions,
+            pass_at=evaluated.pass_at,
         )
 
     def _task(self, number: int, sample: int, attempt: int, now_ms: int) -> Task:

@@ -96,17 +96,17 @@ def run_evaluation(
     ]
     if not plans:
         raise NoTasks
-    own = _separate(config)
-    own.out.mkdir(parents=True)
-    supervisor = Supervisor(own.restarts, display.notice)
+    separate = _separate(config)
+    separate.out.mkdir(parents=True)
+    supervisor = Supervisor(separate.restarts, display.notice)
     with (
-        Launcher(own.logs_dir, stop, supervisor) as launcher,
-        kafka_to_run_on(own, launcher, display) as kafka,
+        Launcher(separate.logs_dir, stop, supervisor) as launcher,
+        kafka_to_run_on(separate, launcher, display) as kafka,
     ):
-        system = System(own, kafka, launcher, display)
+        system = System(separate, kafka, launcher, display)
         display.phase("starting gateway, manager, workers, agents")
         with system.running():
-            announce_weights(own, kafka, weights)
+            announce_weights(separate, kafka, weights)
             system.restart_scheduler(training=False)
             system.wait_until_ready()
             show, results = system.progress.apply, dict[str, EvaluationResult]()
@@ -117,17 +117,19 @@ def run_evaluation(
                 )
             display.phase("stopping all processes in order")
     sampling = {plan.split: shown_sampling(plan.overrides) for plan in plans}
-    ended = EvaluationRun(own.out, weights, results, sampling)
+    ended = EvaluationRun(separate.out, weights, results, sampling)
     several = tasks is None and bool(config.evaluation.sets)
     text = json.dumps(_written(ended, several), indent=2)
-    (own.out / RESULT).write_text(text + "\n", encoding="utf-8")
+    (separate.out / RESULT).write_text(text + "\n", encoding="utf-8")
     return ended
 
 
 def lines(ended: EvaluationRun) -> list[str]:
     """Return what the terminal shows of an evaluation."""
     several = len(ended.results) > 1
-    results = [f"{split}: {of}" if several else f"{of}" for split, of in ended.results.items()]
+    results = [
+        f"{split}: {result}" if several else f"{result}" for split, result in ended.results.items()
+    ]
     version = f"version {ended.weights.version}"
     return [version, *results, f"data, logs and figures are in {ended.out}"]
 

@@ -32,11 +32,13 @@ def write_merged(
     """
     if to.exists():
         raise SettingsRejected("--to", f"{to} exists: name a new directory")
-    own = {one.run.policy: one for one in each_policy(config)}
+    policies = {policy_config.run.policy: policy_config for policy_config in each_policy(config)}
     name = config.run.policy if policy is None else policy
-    if name not in own:
-        raise SettingsRejected("--policy", f"the run has no policy {name}, but {', '.join(own)}")
-    chosen = choose_weights(own[name], version, None)
+    if name not in policies:
+        raise SettingsRejected(
+            "--policy", f"the run has no policy {name}, but {', '.join(policies)}"
+        )
+    chosen = choose_weights(policies[name], version, None)
     directory = chosen.directory
     if (base := chosen.base) is None:
         raise AdapterInvalid(str(directory), "it is a whole model, there is nothing to merge")

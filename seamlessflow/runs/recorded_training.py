@@ -93,16 +93,16 @@ def train_recorded(
         _kafka(config, launcher, display) as kafka,
     ):
         display.phase("looking at the recording")
-        own = kafka.model_copy(update={"topic_prefix": recording.to})
+        target = kafka.model_copy(update={"topic_prefix": recording.to})
         source = kafka.model_copy(update={"topic_prefix": recording.source})
         _check(kafka, recording)
         _check_policy(source, config.run.policy, launcher.stopping)
         with only_run(config.out):  # what is refused leaves no directory
-            create_topics(own, _WRITTEN, stopping=launcher.stopping)
-            if not is_finished(config, own, launcher.stopping):
-                _run(config, display, launcher, own)
+            create_topics(target, _WRITTEN, stopping=launcher.stopping)
+            if not is_finished(config, target, launcher.stopping):
+                _run(config, display, launcher, target)
             facts = LauncherFacts(restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
-            return write_report(config, own, facts, launcher.stopping, source)
+            return write_report(config, target, facts, launcher.stopping, source)
 
 
 def _run(config: RunConfig, display: Display, launcher: Launcher, kafka: KafkaSettings) -> None:
@@ -130,11 +130,11 @@ def _run(config: RunConfig, display: Display, launcher: Launcher, kafka: KafkaSe
 
 def _check(kafka: KafkaSettings, recording: Recording) -> None:
     """Raise `SettingsRejected` for a prefix that is not there, or that another run writes to."""
-    there = partition_counts(kafka)
-    if recording.source + TRAJECTORIES.name not in there:
+    counts = partition_counts(kafka)
+    if recording.source + TRAJECTORIES.name not in counts:
         raise SettingsRejected("--from", f"there is no {recording.source}{TRAJECTORIES.name}")
     for option, prefix in (("--from", recording.source), ("--to", recording.to)):
-        if prefix + SESSIONS.name in there:
+        if prefix + SESSIONS.name in counts:
             reason = f"{prefix or 'no prefix'} is that of a run with agents, which may still go on"
             raise SettingsRejected(option, f"{reason}: copy its sessions with replay merge --to")
 

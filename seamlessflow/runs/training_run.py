@@ -41,8 +41,8 @@ def run_training(
 def run_recorded_training(config: RunConfig, source: str, to: str, follow: bool) -> None:
     """Train on the sessions under the prefix `source`. Raises what `run_training` raises."""
     recording = Recording(source, to, follow)
-    own = configured(config, recording)
-    _run(own, lambda progress, stop: train_recorded(own, recording, progress, stop))
+    settings = configured(config, recording)
+    _run(settings, lambda progress, stop: train_recorded(settings, recording, progress, stop))
 
 
 def shown(

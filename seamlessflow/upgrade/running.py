@@ -29,7 +29,7 @@ def running(fleet: Iterable[Record], managers: Sequence[str], now_ms: int) -> li
     `managers` are the client ids of the members of the managers' group: a manager reports its start
     only. Agents processes report nothing.
     """
-    found: dict[str, RunningProcess | None] = {}
+    processes: dict[str, RunningProcess | None] = {}
     for record in fleet:
         match record:
             case r.GatewayHeartbeat():
@@ -46,8 +46,8 @@ def running(fleet: Iterable[Record], managers: Sequence[str], now_ms: int) -> li
             lives = any(manager.startswith(f"{record.manager}-") for manager in managers)
         else:
             lives = now_ms - record.at_ms < SILENT_MS
-        found[name] = RunningProcess(name, record.release) if lives else None
-    return sorted(filter(None, found.values()), key=lambda one: one.name)
+        processes[name] = RunningProcess(name, record.release) if lives else None
+    return sorted(filter(None, processes.values()), key=lambda process: process.name)
 
 
 def older(processes: Iterable[RunningProcess], release: str) -> list[RunningProcess]:
@@ -60,7 +60,7 @@ def verdict(processes: Sequence[RunningProcess], release: str) -> str:
     if not processes:
         return f"no process has reported on fleet within {SILENT_MS // 1000} s"
     if late := older(processes, release):
-        names = ", ".join(one.name for one in late)
+        names = ", ".join(process.name for process in late)
         return (
             f"{len(late)} of {len(processes)} processes cannot read release {release} yet: "
             f"{names}; keep SEAMLESSFLOW_KAFKA__WRITE_RELEASE at their release"

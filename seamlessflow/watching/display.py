@@ -162,8 +162,8 @@ def panel(progress: RunProgress, title: str, phase: str) -> RenderableType:
     table.add_column()
     table.add_row("step", _bar(progress))
     table.add_row("reward", _reward(progress))
-    for name, one in progress.others.items():
-        table.add_row(name, others_line(one))
+    for name, other in progress.others.items():
+        table.add_row(name, others_line(other))
     table.add_row("lag", _staleness(progress))
     table.add_row("workers", _workers(progress))
     if progress.recent_limits():
@@ -190,7 +190,7 @@ def headline(progress: RunProgress) -> str:
     parts = [f"{progress.done} of {progress.total} steps"]
     if reward is not None:
         parts.append(f"mean reward of ten steps {reward:.3f}")
-    parts += [f"{name} {others_line(one)}" for name, one in progress.others.items()]
+    parts += [f"{name} {others_line(other)}" for name, other in progress.others.items()]
     if progress.last and "staleness_max" in progress.last.metrics:
         parts.append(f"staleness {progress.last.metrics['staleness_max']:.0f}")
     if progress.recent_limits():
@@ -256,10 +256,10 @@ def _workers(progress: RunProgress) -> str:
     shown = []
     for worker, what in sorted(progress.doing.items()):
         version, useful = progress.serving.get(worker), progress.useful.get(worker)
-        known = [] if version is None else [f"v{version}"]
-        if known and useful is not None:
-            known.append(f"{useful:.0%} useful")
-        shown.append(f"{worker} {what}" + (f" ({', '.join(known)})" if known else ""))
+        details = [] if version is None else [f"v{version}"]
+        if details and useful is not None:
+            details.append(f"{useful:.0%} useful")
+        shown.append(f"{worker} {what}" + (f" ({', '.join(details)})" if details else ""))
     return "   ".join(shown) or "-"
 
 

@@ -114,11 +114,11 @@ class RunProgress:
         self.now_ms = max(self.now_ms, at_ms)
         for other in self.others.values():
             other.apply(record)
-        own = self._own(record)
+        mine = self._own(record)
         match record:
             case r.GroupAdmitted():
                 self._group(record)
-            case _ if not own:
+            case _ if not mine:
                 pass
             case r.PolicyWeights():
                 self.version = record.version
@@ -136,9 +136,9 @@ class RunProgress:
 
     def common_failures(self, most: int = 3) -> list[str]:
         """Return a line for each of the most frequent failures of samples, and for the rest."""
-        found = sorted(self.failures.items(), key=lambda one: -one[1].count)
-        lines = [f"{failed.count} samples failed: {what}" for what, failed in found[:most]]
-        if rest := sum(failed.count for _, failed in found[most:]):
+        failures = sorted(self.failures.items(), key=lambda entry: -entry[1].count)
+        lines = [f"{failed.count} samples failed: {what}" for what, failed in failures[:most]]
+        if rest := sum(failed.count for _, failed in failures[most:]):
             lines.append(f"{rest} further samples failed: SampleFailed on control has the reasons")
         if cut := sum(step.metrics.get(_CUT, 0.0) for step in self.steps.values()):
             lines.append(f"{cut:.0f} samples failed after a limit and count: agents.on_limit")
@@ -146,8 +146,8 @@ class RunProgress:
 
     def rewards(self) -> list[float]:
         """Return the mean reward of each step, in order."""
-        known = (self.steps[step].reward for step in sorted(self.steps))
-        return [reward for reward in known if reward is not None]
+        rewards = (self.steps[step].reward for step in sorted(self.steps))
+        return [reward for reward in rewards if reward is not None]
 
     def recent_reward(self, steps_ago: int = 0) -> float | None:
         """Return the mean over ten steps, the last of them `steps_ago`; None without any."""
@@ -257,11 +257,13 @@ class RunProgress:
                 self.notices.append(f"{record.what}: {record.detail}")
             case r.GroupDropped(reason="method_failed"):
                 # Many groups may be dropped for one error of a method.
-                if (told := f"groups dropped: {record.detail}") not in self.notices:
-                    self.notices.append(told)
+                if (text := f"groups dropped: {record.detail}") not in self.notices:
+                    self.notices.append(text)
             case r.PlanWarning():
                 self.notices.append(record.detail)
-            case r.WorkerLost(incarnation=of) if of in self._joined and record.reason != ENDED:
+            case r.WorkerLost(incarnation=incarnation) if (
+                incarnation in self._joined and record.reason != ENDED
+            ):
                 self.notices.append(f"{record.process} of {record.worker} lost: {record.reason}")
             case r.AssignmentTimedOut():
                 waited_s = record.waited_ms / 1000

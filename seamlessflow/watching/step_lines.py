@@ -58,16 +58,16 @@ def step_line(step: Step, progress: RunProgress) -> str:
 
 def _left_out(metrics: Mapping[str, float]) -> list[str]:
     """Return tokens, groups and sessions that did not enter the loss, each with its reason."""
-    found = []
+    parts = []
     for name, value in sorted(metrics.items()):
         family, _, reason = name.partition("/")
         match family:
             case "masked" if value > 0:
-                found.append(f"{value:,.0f} tokens {reason}")
+                parts.append(f"{value:,.0f} tokens {reason}")
             case "filtered" if value > 0:
-                found.append(f"{value:.0%} of the groups {reason}")
+                parts.append(f"{value:.0%} of the groups {reason}")
             case "dropped" if value > 0:
-                found.append(f"{value:.0f} groups dropped as {reason}")
+                parts.append(f"{value:.0f} groups dropped as {reason}")
             case "samples_failed" if value > 0:
-                found.append(f"{value:.0f} sessions failed")
-    return found
+                parts.append(f"{value:.0f} sessions failed")
+    return parts

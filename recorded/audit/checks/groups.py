@@ -107,16 +107,18 @@ class GroupsCheck:
         if not self._unjudged:
             self._judge_dropped()
             return
-        kept = {_name(one) for one in surviving_steps([one.record for one in self._commits])}
-        surviving = [one for one in self._commits if _name(one.record) in kept]
+        kept = {
+            _name(step) for step in surviving_steps([audited.record for audited in self._commits])
+        }
+        surviving = [audited for audited in self._commits if _name(audited.record) in kept]
         unjudged, self._unjudged = self._unjudged, []
         for commit, names in unjudged:
             self._judge_begun(commit, names)
             if _name(commit.record) in kept:
                 self._judge_repeated(commit, names, surviving)
-        self._trained = _together(one.groups for one in surviving)
+        self._trained = _together(audited.groups for audited in surviving)
         self._judge_dropped()
-        last = {one.record.policy: one.record.step for one in surviving}
+        last = {audited.record.policy: audited.record.step for audited in surviving}
         for commit in self._commits:
             newest = last.get(commit.record.policy, -1)
             if _name(commit.record) not in kept and commit.record.step <= newest:
@@ -152,9 +154,11 @@ class GroupsCheck:
         step, group_id = record.step, record.group_id
         policy = record.policy or self._first
         mine = (
-            one for one in reversed(self._commits) if (one.record.policy or self._first) == policy
+            audited
+            for audited in reversed(self._commits)
+            if (audited.record.policy or self._first) == policy
         )
-        commit = next((one for one in mine if one.record.step == step), None)
+        commit = next((audited for audited in mine if audited.record.step == step), None)
         name = self._named(record.policy, group_id)
         if commit is None and not self._whole:
             self.findings.not_checkable += 1
@@ -202,9 +206,9 @@ class GroupsCheck:
         """
         policy, number = commit.record.policy, commit.record.step
         others = {
-            one.record.step: one
-            for one in surviving
-            if one is not commit and one.record.policy == policy
+            audited.record.step: audited
+            for audited in surviving
+            if audited is not commit and audited.record.policy == policy
         }
         theirs = _together(other.groups for other in others.values())
         for name in names:
@@ -212,15 +216,15 @@ class GroupsCheck:
             group = f"group {_shown(name)} is in {step_name(number)}"
             hashed = hash_of(name)
             with_it = (
-                {step: one for step, one in others.items() if hashed in one.groups}
+                {step: audited for step, audited in others.items() if hashed in audited.groups}
                 if marked or hashed in theirs
                 else {}
             )
             # Of two steps the later one has to mark it.
             unplanned = [
                 step
-                for step, one in with_it.items()
-                if not (marked if step < number else name in one.again)
+                for step, audited in with_it.items()
+                if not (marked if step < number else name in audited.again)
             ]
             before = sum(step < number for step in with_it)
             if unplanned:
@@ -237,8 +241,8 @@ class GroupsCheck:
         if commit.replaced:
             return
         commit.replaced = True
-        known = np.union1d(self._trained, self._dropped.hashes())
-        lost = int(np.count_nonzero(np.isin(commit.groups, known, invert=True)))
+        present = np.union1d(self._trained, self._dropped.hashes())
+        lost = int(np.count_nonzero(np.isin(commit.groups, present, invert=True)))
         if lost:
             step = f"{step_name(commit.record.step)} of lineage {commit.record.lineage}"
             detail = f"{lost} groups of {step} are in no step of the lineage that replaced it"

@@ -33,20 +33,20 @@ class Seen:
 
     def add(self, name: object) -> None:
         """Add a name."""
-        found = hash_of(name)
-        if self.has(found):
+        hashed = hash_of(name)
+        if self.has(hashed):
             return
-        self._latest.add(found)
+        self._latest.add(hashed)
         if len(self._latest) > max(_MERGED_FROM, len(self._sorted) // _SHARE):
             self._sorted = self.hashes()
             self._latest.clear()
 
-    def has(self, found: int) -> bool:
+    def has(self, hashed: int) -> bool:
         """Return True if a name with this hash was added."""
-        if found in self._latest:
+        if hashed in self._latest:
             return True
-        place = int(np.searchsorted(self._sorted, np.uint64(found)))
-        return place < len(self._sorted) and int(self._sorted[place]) == found
+        place = int(np.searchsorted(self._sorted, np.uint64(hashed)))
+        return place < len(self._sorted) and int(self._sorted[place]) == hashed
 
     def hashes(self) -> Hashes:
         """Return all hashes, sorted."""

@@ -125,10 +125,10 @@ class SessionsCheck:
 
     def _session(self, received: Received, session_id: str) -> _AuditedSession | None:
         """Return the session, or None if it is over or was never opened."""
-        known = self._sessions.get(session_id)
+        session = self._sessions.get(session_id)
         whole = self._kept.whole((SESSIONS.name, received.partition))
-        if known is not None or whole or session_id in self._over:
-            return known
+        if session is not None or whole or session_id in self._over:
+            return session
         # All that is known of it is its end; `_judge` leaves it out.
         return self._sessions.setdefault(session_id, _AuditedSession(None, place_of(received)))
 
@@ -170,11 +170,13 @@ class SessionsCheck:
         opened, finalized = session.opened, session.finalized
         if opened is None or finalized is None:
             return
-        there = opened.partition, opened.offset, finalized.offset
-        if copy.at != there:
+        actual = opened.partition, opened.offset, finalized.offset
+        if copy.at != actual:
             claimed = f"{SESSIONS.name}[{copy.at[0]}], offsets {copy.at[1]} to {copy.at[2]}"
             detail = f"the trajectory of session {session_id} names {claimed}"
-            self.findings.add(copy.place, f"{detail}, not {there[1]} to {there[2]} of {there[0]}")
+            self.findings.add(
+                copy.place, f"{detail}, not {actual[1]} to {actual[2]} of {actual[0]}"
+            )
 
     def _judge_stray(self, session_id: str, copy: _FirstCopy) -> None:
         """Judge a trajectory whose session is not finalized on the log."""

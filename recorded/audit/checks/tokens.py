@@ -144,23 +144,24 @@ class TokensCheck:
             self._add(step, f"{step_name(step.step)}: {what}")
         asked = {run.session for file in files for run in file.runs}
         sessions = {
-            one: self._sampled.sessions[one] for one in asked & self._sampled.sessions.keys()
+            name: self._sampled.sessions[name] for name in asked & self._sampled.sessions.keys()
         }
-        found = compare(steps, files, tokens_of(sessions))
-        self.findings.checked += found.tokens_checked - found.mismatches
-        self.findings.count += found.mismatches + found.trained_twice
-        for one in steps:
-            self._compared.add(_commit_of(one))
-            if one.step in found.steps_missing:
+        verification = compare(steps, files, tokens_of(sessions))
+        self.findings.checked += verification.tokens_checked - verification.mismatches
+        self.findings.count += verification.mismatches + verification.trained_twice
+        for commit in steps:
+            self._compared.add(_commit_of(commit))
+            if commit.step in verification.steps_missing:
                 detail = (
-                    f"{step_name(one.step)}, version {one.version}, has no file in {self._trained}"
+                    f"{step_name(commit.step)}, version {commit.version}, "
+                    f"has no file in {self._trained}"
                 )
-                self._add(one, detail)
-            for group in one.groups:
-                self._judge_members(one, group)
-                self._train(one.policy, group.group_id, one.step)
-        places = {one.step: self._places[_commit_of(one)] for one in steps}
-        for deviation in found.deviations:
+                self._add(commit, detail)
+            for group in commit.groups:
+                self._judge_members(commit, group)
+                self._train(commit.policy, group.group_id, commit.step)
+        places = {commit.step: self._places[_commit_of(commit)] for commit in steps}
+        for deviation in verification.deviations:
             self.findings.count -= 1  # `add` counts it
             self.findings.add(places[deviation.step], str(deviation))
 
@@ -169,8 +170,8 @@ class TokensCheck:
         for name in group.sessions:
             opened_in = self._groups.get(name, group.group_id)
             if opened_in != group.group_id:
-                of = f"of group {opened_in}" if opened_in else "of an evaluation"
-                what = f"session {name} is {of}, and stands in group {group.group_id}"
+                origin = f"of group {opened_in}" if opened_in else "of an evaluation"
+                what = f"session {name} is {origin}, and stands in group {group.group_id}"
                 self._add(step, f"{step_name(step.step)}: {what}")
         for name in group.foreign:
             if name in self._groups and name not in self._imported:
@@ -189,8 +190,8 @@ class TokensCheck:
         by_plan = planned(step)
         runs = (
             run
-            for session_id, own in by_session.items()
-            for run in self._comparable(step, session_id, own, session_id in by_plan)
+            for session_id, session_runs in by_session.items()
+            for run in self._comparable(step, session_id, session_runs, session_id in by_plan)
         )
         return file._replace(runs=list(runs))
 

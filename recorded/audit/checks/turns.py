@@ -109,9 +109,9 @@ class TurnsCheck:
 
     def _session(self, session_id: str, partition: int) -> _AuditedTurns | None:
         """Return the session, or None if it is over or was never opened."""
-        known = self._sessions.get(session_id)
-        if known is not None or session_id in self._ended:
-            return known
+        session = self._sessions.get(session_id)
+        if session is not None or session_id in self._ended:
+            return session
         if self._kept.whole((SESSIONS.name, partition)):
             return None
         return self._sessions.setdefault(session_id, _AuditedTurns(whole=False))
@@ -200,8 +200,8 @@ class TurnsCheck:
 
     def _judge_answer(self, place: LogPlace, session_id: str, turn_id: str) -> None:
         number = partition_of(session_name(session_id), self._partitions)
-        known = self._sessions.get(session_id)
-        if self._kept.whole((SESSIONS.name, number)) or (known is not None and known.whole):
+        session = self._sessions.get(session_id)
+        if self._kept.whole((SESSIONS.name, number)) or (session is not None and session.whole):
             what = f"the answer to turn {turn_id} of session {session_id}"
             self.findings.add(place, f"{what} has no accepted TurnCompleted on {SESSIONS.name}")
         else:

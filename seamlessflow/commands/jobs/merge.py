@@ -84,9 +84,9 @@ def run_merge(options: MergeOptions) -> None:
 
 
 def _show_trees(console: Console, job: MergeJob, session_id: str) -> None:
-    found = two_sessions(job.kafka, session_id, job.rules)
-    if found is not None:
-        trees = [session_view(session, None) for session in found]
+    sessions = two_sessions(job.kafka, session_id, job.rules)
+    if sessions is not None:
+        trees = [session_view(session, None) for session in sessions]
         console.print(Columns(trees, equal=True, expand=True, width=console.width // 2 - 1))
 
 

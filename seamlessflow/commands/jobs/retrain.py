@@ -63,7 +63,7 @@ def run_training_again(options: TrainOptions) -> None:
     console = clean_console(stderr=options.as_json, highlight=False, soft_wrap=True)
     _check(options)
     one_step = options.step is not None
-    known = known_tensors(options.tensors) if options.tensors and not one_step else None
+    expected = known_tensors(options.tensors) if options.tensors and not one_step else None
     known_place = _known_place(options)
     try:
         with stoppable() as stop, kafka_to_inspect(options.out) as kafka:
@@ -82,7 +82,7 @@ def run_training_again(options: TrainOptions) -> None:
             if options.step is not None:
                 _inspect(console, again, options, options.step, known_place)
             else:
-                _write(console, again, steps, options, known)
+                _write(console, again, steps, options, expected)
     except Interrupted:
         console.print("stopped as asked; nothing was kept")
         sys.exit(Interrupted.status)
@@ -128,11 +128,11 @@ def _known_place(options: TrainOptions) -> StepTensors | None:
     """
     if options.step is None or options.tensors is None:
         return None
-    known = known_step(options.tensors)
-    if known is not None:
-        last = known.micro_batch if options.micro_batch is None else options.micro_batch
-        check_place(options.tensors, known, options.step, last)
-    return known
+    expected = known_step(options.tensors)
+    if expected is not None:
+        last = expected.micro_batch if options.micro_batch is None else options.micro_batch
+        check_place(options.tensors, expected, options.step, last)
+    return expected
 
 
 def _executed(
@@ -152,7 +152,7 @@ def _inspect(
     again: TrainingAgain,
     options: TrainOptions,
     number: int,
-    known: StepTensors | None,
+    expected: StepTensors | None,
 ) -> None:
     """Execute a step up to a micro-batch; write its tensors or compare them with those there."""
     path = options.tensors
@@ -161,13 +161,13 @@ def _inspect(
     step = again.steps.begin(again.received, number)
     if step is None or not step.micro_batches:
         raise SettingsRejected("--step", f"{step_name(number)} trained nothing")
-    found = step_tensors(again.steps.backend, step, number, options.micro_batch)
-    if known is not None:
-        console.print(compared(path, known, found))
+    computed = step_tensors(again.steps.backend, step, number, options.micro_batch)
+    if expected is not None:
+        console.print(compared(path, expected, computed))
         return
-    write_step(path, found)
-    last, count = found.micro_batch, len(step.micro_batches)
-    console.print(f"wrote {len(found.hashes)} tensors of {step_name(number)}: {path}")
+    write_step(path, computed)
+    last, count = computed.micro_batch, len(step.micro_batches)
+    console.print(f"wrote {len(computed.hashes)} tensors of {step_name(number)}: {path}")
     console.print(f"up to micro-batch {last} of {count}, counted from 0")
 
 
@@ -176,15 +176,15 @@ def _write(
     again: TrainingAgain,
     steps: list[RepeatedStep],
     options: TrainOptions,
-    known: Mapping[str, str] | None,
+    expected: Mapping[str, str] | None,
 ) -> None:
     """Write the tensors' hashes, the weights and the picture, as far as they are asked for."""
     if options.tensors is not None:
         tensors = again.steps.tensors()
-        if known is None:
+        if expected is None:
             options.tensors.write_text(json.dumps(tensors, indent=1, sort_keys=True))
             console.print(f"wrote the hash of each tensor: {options.tensors}")
-        elif (differs := first_difference(known, tensors)) is None:
+        elif (differs := first_difference(expected, tensors)) is None:
             console.print(f"all tensors are those of {options.tensors}")
         else:
             console.print(f"the first tensor that differs from {options.tensors}: {differs}")

@@ -27,20 +27,20 @@ def node(
     from seamlessflow.console import long_job_console
     from seamlessflow.nodes.faults import node_name
 
-    own = node_name(name, os.environ, socket.gethostname())
-    loaded = load(config, partial(before_node, name=own))
+    this_node = node_name(name, os.environ, socket.gethostname())
+    loaded = load(config, partial(before_node, name=this_node))
     # Not earlier: a missing package is a fault that the check names.
     from seamlessflow.runs.following import follow
     from seamlessflow.runs.training_run import run_training, shown
 
     kafka = loaded.kafka
-    if own == loaded.head or kafka is None:  # only a run of one node has no Kafka of its own
+    if this_node == loaded.head or kafka is None:  # only a run of one node has no Kafka of its own
         run_training(loaded)
         return
-    what = f"node {own}"
+    what = f"node {this_node}"
     shown(
         loaded,
         long_job_console(),
-        lambda display, stop: follow(loaded, kafka, own, display, stop),
+        lambda display, stop: follow(loaded, kafka, this_node, display, stop),
         what,
     )

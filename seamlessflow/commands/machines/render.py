@@ -51,8 +51,8 @@ def kubernetes(
     from seamlessflow.kubernetes.objects import ClusterNames
 
     _check_names(image, {"--secret": secret, "--claim": claim, "--strimzi": strimzi})
-    if found := from_environment(RunConfig, os.environ)[0]:
-        names = ", ".join(sorted(found))
+    if variables := from_environment(RunConfig, os.environ)[0]:
+        names = ", ".join(sorted(variables))
         text = f"variables of this shell set {names}: unset them, only the file is rendered"
         raise typer.BadParameter(text, param_hint="--config")
     if config.suffix not in (".yaml", ".yml"):
@@ -111,7 +111,7 @@ def _faults(config: RunConfig) -> Iterator[Fault]:
     from seamlessflow.kubernetes.faults import cluster_faults
 
     yield from cluster_faults(config)
-    for own in each_policy(config):
-        yield from gang_faults(own)
+    for policy_config in each_policy(config):
+        yield from gang_faults(policy_config)
     yield from divided_faults(config)
     yield from faults_of_processes(config, True)

@@ -78,7 +78,7 @@ def worker_section(config: "RunConfig", asked: Mapping[str, Any]) -> "WorkerSect
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise typer.BadParameter(f"{place}: {first['msg']}") from error
-    if any(made.id == one.id for one in config.workers):
+    if any(made.id == member.id for member in config.workers):
         raise typer.BadParameter(f"the run has a worker {made.id} of its own: choose another id")
     if "rollout" not in made.tags or "train" in made.tags:
         raise typer.BadParameter("tags: a worker that joins rolls out; ranks are those of the run")

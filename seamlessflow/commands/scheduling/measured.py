@@ -38,13 +38,13 @@ def measured_sections(recorded: Path | None, kafka: bool, keep: Path | None) -> 
 
     skipped, scale = Skipped(), scale_of(recorded)
     with kafka_to_audit(recorded) as kafka_settings:
-        found = at_scale(sections(read_run(kafka_settings, skipped)), scale)
+        measured = at_scale(sections(read_run(kafka_settings, skipped)), scale)
     for notice in skipped.notices:
         typer.echo(f"! {notice}", err=True)
-    told = yaml.safe_dump(found, sort_keys=False)
+    text = yaml.safe_dump(measured, sort_keys=False)
     if scale != 1:
         typer.echo(f"# of a rehearsal: device_model is divided by its scale, {scale:g}")
-    typer.echo(f"# measured; a value that is given counts over it\n{told}")
+    typer.echo(f"# measured; a value that is given counts over it\n{text}")
     if keep is not None:
-        keep.write_text(told, encoding="utf-8")
-    return found
+        keep.write_text(text, encoding="utf-8")
+    return measured

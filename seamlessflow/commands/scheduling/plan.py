@@ -27,8 +27,8 @@ def _checked_time(value: float | None) -> float | None:
     raise typer.BadParameter(f"{value:g} s is neither 0 nor {_SHORTEST_S:g} to {_LONGEST_S:g} s")
 
 
-def _time(told: str) -> Any:
-    return typer.Option(help=told, callback=_checked_time)
+def _time(text: str) -> Any:
+    return typer.Option(help=text, callback=_checked_time)
 
 
 _Devices = Annotated[
@@ -99,16 +99,16 @@ def plan(
     if memory or host_memory or engine_devices or settings or as_json:
         raise typer.BadParameter(_OF_MEMORY)
     count = _count(devices)
-    given = {"rollout": rollout_s, "train": train_s, "switch": switch_s, "load": load_s}
-    given["latency"] = group_s
-    flags = any(value is not None for value in (*given.values(), count, train_devices))
+    times = {"rollout": rollout_s, "train": train_s, "switch": switch_s, "load": load_s}
+    times["latency"] = group_s
+    flags = any(value is not None for value in (*times.values(), count, train_devices))
     if flags + (config is not None) + (out is not None) + kafka != 1:
         raise typer.BadParameter(_SOURCES)
     _check(strategy, simulated=config is not None)  # before anything is read
     if config is not None:
         _plan_config(config, strategy, lag)
     elif flags:
-        _plan_given(given, count, train_devices, strategy, lag)
+        _plan_given(times, count, train_devices, strategy, lag)
     else:
         _plan_recorded(out, strategy, lag)
 
@@ -118,13 +118,13 @@ def _count(devices: str | None) -> int | None:
     if devices is None:
         return None
     if not devices.isdecimal() or not 1 <= int(devices) <= _MOST_DEVICES:
-        told = f"--devices {devices}: a number of 1 to {_MOST_DEVICES} (of memory, with --model)"
-        raise typer.BadParameter(told)
+        text = f"--devices {devices}: a number of 1 to {_MOST_DEVICES} (of memory, with --model)"
+        raise typer.BadParameter(text)
     return int(devices)
 
 
 def _plan_given(
-    given: "Mapping[str, float | None]",
+    times: "Mapping[str, float | None]",
     devices: int | None,
     train_devices: int | None,
     strategy: str | None,
@@ -133,24 +133,24 @@ def _plan_given(
     from seamlessflow.reports.split_plan import PlannedCluster
     from seamlessflow.scheduler.state.accounts.closed_form import COLOCATED, MULTIPLEXED
 
-    work, total = _work(given, devices, train_devices), devices or 1
+    work, total = _work(times, devices, train_devices), devices or 1
     name, ahead = strategy or MULTIPLEXED, 1 if lag is None else lag
     if name == COLOCATED and train_devices not in (None, total):
-        told = f"with --strategy colocated all {total} devices train"
-        raise typer.BadParameter(f"--train-devices {train_devices}: {told}")
+        text = f"with --strategy colocated all {total} devices train"
+        raise typer.BadParameter(f"--train-devices {train_devices}: {text}")
     gang = train_devices or total
-    of = PlannedCluster(work=work, devices=total, gang=gang, lag=ahead, strategy=name)
-    _check_rollout(of, f"--train-devices {gang}")
-    print_plan(of)
+    cluster = PlannedCluster(work=work, devices=total, gang=gang, lag=ahead, strategy=name)
+    _check_rollout(cluster, f"--train-devices {gang}")
+    print_plan(cluster)
 
 
-def _check_rollout(of: "PlannedCluster", split: str) -> None:
+def _check_rollout(cluster: "PlannedCluster", split: str) -> None:
     """Refuse a split on which no device is ever left to roll out."""
     from seamlessflow.scheduler.state.accounts.closed_form import DISAGGREGATED
 
-    if of.strategy == DISAGGREGATED and of.gang >= of.devices:
-        told = f"{_there_are(of.devices)}, and disaggregated needs one more that rolls out"
-        raise typer.BadParameter(f"{split}: {told}")
+    if cluster.strategy == DISAGGREGATED and cluster.gang >= cluster.devices:
+        text = f"{_there_are(cluster.devices)}, and disaggregated needs one more that rolls out"
+        raise typer.BadParameter(f"{split}: {text}")
 
 
 def _there_are(devices: int) -> str:
@@ -158,15 +158,15 @@ def _there_are(devices: int) -> str:
 
 
 def _work(
-    given: "Mapping[str, float | None]", devices: int | None, train_devices: int | None
+    times: "Mapping[str, float | None]", devices: int | None, train_devices: int | None
 ) -> "StepWork":
     from seamlessflow.scheduler.state.accounts.closed_form import StepWork
 
-    if not given["rollout"] or not given["train"] or devices is None:
+    if not times["rollout"] or not times["train"] or devices is None:
         raise typer.BadParameter("--rollout-s and --train-s above 0, and --devices, go together")
     if train_devices is not None and train_devices > devices:
         raise typer.BadParameter(f"--train-devices {train_devices}: {_there_are(devices)}")
-    return StepWork(**{name: value or 0.0 for name, value in given.items()})
+    return StepWork(**{name: value or 0.0 for name, value in times.items()})
 
 
 def _check(strategy: str | None, simulated: bool) -> None:
@@ -176,8 +176,8 @@ def _check(strategy: str | None, simulated: bool) -> None:
     if strategy is None or strategy in STRATEGIES:
         return
     if not simulated:
-        known = f"a plan knows {', '.join(STRATEGIES)}, and with --config all that simulate knows"
-        raise typer.BadParameter(f"strategy {strategy}: {known}")
+        text = f"a plan knows {', '.join(STRATEGIES)}, and with --config all that simulate knows"
+        raise typer.BadParameter(f"strategy {strategy}: {text}")
     check_strategies([strategy])
 
 
@@ -193,30 +193,30 @@ def _plan_recorded(out: Path | None, strategy: str | None, lag: int | None) -> N
     skipped, scale = Skipped(), scale_of(out)
     with kafka_to_audit(out) as kafka:
         records = [item.record for item in read_topic(kafka, CONTROL, skipped)]
-    found = measured_step(records).divided(scale)
+    step = measured_step(records).divided(scale)
     if scale != 1:
         typer.echo(f"a rehearsal: its times are divided by its scale, {scale:g}")
-    of, told = planned(found, strategy, lag)
-    _check_rollout(of, f"{of.gang} devices train")
-    typer.echo(_measured(found))
-    if told:
-        typer.echo(f"{told}\n")
-    print_plan(of)
+    cluster, text = planned(step, strategy, lag)
+    _check_rollout(cluster, f"{cluster.gang} devices train")
+    typer.echo(_measured(step))
+    if text:
+        typer.echo(f"{text}\n")
+    print_plan(cluster)
     for notice in skipped.notices:
         typer.echo(f"! {notice}", err=True)
 
 
-def _measured(found: "MeasuredStep") -> str:
-    work, shares = found.work, found.spent.shares()
+def _measured(step: "MeasuredStep") -> str:
+    work, shares = step.work, step.spent.shares()
     parts = ", ".join(
         f"{name.replace('_', '-')} {share:.0%}" for name, share in shares.items() if share >= 0.005
     )
     return (
-        f"measured over {found.steps} steps of {found.step_s:.3g} s: R {work.rollout:.3g} and "
+        f"measured over {step.steps} steps of {step.step_s:.3g} s: R {work.rollout:.3g} and "
         f"T {work.train:.3g} device seconds a step, {work.switch:.3g} s for a change to training "
         f"and back, {work.load:.3g} s a device for loading and recomputing, "
         f"{work.latency:.3g} s a group\n"
-        f"idle {found.spent.idle_share:.0%}: {parts}\n"
+        f"idle {step.spent.idle_share:.0%}: {parts}\n"
     )
 
 
@@ -242,18 +242,21 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     config = config.model_copy(update={"simulation": section})
     cluster = simulated.as_configured(config)
     kinds = simulated.kinds_in_order(config)
-    for told in filter(None, (line, modelled_as(config, section), kinds)):
-        typer.echo(told)
+    for text in filter(None, (line, modelled_as(config, section), kinds)):
+        typer.echo(text)
     lag = config.run.lag if lag is None else lag
     name = strategy or config.scheduler.policy
-    found = simulated.present_step(config, name, lag)
-    typer.echo(_measured(found))
-    work = replace(found.work, switch=found.work.switch or simulated.change_s(cluster))
-    of, _ = planned(replace(found, work=work), name, lag)
-    compared = choices(of, simulated.tried_gangs(config))
+    step = simulated.present_step(config, name, lag)
+    typer.echo(_measured(step))
+    work = replace(step.work, switch=step.work.switch or simulated.change_s(cluster))
+    planned_cluster, _ = planned(replace(step, work=work), name, lag)
+    compared = choices(planned_cluster, simulated.tried_gangs(config))
     steps = simulated.steps_each(config, len(compared))
-    rows = [(one, *simulated.simulated_choice(config, of, one, steps)) for one in compared]
-    print_plan(of, [(one, figures) for one, figures, _ in rows], steps)
+    rows = [
+        (choice, *simulated.simulated_choice(config, planned_cluster, choice, steps))
+        for choice in compared
+    ]
+    print_plan(planned_cluster, [(choice, figures) for choice, figures, _ in rows], steps)
     for notice in dict.fromkeys(notice for _, _, notices in rows for notice in notices):
         if notice:
             typer.echo(f"! {notice}", err=True)

@@ -15,7 +15,7 @@ _WIDTHS = (13, 11, 4, 8, 6, 19, 17, 6, 10)
 
 
 def print_plan(
-    of: "PlannedCluster",
+    cluster: "PlannedCluster",
     rows: "Sequence[tuple[SplitChoice, SimulatedFigures | None]] | None" = None,
     steps: int = 0,
 ) -> None:
@@ -25,25 +25,32 @@ def print_plan(
     from seamlessflow.reports.split_plan import advice, as_simulated, choices
 
     typer.echo(_row((*_COLUMNS, *(_SIMULATED if rows else ()))))
-    for one, found in rows or [(choice, None) for choice in choices(of)]:
+    for split, simulated in rows or [(choice, None) for choice in choices(cluster)]:
         figures = tuple[str, ...]()
-        if found is not None:
-            idle = f"{found.spent.idle_share:.0%}"
-            figures = (f"{found.step_s:.2f}", idle, f"{found.staleness:.2f}")
-        typer.echo(_row((*_predicted(one, of.devices), *figures)))
-    told = f"; the simulated figures count, of {steps} steps each" if rows else ""
-    typer.echo(f"step s, idle and limit are estimates, of a closed form{told}\n")
-    compared = choices(of) if rows is None else as_simulated(rows)
-    for sentence in advice(of, compared):
+        if simulated is not None:
+            idle = f"{simulated.spent.idle_share:.0%}"
+            figures = (f"{simulated.step_s:.2f}", idle, f"{simulated.staleness:.2f}")
+        typer.echo(_row((*_predicted(split, cluster.devices), *figures)))
+    text = f"; the simulated figures count, of {steps} steps each" if rows else ""
+    typer.echo(f"step s, idle and limit are estimates, of a closed form{text}\n")
+    compared = choices(cluster) if rows is None else as_simulated(rows)
+    for sentence in advice(cluster, compared):
         typer.echo(sentence)
 
 
-def _predicted(one: "SplitChoice", devices: int) -> tuple[str, ...]:
-    told = one.prediction
-    if not told.limit:  # it chooses its gang for each step
-        return one.strategy, "its choice", str(one.lag), "-", "-", "-"
-    gang = f"{one.gang} of {devices}"
-    return one.strategy, gang, str(one.lag), f"{told.step:.2f}", f"{told.idle:.0%}", told.limit
+def _predicted(split: "SplitChoice", devices: int) -> tuple[str, ...]:
+    prediction = split.prediction
+    if not prediction.limit:  # it chooses its gang for each step
+        return split.strategy, "its choice", str(split.lag), "-", "-", "-"
+    gang = f"{split.gang} of {devices}"
+    return (
+        split.strategy,
+        gang,
+        str(split.lag),
+        f"{prediction.step:.2f}",
+        f"{prediction.idle:.0%}",
+        prediction.limit,
+    )
 
 
 def _row(cells: tuple[str, ...]) -> str:

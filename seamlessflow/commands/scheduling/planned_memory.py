@@ -41,15 +41,15 @@ def plan_memory(
     run = _configured(model, config, devices, split, settings)
     machine = _machine(devices, sizes, run, config is not None)
     shapes = shapes_of(run)
-    found = list(verdicts(run, shapes, machine))
+    results = list(verdicts(run, shapes, machine))
     if as_json:
-        typer.echo(json.dumps([_record(one) for one in found], indent=2))
+        typer.echo(json.dumps([_record(verdict) for verdict in results], indent=2))
     else:
         whole = shapes[run.policy.model]
         typer.echo(f"{run.policy.model}: {whole.parameters:,} parameters")
-        for one in found:
-            _print(one)
-    if any(one.fits is False for one in found):
+        for verdict in results:
+            _print(verdict)
+    if any(verdict.fits is False for verdict in results):
         raise typer.Exit(1)
 
 
@@ -57,32 +57,32 @@ def bytes_of(text: str, option: str = "") -> float:
     """Return the bytes of a size such as 80GB or 79.6GiB. Raises `typer.BadParameter`, which names
     the option.
     """
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         raise typer.BadParameter(f"{option}{text!r} is no size, such as 80GB or 79.6GiB")
-    base = 1024 if found["binary"] else 1000
-    return float(found["number"]) * float(base ** (1 + "KMGT".index(found["power"])))
+    base = 1024 if match["binary"] else 1000
+    return float(match["number"]) * float(base ** (1 + "KMGT".index(match["power"])))
 
 
 def _devices(text: str) -> tuple[int, float | None]:
     """Return number and memory of `8`, `8xH100` or `8xH100-80GB`; None if that is not told."""
     from seamlessflow.infra.device_model.hardware import UnknownPreset, hardware_named
 
-    found = _DEVICES.fullmatch(text)
-    if found is None or not int(found["count"]):
+    match = _DEVICES.fullmatch(text)
+    if match is None or not int(match["count"]):
         raise typer.BadParameter(f"--devices {text}: give a number, as 8, 8xH100 or 8xH100-80GB")
-    if found["size"]:
-        return int(found["count"]), bytes_of(found["size"])
+    if match["size"]:
+        return int(match["count"]), bytes_of(match["size"])
     try:
-        size = hardware_named(found["name"]).memory_bytes if found["name"] else None
+        size = hardware_named(match["name"]).memory_bytes if match["name"] else None
     except UnknownPreset as error:
-        text = f"--devices {text}: {error}; or give its memory, as 8x{found['name']}-80GB"
+        text = f"--devices {text}: {error}; or give its memory, as 8x{match['name']}-80GB"
         raise typer.BadParameter(text) from error
-    return int(found["count"]), size
+    return int(match["count"]), size
 
 
 def _machine(
-    devices: str | None, sizes: tuple[str | None, str | None], run: "RunConfig", given: bool
+    devices: str | None, sizes: tuple[str | None, str | None], run: "RunConfig", configured: bool
 ) -> "Capacity":
     from seamlessflow.machine import Capacity, this_machine
 
@@ -93,9 +93,9 @@ def _machine(
         gpus = here.gpus if of_device is None else None
         return Capacity(of_device or here.device_bytes, of_host or here.host_bytes, gpus)
     count, size = _devices(devices)
-    there = sum(worker.device_count for worker in run.workers)
-    if given and there != count:
-        raise typer.BadParameter(f"--devices {devices}: the workers of --config have {there}")
+    present = sum(worker.device_count for worker in run.workers)
+    if configured and present != count:
+        raise typer.BadParameter(f"--devices {devices}: the workers of --config have {present}")
     if size is None and of_device is None:
         raise typer.BadParameter("--devices without a name needs --memory, that of each device")
     return Capacity(of_device or size, of_host, count)
@@ -129,8 +129,8 @@ def _values(count: int, alone: int | None, engine: int | None) -> dict[str, Any]
     """Return a configuration of so many devices in bfloat16, of which `alone` only train."""
     size, trained = engine or 1, alone or count
     if trained > count or (count if alone is None else count - alone) % size:
-        told = f"{count} devices cannot be so: {trained} train, and engines have {size} each"
-        raise typer.BadParameter(told)
+        text = f"{count} devices cannot be so: {trained} train, and engines have {size} each"
+        raise typer.BadParameter(text)
     workers = []
     if alone is not None:
         each = min(alone, _HOST_DEVICES)
@@ -179,32 +179,34 @@ def _with(values: Mapping[str, Any], path: Sequence[str], value: object) -> dict
     return {**values, first: inner}
 
 
-def _record(one: "MemoryVerdict") -> dict[str, Any]:
+def _record(verdict: "MemoryVerdict") -> dict[str, Any]:
     return {
-        "place": one.place,
-        "parts": {part.name: round(part.bytes) for part in one.parts},
-        "needed": round(one.needed),
-        "there": None if one.there is None else round(one.there),
-        "fits": one.fits,
-        "notes": list(one.notes),
-        "levers": {lever.change: round(lever.bytes) for lever in one.levers},
+        "place": verdict.place,
+        "parts": {part.name: round(part.bytes) for part in verdict.parts},
+        "needed": round(verdict.needed),
+        "there": None if verdict.there is None else round(verdict.there),
+        "fits": verdict.fits,
+        "notes": list(verdict.notes),
+        "levers": {lever.change: round(lever.bytes) for lever in verdict.levers},
     }
 
 
-def _print(one: "MemoryVerdict") -> None:
+def _print(verdict: "MemoryVerdict") -> None:
     from seamlessflow.memory.verdict import gibibytes
 
-    typer.echo(f"\n{one.place}")
-    for part in one.parts:
+    typer.echo(f"\n{verdict.place}")
+    for part in verdict.parts:
         typer.echo(f"{gibibytes(part.bytes):>12}  {part.name}")
-    unknown = "what there is, is unknown" if one.there is None else "fits but for what is unknown"
-    told = {True: "fits", False: "DOES NOT FIT", None: unknown}[one.fits]
-    there = "" if one.there is None else f" of {gibibytes(one.there)}"
-    typer.echo(f"{gibibytes(one.needed):>12}  in all{there}: {told}")
-    for note in one.notes:
+    unknown = (
+        "what there is, is unknown" if verdict.there is None else "fits but for what is unknown"
+    )
+    answer = {True: "fits", False: "DOES NOT FIT", None: unknown}[verdict.fits]
+    memory = "" if verdict.there is None else f" of {gibibytes(verdict.there)}"
+    typer.echo(f"{gibibytes(verdict.needed):>12}  in all{memory}: {answer}")
+    for note in verdict.notes:
         typer.echo(f"              {note}")
-    for lever in one.levers:
-        fits = one.there is not None and lever.bytes <= one.there
+    for lever in verdict.levers:
+        fits = verdict.there is not None and lever.bytes <= verdict.there
         typer.echo(
             f"{gibibytes(lever.bytes):>12}  with {lever.change}{', which fits' if fits else ''}"
         )

@@ -45,10 +45,12 @@ def rehearse(
     if scale is not None and scale <= 0:
         raise typer.BadParameter("--scale must be greater than 0")
     # The check is of what runs: the run's own devices need not be there.
-    found = measured_sections(recorded, kafka, measured)
-    given = under(sections_of(config), {name: found[name] for name in _MEASURED if name in found})
+    measures = measured_sections(recorded, kafka, measured)
+    values = under(
+        sections_of(config), {name: measures[name] for name in _MEASURED if name in measures}
+    )
     loaded = parse(
-        given,
+        values,
         config,
         lambda run: before_training(rehearsed(run, out, steps, scale)),
         by_modelled_devices,
@@ -59,9 +61,11 @@ def rehearse(
     from seamlessflow.rehearsal.view import view
     from seamlessflow.runs.training_run import shown
 
-    own, console = rehearsed(loaded, out, steps, scale), long_job_console()
+    rehearsal, console = rehearsed(loaded, out, steps, scale), long_job_console()
     later = "the next rehearsal begins anew and replaces"
-    result = shown(own, console, lambda shows, stop: run(own, shows, stop), "rehearsal", later)
+    result = shown(
+        rehearsal, console, lambda shows, stop: run(rehearsal, shows, stop), "rehearsal", later
+    )
     console.print(view(result))
     if result.distorted or result.outcome.failed:
         raise typer.Exit(ExitStatus.LASTING)

@@ -117,12 +117,12 @@ def _compare(
             any_failed = True
             typer.echo(f"! strategy {name} {error.reason}", err=True)
             continue
-        found = figures(run, settings, config.trainer.max_staleness)
-        any_found = any_found or found is not None
-        if found is None:
+        measured = figures(run, settings, config.trainer.max_staleness)
+        any_found = any_found or measured is not None
+        if measured is None:
             typer.echo(f"{name:>{_width(_COLUMNS[0])}}  {why_none(run, settings)}")
         else:
-            typer.echo(_cells(name, found, columns))
+            typer.echo(_cells(name, measured, columns))
         room = without_room(config.device_model, cluster, run.control)
         for notice in filter(None, (room, held_back(config, run))):
             typer.echo(f"! {name}: {notice}", err=True)
@@ -159,16 +159,20 @@ def _loaded(
     from seamlessflow.lab.calibration.sections import under
     from seamlessflow.reports.simulated_workers import with_own_work
 
-    given = dict(sections_of(config)) if config is not None else {}
+    sections = dict(sections_of(config)) if config is not None else {}
     for section, values in options.items():
         chosen = {name: value for name, value in values.items() if value is not None}
         if chosen:
-            given[section] = {**given.get(section, {}), **chosen}
+            sections[section] = {**sections.get(section, {}), **chosen}
     # Of a file its own run is the one to simulate.
-    shown = {name: dict(of) for name, of in measured.items() if config is None or name != "run"}
-    if "workers" in given and "simulation" in shown:
+    shown = {
+        name: dict(settings)
+        for name, settings in measured.items()
+        if config is None or name != "run"
+    }
+    if "workers" in sections and "simulation" in shown:
         del shown["simulation"]["workers"]
-    values = under(given, shown)
+    values = under(sections, shown)
     return with_own_work(parse(values, config, strategy_faults, by_modelled_devices))
 
 
@@ -185,8 +189,8 @@ def _checked(
         typer.echo(f"! {notice}", err=True)
     section, line = with_own_workers(config, path)
     cluster = as_configured(config.model_copy(update={"simulation": section}))
-    for told in filter(None, (line, modelled_as(config, section))):
-        typer.echo(told)
+    for text in filter(None, (line, modelled_as(config, section))):
+        typer.echo(text)
     return cluster, [
         SchedulerSettings(
             run=config.run,
@@ -231,22 +235,22 @@ def _draw(run: "SimulatedRun", strategy: str, folder: Path | None) -> None:
     write_timeline(run.control, [path], f"Timeline of {strategy}, simulated")
 
 
-def _cells(strategy: str, of: "SimulatedFigures", columns: tuple[str, ...]) -> str:
-    shares = of.spent.shares()
+def _cells(strategy: str, simulated: "SimulatedFigures", columns: tuple[str, ...]) -> str:
+    shares = simulated.spent.shares()
     cells = (
         strategy,
-        f"{of.step_s:.2f}",
-        f"{of.ideal_s:.2f}",
-        f"{of.tokens_s:,.0f}",
-        f"{of.spent.idle_share:.1%}",
+        f"{simulated.step_s:.2f}",
+        f"{simulated.ideal_s:.2f}",
+        f"{simulated.tokens_s:,.0f}",
+        f"{simulated.spent.idle_share:.1%}",
         *(
             f"{shares[name]:.1%}"
             for name in ("under_filled", "waiting", "switching", "loading", "recomputing")
         ),
-        f"{of.staleness:.2f}",
-        str(of.most_staleness),
-        f"{of.switches:.1f}",
-        *(f"{share:.1%}" for share in (of.recycled, of.stopped, of.over_age)),
+        f"{simulated.staleness:.2f}",
+        str(simulated.most_staleness),
+        f"{simulated.switches:.1f}",
+        *(f"{share:.1%}" for share in (simulated.recycled, simulated.stopped, simulated.over_age)),
     )
     named = zip(columns, cells, strict=False)  # the last ones only where pacing asks for them
     return "  ".join(f"{cell:>{_width(name)}}" for name, cell in named)

@@ -60,15 +60,15 @@ def write_timeline(
     from seamlessflow.lab.timeline.page import page
     from seamlessflow.scheduler.state.timeline import timeline as folded
 
-    found = folded(records)
+    history = folded(records)
     for path in paths:
         draft = path.with_name(f".{path.stem}.part{path.suffix}")
         if path.suffix == _PAGE:
-            draft.write_text(page(found, facts(records), title, refresh_s), encoding="utf-8")
+            draft.write_text(page(history, facts(records), title, refresh_s), encoding="utf-8")
         else:
             from seamlessflow.lab.timeline.chart import plot
 
-            plot(found, draft)
+            plot(history, draft)
         draft.replace(path)
 
 

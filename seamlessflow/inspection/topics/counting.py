@@ -17,7 +17,7 @@ class CountedRecord(Record):
 
 
 def with_counts(
-    settings: KafkaSettings, found: Sequence[TopicState], limit_s: float
+    settings: KafkaSettings, states: Sequence[TopicState], limit_s: float
 ) -> list[TopicState]:
     """Return the states with their records; short topics are counted first.
 
@@ -25,20 +25,20 @@ def with_counts(
     `read_partitions` raises.
     """
     until_s = time.monotonic() + limit_s
-    ascending = sorted(found, key=lambda state: state.offsets)
+    ascending = sorted(states, key=lambda state: state.offsets)
     counted = {state.name: _count(settings, state, until_s) for state in ascending}
-    return [with_records(state, *counted[state.name]) for state in found]
+    return [with_records(state, *counted[state.name]) for state in states]
 
 
 def _count(settings: KafkaSettings, state: TopicState, until_s: float) -> tuple[int, bool]:
     """Return the number of records, and False if the time was over before the end."""
     if not state.offsets:
         return 0, True
-    number, one = 0, CountedRecord()
+    number, record = 0, CountedRecord()
     if time.monotonic() > until_s:
         return number, False
     places = [(state.name, partition) for partition in range(state.partitions)]
-    for _ in read_partitions(settings, places, decode=lambda _: one):
+    for _ in read_partitions(settings, places, decode=lambda _: record):
         number += 1
         if time.monotonic() > until_s:
             return number, False

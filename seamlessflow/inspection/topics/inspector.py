@@ -76,37 +76,37 @@ class TopicInspector:
         Raises `KafkaUnavailable` and `KafkaRefused`; a group that may not be seen says so itself.
         """
         prefix = self._kafka.topic_prefix
-        there = partition_counts(self._kafka, _ANSWER_S)
-        names = [name for name in TOPICS if prefix + name in there]
+        counts = partition_counts(self._kafka, _ANSWER_S)
+        names = [name for name in TOPICS if prefix + name in counts]
         wanted = [name for topic in names for name in (topic, TOPICS[topic].dead_letters)]
         places = [
-            (name, number) for name in wanted for number in range(there.get(prefix + name, 0))
+            (name, number) for name in wanted for number in range(counts.get(prefix + name, 0))
         ]
         kept = self._kept(places)
         return [self._state(name, kept) for name in names]
 
     def _state(self, name: str, kept: Mapping[Partition, range]) -> TopicState:
-        own = {place: there for place, there in kept.items() if place[0] == name}
+        ranges = {place: offsets for place, offsets in kept.items() if place[0] == name}
         letters = TOPICS[name].dead_letters
-        dead = sum(len(there) for place, there in kept.items() if place[0] == letters)
+        dead = sum(len(offsets) for place, offsets in kept.items() if place[0] == letters)
         group = self._settings.groups.get(name)
-        state = self._group(group, name, own) if group else None
-        return TopicState(name, len(own), sum(map(len, own.values())), dead, state)
+        state = self._group(group, name, ranges) if group else None
+        return TopicState(name, len(ranges), sum(map(len, ranges.values())), dead, state)
 
-    def _group(self, name: str, topic: str, own: Mapping[Partition, range]) -> GroupState:
+    def _group(self, name: str, topic: str, ranges: Mapping[Partition, range]) -> GroupState:
         try:
-            found = self._groups.find(name, _LEADERS_S)
-            committed = self._readers[name].committed(list(own), _LEADERS_S)
+            group = self._groups.find(name, _LEADERS_S)
+            committed = self._readers[name].committed(list(ranges), _LEADERS_S)
         except KafkaRefused as error:
             return GroupState(name, topic, refused=error.reason)
         read = {place: offset for place, (offset, _) in committed.items()}
-        state = group_state(name, topic, found, behind(own, read))
+        state = group_state(name, topic, group, behind(ranges, read))
         if state.members or not state.lag:
             return state
         waiting = {
-            place: max(there.start, read[place])
-            for place, there in own.items()
-            if there.stop > max(there.start, read[place])
+            place: max(offsets.start, read[place])
+            for place, offsets in ranges.items()
+            if offsets.stop > max(offsets.start, read[place])
         }
         return replace(state, waits_since_ms=self._oldest_ms(self._readers[name], waiting))
 
@@ -122,14 +122,14 @@ class TopicInspector:
         return min(came.values()) if len(came) == len(waiting) else None
 
     def _kept(self, places: Sequence[Partition]) -> Mapping[Partition, range]:
-        found: dict[Partition, tuple[int, int]] = {}
+        bounds: dict[Partition, tuple[int, int]] = {}
         # A broker that has just started, or that moves leaders, answers only a moment later.
         outage = Outage(self._kafka, never, _LEADERS_S)
-        while silent := [place for place in places if place not in found]:
-            found |= self._bounds.bounds(silent, _ANSWER_S)
-            if silent[0] not in found:
+        while silent := [place for place in places if place not in bounds]:
+            bounds |= self._bounds.bounds(silent, _ANSWER_S)
+            if silent[0] not in bounds:
                 topic, number = silent[0]
                 outage.endure_silence(
                     f"no answer about {self._kafka.topic_prefix}{topic}[{number}]"
                 )
-        return {place: range(*found[place]) for place in places}
+        return {place: range(*bounds[place]) for place in places}

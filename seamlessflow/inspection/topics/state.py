@@ -63,24 +63,27 @@ def behind(
 ) -> Mapping[Partition, int]:
     """Return the lag of each partition: the offsets that it keeps behind the committed one."""
     # A partition without a commit has a negative offset: all that it keeps is behind.
-    return {place: there.stop - max(there.start, committed[place]) for place, there in kept.items()}
+    return {
+        place: offsets.stop - max(offsets.start, committed[place])
+        for place, offsets in kept.items()
+    }
 
 
 def group_state(
-    name: str, topic: str, found: FoundGroup, lags: Mapping[Partition, int]
+    name: str, topic: str, group: FoundGroup, lags: Mapping[Partition, int]
 ) -> GroupState:
     """Return the owner and the lag of each partition in `lags`."""
-    shown = _labels(found.members)
+    shown = _labels(group.members)
     owners = {
         place: (shown[member.id], member.host)
-        for member in found.members
+        for member in group.members
         for place in member.partitions
     }
     partitions = [
         PartitionLag(place[1], lag, *owners.get(place, ("", "")))
         for place, lag in sorted(lags.items())
     ]
-    return GroupState(name, topic, found.state, len(found.members), partitions)
+    return GroupState(name, topic, group.state, len(group.members), partitions)
 
 
 def joined(partitions: Sequence[PartitionLag]) -> list[tuple[Sequence[int], PartitionLag]]:

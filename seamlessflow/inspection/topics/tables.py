@@ -33,16 +33,16 @@ _OTHERS = (
 _DENIED = "not permitted"
 
 
-def topic_table(found: Sequence[TopicState]) -> Table:
+def topic_table(states: Sequence[TopicState]) -> Table:
     """Return a row for each topic; with a column of records if they were counted."""
-    counted = any(state.records is not None for state in found)
+    counted = any(state.records is not None for state in states)
     names = ["topic", "partitions", "offsets", "dead letters", "read by", "lag"]
     table = Table(*names, caption=_RECORDS if counted else _OFFSETS)
     for column in (1, 2, 3, 5):
         table.columns[column].justify = "right"
     if counted:
         table.add_column("records", justify="right")
-    for state in found:
+    for state in states:
         group = state.group
         lag = "" if group is None else _DENIED if group.refused else f"{group.lag:,}"
         dead = f"{state.dead_letters:,}" if state.dead_letters else ""
@@ -52,10 +52,10 @@ def topic_table(found: Sequence[TopicState]) -> Table:
     return table
 
 
-def group_tables(found: Sequence[GroupState], growth: LagGrowth) -> RenderableType:
+def group_tables(groups: Sequence[GroupState], growth: LagGrowth) -> RenderableType:
     """Return the members of each group, and the partitions that each of them owns."""
     parts: list[RenderableType] = []
-    for group in found:
+    for group in groups:
         parts += [
             _headline(group),
             Padding(_group_table(group, growth), (0, 0, 0, 2), expand=False),

@@ -58,7 +58,7 @@ def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tup
     is learned, but those with `weight` 0. Raises `ConversationsRejected` with each bad line, also
     with one whose tokens are not read back as the answer.
     """
-    found, faults = [], []
+    chains, faults = [], []
     try:
         with path.open("rb") as file:
             lines = list(json_lines(file))
@@ -67,17 +67,17 @@ def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tup
     for number, _, _, content in lines:
         try:
             row = json.loads(content.decode())
-            found.append(_chains(f"{path.name}:{number}", row, renderer, longest))
+            chains.append(_chains(f"{path.name}:{number}", row, renderer, longest))
         except ApiError as error:
             faults.append(f"{path}:{number}: {error.message}")
         except (ValueError, RecursionError, RendererError) as error:
             text = json_fault(content, error) if isinstance(error, ValueError) else error
             faults.append(f"{path}:{number}: {text}")
-    if not found and not faults:
+    if not chains and not faults:
         faults.append("it has no conversation")
     if faults:
         raise ConversationsRejected(path, faults)
-    return found
+    return chains
 
 
 def _chains(name: str, row: object, renderer: Renderer, longest: int) -> tuple[Chain, ...]:
@@ -114,10 +114,10 @@ def _parts(row: object) -> tuple[list[Message], list[Message] | None, list[int]]
     """
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")
-    given = row.get("messages")
-    messages = list(map(orjson.loads, canonical_messages(given)))
+    values = row.get("messages")
+    messages = list(map(orjson.loads, canonical_messages(values)))
     tools = functions_json(read_tools(row.get("tools")))
-    turns = [place for place, one in enumerate(given or ()) if _learned(place, one)]
+    turns = [place for place, message in enumerate(values or ()) if _learned(place, message)]
     return messages, read_json(tools) if tools else None, turns
 
 

@@ -30,10 +30,10 @@ def check_read_back(
     # A line may have calls without tools; without any, a call would be read as text.
     offered = tools or [{"type": "function", "function": _named(call)} for call in calls] or None
     read = renderer.parse(answer, offered, renderer.tail(prompt))
-    for part, given, learned in _parts(message, read):
-        if given != learned:
+    for part, written, learned in _parts(message, read):
+        if written != learned:
             raise ValueError(
-                f"message {place} would be learned otherwise: its {part} is {_shown(given)}, and "
+                f"message {place} would be learned otherwise: its {part} is {_shown(written)}, and "
                 f"its tokens read {_shown(learned)}; leave out control tokens of the model, and "
                 "what its template does not write"
             )
@@ -77,7 +77,7 @@ def _value(value: object) -> object:
             return value
     if isinstance(value, dict):
         return {name: _value(member) for name, member in value.items()}
-    return [_value(one) for one in value] if isinstance(value, list) else value
+    return [_value(member) for member in value] if isinstance(value, list) else value
 
 
 def _shown(value: object) -> str:

@@ -57,10 +57,16 @@ def fine_tune(config: RunConfig, data: Path, epochs: int, size: int, on_step: On
     """
     model = config.policy.model
     renderer = Renderer.load(model, named_for(model, config.policy.renderer))
-    found = read_conversations(data, renderer, config.policy.max_context)
+    conversations = read_conversations(data, renderer, config.policy.max_context)
     batches = [
-        Batch(step, tuple(Prepared(Group(found[one][0].session_id, ()), found[one]) for one in of))
-        for step, of in enumerate(_order(found, epochs, size, config.trainer.seed))
+        Batch(
+            step,
+            tuple(
+                Prepared(Group(conversations[place][0].session_id, ()), conversations[place])
+                for place in places
+            ),
+        )
+        for step, places in enumerate(_order(conversations, epochs, size, config.trainer.seed))
     ]
     section = _section(config.trainer)
     run = config.run.model_dump() | {"steps": len(batches)}
@@ -112,20 +118,24 @@ def _resumed(backend: TorchBackend, checkpoint: Path, identity: str) -> int:
     return int(state["step"])
 
 
-def _order(found: Sequence[tuple[Chain, ...]], epochs: int, size: int, seed: int) -> list[Any]:
+def _order(
+    conversations: Sequence[tuple[Chain, ...]], epochs: int, size: int, seed: int
+) -> list[Any]:
     """Return the conversations of each step; each epoch has an order of its own."""
     steps = []
     for epoch in range(epochs):
-        order = np.random.default_rng([seed, epoch]).permutation(len(found)).tolist()
+        order = np.random.default_rng([seed, epoch]).permutation(len(conversations)).tolist()
         steps += [order[first : first + size] for first in range(0, len(order), size)]
     return steps
 
 
 def _section(trainer: TrainerSection) -> TrainerSection:
     """Return the settings of training with the loss of imitation, and nothing beside the model."""
-    given = trainer.loss
+    original = trainer.loss
     loss = LossSection(
-        surrogate="cloning", aggregation=given.aggregation, constant_length=given.constant_length
+        surrogate="cloning",
+        aggregation=original.aggregation,
+        constant_length=original.constant_length,
     )
     alone = {"advantage": "grpo", "kl_penalty": 0.0, "source_prefix": None}
     once = {"mini_batches": 1, "epochs": 1, "mismatch_versions": 0, "tags": ("train",)}
@@ -137,7 +147,14 @@ def _identity(settings: TrainerSettings, data: Path, epochs: int, size: int) -> 
     names = {"loss", "optimizer", "dtype", "master_dtype", "compute_dtype", "seed"}
     if settings.trainer.adapter.used:
         names.add("adapter")
-    own = settings.trainer.model_dump(mode="json", include=names)
+    section = settings.trainer.model_dump(mode="json", include=names)
     model = str(settings.policy.model.resolve())
-    facts = [own, model, settings.policy.renderer.to_json().decode(), sha256(data), epochs, size]
+    facts = [
+        section,
+        model,
+        settings.policy.renderer.to_json().decode(),
+        sha256(data),
+        epochs,
+        size,
+    ]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
