@@ -14,9 +14,9 @@ def releases() -> None:
 
     SEAMLESSFLOW_KAFKA__WRITE_RELEASE pins what is written to one of them.
     """
-    from seamlessflow.schemas.releases import releases as known
+    from seamlessflow.schemas.releases import releases as every_release
 
-    history = known()
+    history = every_release()
     for earlier, release in zip((None, *history), history, strict=False):
         changed = release.changed_since(earlier) if earlier else []
         what = f"{len(changed)} changed: {', '.join(changed)}" if changed else "none changed"

@@ -102,9 +102,10 @@ def variables(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):
             yield node.lineno, node.arg
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            if id(node) not in fields:
-                yield node.lineno, node.id
+        if not isinstance(node, ast.Name) or id(node) in fields:
+            continue
+        if isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
 
 
 def test_a_variable_is_named_by_what_it_is() -> None:

@@ -12,6 +12,7 @@ from seamlessflow.commands.scheduling.measured import (
     measured_sections,
 )
 
+_LATER = "the next rehearsal begins anew and replaces"
 _MEASURED = ("device_model", "rollout")
 """Sections that a rehearsal takes from a recorded run; all others are those of its own run."""
 
@@ -44,13 +45,11 @@ def rehearse(
 
     if scale is not None and scale <= 0:
         raise typer.BadParameter("--scale must be greater than 0")
-    # The check is of what runs: the run's own devices need not be there.
     measures = measured_sections(recorded, kafka, measured)
-    values = under(
-        sections_of(config), {name: measures[name] for name in _MEASURED if name in measures}
-    )
+    used = {name: measures[name] for name in _MEASURED if name in measures}
+    # The check is of what runs: the run's own devices need not be there.
     loaded = parse(
-        values,
+        under(sections_of(config), used),
         config,
         lambda run: before_training(rehearsed(run, out, steps, scale)),
         by_modelled_devices,
@@ -61,10 +60,10 @@ def rehearse(
     from seamlessflow.rehearsal.view import view
     from seamlessflow.runs.training_run import shown
 
-    rehearsal, console = rehearsed(loaded, out, steps, scale), long_job_console()
-    later = "the next rehearsal begins anew and replaces"
+    rehearsal = rehearsed(loaded, out, steps, scale)
+    console = long_job_console()
     result = shown(
-        rehearsal, console, lambda shows, stop: run(rehearsal, shows, stop), "rehearsal", later
+        rehearsal, console, lambda shows, stop: run(rehearsal, shows, stop), "rehearsal", _LATER
     )
     console.print(view(result))
     if result.distorted or result.outcome.failed:
