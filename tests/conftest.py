@@ -8,10 +8,10 @@ import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
 
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.broker.properties import properties
@@ -19,6 +19,7 @@ from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.network.ports import HOST, free_port
 from seamlessflow.infra.settings import KafkaSettings, ProcessSettings, load
 from tests.builders.own_topics import own_topics
+from tests.by_place import ByPlace
 from tests.seed import seed
 
 READY_TIMEOUT_S = 60
@@ -26,8 +27,6 @@ HEAP_MB = 1024
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 IMAGE = "apache/kafka:4.3.1"
-TESTS = Path(__file__).parent
-WHOLE_RUNS = ("agents", "calibration", "e2e", "faults", "golden")
 
 
 def pytest_configure() -> None:
@@ -40,27 +39,22 @@ def pytest_report_header() -> list[str]:
     return [f"kafka: {_kind()}", f"seed: {seed} (SEAMLESSFLOW_TEST_SEED={seed} repeats it)"]
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that need a broker, so that `-m "not kafka"` leaves them out.
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByPlace:
+    """Divide the tests among the processes of pytest-xdist."""
+    return ByPlace(config, log)
 
-    The tests of a file stay in one process. Whole runs follow each other in one: each starts eight
-    processes, and two at a time would wait for each other's imports.
-    """
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that need a broker, so that `-m "not kafka"` leaves them out."""
     for item in items:
         if {"broker", "kafka"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
-        folder, _, file = item.path.relative_to(TESTS).as_posix().partition("/")
-        item.add_marker(
-            pytest.mark.xdist_group("runs" if folder in WHOLE_RUNS else f"{folder}/{file}")
-        )
 
 
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> random.Random:
     """Return the randomness of one test, which depends on the seed and no other test."""
-    # Not the node id, which has a group behind it if tests run in several processes.
-    return random.Random(f"{seed} {request.node.location[0]} {request.node.name}")
+    return random.Random(f"{seed} {request.node.nodeid}")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,71 @@
+"""The examples, each for two steps with the model of the demo, as their pages say."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.slow
+
+LIMIT_S = 400
+STEPS = 2
+EXAMPLES = ("hello", "multi_turn_game", "two_policies", "judge")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with the examples, of few steps, and the model of the demo."""
+    directory = tmp_path_factory.mktemp("checkout")
+    shutil.copytree(ROOT / "examples", directory / "examples")
+    for file in (directory / "examples").glob("*/run.yaml"):
+        file.write_text(re.sub(r"steps: \d+", f"steps: {STEPS}", file.read_text()))
+    demo = directory / ".seamlessflow" / "demo"
+    subprocess.run([sys.executable, "-m", "seamlessflow.demo.prepare", demo], check=True)
+    return directory
+
+
+def seamlessflow(folder: Path, *arguments: str, **variables: str) -> str:
+    """Run a command in the folder of an example; return what it printed."""
+    environment: Mapping[str, str] = {**os.environ, "COLUMNS": "200", **variables}
+    done = subprocess.run(
+        [sys.executable, "-m", "seamlessflow", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_trains(example: str, checkout: Path) -> None:
+    printed = seamlessflow(checkout / "examples" / example, "train", "--config", "run.yaml")
+    assert f"trained  {STEPS} steps" in printed
+
+
+def test_sessions_of_one_example_are_the_beginnings_of_another(checkout: Path) -> None:
+    recorded = checkout / "examples" / "tool_use"
+    folder = checkout / "examples" / "from_a_recording"
+    assert f"trained  {STEPS} steps" in seamlessflow(recorded, "train", "--config", "run.yaml")
+    forks = ("--to", "forks.jsonl", "--after-tool-result", "last")
+    seamlessflow(folder, "replay", "fork", "--out", "../tool_use/out", *forks)
+    printed = seamlessflow(folder, "train", "--config", "run.yaml", PYTHONPATH=str(recorded))
+    assert f"trained  {STEPS} steps" in printed
+
+
+def test_each_example_has_at_most_four_files() -> None:
+    folders = [path for path in (ROOT / "examples").iterdir() if path.is_dir()]
+    counts = {
+        path.name: len([file for file in path.iterdir() if file.is_file()]) for path in folders
+    }
+    assert {name: count for name, count in counts.items() if count > 4} == {}
