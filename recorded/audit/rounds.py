@@ -106,7 +106,7 @@ class Rounds:
         self._progress_reader.poll(0)  # so that a client that lost all brokers is replaced
         committed = self._progress_reader.committed(self._places[REQUESTS.name])
         entries = {number: entry for (_, number), entry in committed.items() if entry[0] >= 0}
-        # `epoch,rebuild,covered,rebuild_epoch`, as docs/manager.md has it.
+        # `epoch,rebuild,covered,rebuild_epoch`, as docs/manager/ownership.md has it.
         parts = {number: metadata.split(",") for number, (_, metadata) in entries.items()}
         return ManagersProgress(
             requests={number: offset for number, (offset, _) in entries.items()},

@@ -18,7 +18,7 @@ class MergeRules:
     """MergeRules for merging; None, empty and `recorded`: as the session's events say."""
 
     fold_version: int | None = None
-    """Version of the fold's rules; docs/manager.md lists them."""
+    """Version of the fold's rules; docs/manager/rules.md has them."""
     train_inexact: bool | None = None
     """True: turns sampled from a bent distribution are trained."""
     train_undelivered: bool | None = None

@@ -34,7 +34,7 @@ from seamlessflow.schemas.records import Record, Reward
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 FOLD_VERSION = 5
-"""Version of the rules by which new sessions are merged; docs/manager.md lists what each changed.
+"""Version of the rules by which new sessions are merged; docs/manager/rules.md has each.
 
 A session keeps the version of its `SessionOpened` for ever, so rules are added and never edited.
 """

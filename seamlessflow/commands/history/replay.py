@@ -59,7 +59,7 @@ Diff = Annotated[
     bool, typer.Option("--diff", help="Show what each rule changes; of one session the trees.")
 ]
 FoldVersion = Annotated[
-    int | None, typer.Option(min=1, help="Version of the fold's rules; see docs/manager.md.")
+    int | None, typer.Option(min=1, help="Version of the fold's rules; see docs/manager/rules.md.")
 ]
 TrainInexact = Annotated[
     bool | None,
