@@ -72,7 +72,7 @@ class SchedulerSection(Section):
     policy: str = Field(
         "multiplexed",
         description="Strategy that gives roles: colocated, disaggregated, multiplexed, "
-        "bidirectional, adaptive, or module:function of your own (docs/scheduling.md)",
+        "bidirectional, adaptive, or module:function of your own (docs/scheduling/strategies.md)",
     )
     gang_size: int | None = Field(
         None,

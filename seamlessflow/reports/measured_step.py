@@ -1,6 +1,6 @@
 """Measured work of a step: R, T and their costs from records of `control`. Pure.
 
-Of the accounts of device time (docs/scheduling.md). Called by `seamlessflow plan`.
+Of the accounts of device time (docs/scheduling/device-time.md). Called by `seamlessflow plan`.
 """
 
 import json

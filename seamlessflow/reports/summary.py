@@ -33,7 +33,7 @@ An unknown figure is null. The sources of the figures:
   than `trainer.max_staleness`, whatever `trainer.on_stale` did with them (`StepCompleted`).
 - `role_switches`, `idle_share` (by worker), `device_time` (share of each category, all workers
   together), `step_s` (mean) and `ideal_step_s` (by its two limits): `scheduler/state`, while the
-  run trained; `docs/scheduling.md` has the formulas.
+  run trained; `docs/scheduling/device-time.md` has the formulas.
 - `train_wall_s`: first training group (`GroupAdmitted`), or of recorded sessions the first step
   (`StepStarted`), to the end of the last step (`StepCompleted`), without `paused_s`.
 - `paused_s`: pauses in this time, in which no process of the run lived (`scheduler/state`); in no

@@ -1,7 +1,7 @@
 """Device time by category, in intervals and summed. Pure.
 
-Nothing else computes an idle share; `docs/scheduling.md` has the formulas. The intervals come from
-`scheduler/state/timeline.py`.
+Nothing else computes an idle share; `docs/scheduling/device-time.md` has the formulas. The
+intervals come from `scheduler/state/timeline.py`.
 """
 
 from collections import defaultdict

@@ -89,7 +89,7 @@ def plan(
 ) -> None:
     """Predict idle share and step time by strategy and split, and say what would shorten a step.
 
-    From given work, from a configuration (simulated) or from measured steps; docs/scheduling.md.
+    From given work, a configuration (simulated) or measured steps; see docs/scheduling/plan.md.
     With --model, or --config and --memory or --devices: memory by part, and whether it fits.
     """
     if model is not None or (config is not None and (memory or devices)):

@@ -35,7 +35,7 @@ def rehearse(
     """Rehearse a run: all its processes, Kafka and agents are real, only the devices are modelled.
 
     Tells what steps would take and what the software would do, on a machine without these devices.
-    Ends with status 78 if this machine was too small to tell; see docs/scheduling.md.
+    Ends with status 78 if this machine was too small to tell; see docs/scheduling/rehearsal.md.
     """
     from seamlessflow.checks.check import before_training
     from seamlessflow.config_file import parse, sections_of

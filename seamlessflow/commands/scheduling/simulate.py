@@ -76,7 +76,7 @@ def simulate(
         Path | None, typer.Option(help="Folder for a page of each strategy's timeline.")
     ] = None,
 ) -> None:
-    """Compare scheduling strategies on a modelled cluster, before a run; see docs/scheduling.md.
+    """Compare scheduling strategies on a modelled cluster, before a run (docs/scheduling/plan.md).
 
     Needs neither Kafka nor a device. Options count over the file, and both over a recorded run;
     `seamlessflow settings simulation` explains that section, and so for device_model.

@@ -36,7 +36,7 @@ def timeline(
 ) -> None:
     """Draw who did what when, and who waited for what, from the topic control alone.
 
-    The page is one file, without any outside address; see docs/scheduling.md.
+    The page is one file, without any outside address; see docs/scheduling/device-time.md.
     """
     paths = to or [_TO]
     _check(paths)
