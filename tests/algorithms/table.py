@@ -1,4 +1,4 @@
-"""Table of whole runs: together they have every named setting of `docs/algorithms.md`.
+"""Table of whole runs: together they have every named setting of `docs/algorithms`.
 
 To add one, name it in `RUNS` with its settings; metrics that follow from them are in `promises.py`.
 Settings are spread so that each estimator has a run of its own, and a fault is found beside few

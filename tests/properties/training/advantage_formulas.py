@@ -1,4 +1,4 @@
-"""Advantages as docs/algorithms.md defines them, token by token and as slowly as that.
+"""Advantages as docs/algorithms defines them, token by token and as slowly as that.
 
 Shares nothing with the trainer but the names of settings and columns.
 """

@@ -1,4 +1,4 @@
-"""The loss of a step as docs/algorithms.md defines it, token by token, on numbers or on tensors.
+"""The loss of a step as docs/algorithms defines it, token by token, on numbers or on tensors.
 
 What has no gradient (sg) is computed from `frozen`, the log-probs at which the gradient is asked
 for: they are plain numbers, so that no way to a slope sees through them. Shares nothing with the

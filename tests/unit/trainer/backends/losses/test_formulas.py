@@ -241,7 +241,7 @@ def classes(gradients: dict[str, Tensor]) -> set[frozenset[str]]:
 
 
 def test_at_one_update_these_combinations_and_no_others_have_one_gradient() -> None:
-    """The section of docs/algorithms.md on losses says which."""
+    """A section of docs/algorithms/losses.md says which."""
     found = {
         named(one): gradient(**one.model_dump(exclude_unset=True, exclude={*BOUNDS, "entropy"}))
         for one in combinations()
