@@ -95,7 +95,8 @@ READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
 }
 """Readers of each setting that not every choice reads; any of them will do.
 
-Directories of models are none of them: one that is not used may stay named (docs/algorithms/methods.md).
+Directories of models are none of them: one that is not used may stay named
+(docs/algorithms/methods.md).
 """
 
 
