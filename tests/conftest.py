@@ -11,7 +11,6 @@ from contextlib import contextmanager
 
 import hypothesis
 import pytest
-from xdist.remote import Producer
 
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.broker.properties import properties
@@ -19,7 +18,6 @@ from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.network.ports import HOST, free_port
 from seamlessflow.infra.settings import KafkaSettings, ProcessSettings, load
 from tests.builders.own_topics import own_topics
-from tests.by_place import ByPlace
 from tests.seed import seed
 
 READY_TIMEOUT_S = 60
@@ -29,19 +27,9 @@ hypothesis.settings.load_profile("untimed")
 IMAGE = "apache/kafka:4.3.1"
 
 
-def pytest_configure() -> None:
-    """Give the workers of pytest-xdist, which are processes of their own, the same seed."""
-    os.environ["SEAMLESSFLOW_TEST_SEED"] = str(seed)
-
-
 def pytest_report_header() -> list[str]:
     """Return the kind of Kafka and the seed, with which a failure is repeated."""
     return [f"kafka: {_kind()}", f"seed: {seed} (SEAMLESSFLOW_TEST_SEED={seed} repeats it)"]
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByPlace:
-    """Divide the tests among the processes of pytest-xdist."""
-    return ByPlace(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
