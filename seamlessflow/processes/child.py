@@ -49,6 +49,11 @@ class ChildSpec:
     gang: str = ""
     """Name that the processes share which must start again together; empty: only this one."""
 
+    @property
+    def command(self) -> list[str]:
+        """Command line. The working directory is not on the path, so that it hides no module."""
+        return [sys.executable, "-P", "-m", self.module, *self.arguments]
+
 
 class Child(ChildProcess):
     """A started process of a run."""
@@ -56,8 +61,7 @@ class Child(ChildProcess):
     def __init__(self, spec: ChildSpec, log_file: Path, added: Mapping[str, str]) -> None:
         """Start it, with variables `added` to its environment."""
         self.spec = spec
-        command = [sys.executable, "-P", "-m", spec.module, *spec.arguments]
-        super().__init__(command, log_file, {**spec.environment, **added})
+        super().__init__(spec.command, log_file, {**spec.environment, **added})
 
     @property
     def failed(self) -> bool:

@@ -48,9 +48,8 @@ def worker(
     worker_section(loaded, asked)  # what is wrong with it is said before a run is looked for
     kafka = loaded.kafka or kafka_of_running(loaded.out)
     spec = joining(loaded, asked, kafka, os.environ)
-    arguments = [sys.executable, "-P", "-m", spec.module, *spec.arguments]
     # The process itself: it gets the signals, and its exit status is that of the command.
-    os.execve(sys.executable, arguments, dict(spec.environment))  # nosec B606
+    os.execve(sys.executable, spec.command, dict(spec.environment))  # nosec B606
 
 
 def joining(
