@@ -15,7 +15,6 @@ from seamlessflow.recorded.audit.audit import audit
 from seamlessflow.schemas.records import WeightsPublished
 from seamlessflow.schemas.topics import CONTROL
 from tests.algorithms.table import WholeRun
-from tests.algorithms.whole_run import TRAINER
 
 _UNUSUAL = re.compile(r"^\S+ \S+ (?:WARNING|ERROR|CRITICAL) |^Traceback")
 _USUAL = re.compile(
@@ -25,8 +24,8 @@ _USUAL = re.compile(
 """Warnings of a broker that has just started, or is slow on a busy machine, and of a scheduler
 whose trainer was killed."""
 _OF_THE_KILL = re.compile(
-    r"^\S+ \S+ CRITICAL infra\.process: ended by an error\n(?:(?!CRITICAL)[^\0])*?"
-    r"^trainer\.roles\.gang_errors\.(?:TrainerGone|GangBroken): .*$",
+    r"^\S+ \S+ CRITICAL \S+\.process: ended by an error\n(?:(?!CRITICAL)[^\0])*?"
+    r"^\S+\.(?:TrainerGone|GangBroken): .*$",
     re.MULTILINE,
 )
 """The end of a training process whose trainer was killed, and of one beside it in the gang."""
@@ -54,7 +53,7 @@ def file_faults(out: Path, steps: int, metrics: Set[str], run: WholeRun) -> Iter
     told: Mapping[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     if told["steps"] != steps:
         yield f"{told['steps']} steps of {steps}"
-    if told["restarts"].get(TRAINER) != 1:
+    if told["restarts"].get("trainer") != 1:
         yield f"restarts: {told['restarts']}"
     checks = told["checks"]
     if checks["mismatches"] or checks["trained_twice"] or not checks["tokens_checked"]:
