@@ -18,6 +18,7 @@ from seamlessflow.schemas.generate import references
 from seamlessflow.schemas.records import RECORDS, Record
 from seamlessflow.schemas.registry import (
     Schema,
+    Versions,
     history,
     parsed,
     raw_schemas,
@@ -72,21 +73,23 @@ def encode(record: Record) -> bytes:
     return header + encode_body(record)
 
 
-def decode(data: bytes) -> Record:
-    """Return the record that `data` encodes. Raises `UndecodableRecord`.
+def decoder_of(versions: Versions) -> Callable[[bytes], Record]:
+    """Return a `decode` for the schemas of this release and `versions`, a form of `history`."""
+    decoders = _decoders(versions)
 
-    Of its kind is `UnknownSchema`, for a record of a newer release.
-    """
-    header = data[:HEADER_BYTES]
-    decode_whole = _DECODERS.get(header)
-    if decode_whole is None:
-        if len(header) == HEADER_BYTES and header.startswith(MARKER):
-            raise UnknownSchema(header[len(MARKER) :].hex())
-        raise UndecodableRecord(f"no schema has the header {header.hex() or 'empty'}")
-    try:
-        return decode_whole(data)
-    except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
-        raise UndecodableRecord(f"body does not fit its schema: {error!r}") from error
+    def decode_record(data: bytes) -> Record:
+        header = data[:HEADER_BYTES]
+        decode_whole = decoders.get(header)
+        if decode_whole is None:
+            if len(header) == HEADER_BYTES and header.startswith(MARKER):
+                raise UnknownSchema(header[len(MARKER) :].hex())
+            raise UndecodableRecord(f"no schema has the header {header.hex() or 'empty'}")
+        try:
+            return decode_whole(data)
+        except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+            raise UndecodableRecord(f"body does not fit its schema: {error!r}") from error
+
+    return decode_record
 
 
 def _record(form: _Format, datum: dict[str, Any]) -> Record:
@@ -125,13 +128,13 @@ def _encoders() -> dict[type[Record], tuple[bytes, Encode]]:
     return {form.record: (form.header, function) for form, function in forms}
 
 
-def _decoders() -> dict[bytes, Callable[[bytes], Record]]:
+def _decoders(versions: Versions) -> dict[bytes, Callable[[bytes], Record]]:
     decoders: dict[bytes, Callable[[bytes], Record]] = {
         _FORMATS[name].header: partial(whole, function, HEADER_BYTES)
         for name, function in DECODERS.of_records(_RAW).items()
     }
-    for name, versions in history().items():
-        for version, schema in versions.items():
+    for name, schemas in versions.items():
+        for version, schema in schemas.items():
             header = MARKER + bytes.fromhex(version)
             if header not in decoders and name in _FORMATS:
                 decoders[header] = _old_decoder(_FORMATS[name], parsed(schema))
@@ -141,4 +144,8 @@ def _decoders() -> dict[bytes, Callable[[bytes], Record]]:
 _RAW: Mapping[str, Schema] = raw_schemas()
 _FORMATS = {name: _Format(name) for name in _RAW}
 _ENCODERS = _encoders()
-_DECODERS = _decoders()
+decode = decoder_of(history())
+"""Return the record that bytes encode. Raises `UndecodableRecord`.
+
+Of its kind is `UnknownSchema`, for a record of a newer release.
+"""

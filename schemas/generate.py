@@ -122,7 +122,8 @@ def in_dependency_order(raw: Mapping[str, Schema]) -> list[str]:
 
 def main() -> None:
     """Rewrite the generated files beside this module."""
-    folder, raw = Path(__file__).parent, raw_schemas()
+    # `seamlessflow/schemas` is a link to the folder beside `pyproject.toml`.
+    folder, raw = Path(__file__).resolve().parent, raw_schemas()
     (folder / "records.py").write_text(records_source(raw))
     fingerprints = {}
     for name in raw:

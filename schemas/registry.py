@@ -16,6 +16,8 @@ NAMESPACE = "seamlessflow"
 _ROOT = files("seamlessflow.schemas")
 
 Schema = dict[str, Any]
+Versions = Mapping[str, Mapping[str, Schema]]
+"""Schemas by the record's name, then by the hex of the schema's fingerprint."""
 
 
 def raw_schemas() -> dict[str, Schema]:
@@ -33,8 +35,8 @@ def self_contained(name: str, raw: Mapping[str, Schema]) -> Schema:
     return resolved
 
 
-def history() -> dict[str, dict[str, Schema]]:
-    """Return every released schema version: record name -> hex fingerprint -> schema."""
+def history() -> Versions:
+    """Return every released version of each schema."""
     folder = _ROOT / "history"
     return {
         record.name: {

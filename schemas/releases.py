@@ -2,7 +2,6 @@
 
 `manifests/` has a file for each release, named by its version. The newest is the release of these
 sources, and `python -m seamlessflow.schemas.generate` keeps it up to date; the others never change.
-Versions 0.0.x were never published: they are the states of which `tests/golden/logs` has the logs.
 """
 
 import json

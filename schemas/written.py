@@ -3,13 +3,14 @@
 Pinned until all processes run the new release, so that readers of the earlier one read on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from seamlessflow.schemas.avro.earlier import NotInRelease, earlier_encoders
 from seamlessflow.schemas.avro.encoding import Encode
 from seamlessflow.schemas.codec import MARKER, encode
 from seamlessflow.schemas.records import RECORDS, Record
-from seamlessflow.schemas.registry import history, raw_schemas
+from seamlessflow.schemas.registry import Schema, Versions, history, raw_schemas
 from seamlessflow.schemas.releases import SchemaRelease, release_named, this_release
 
 EncodeRecord = Callable[[Record], bytes]
@@ -20,11 +21,30 @@ def encoder_of(version: str) -> EncodeRecord:
 
     It is `encode` itself for a release with the schemas of this one. Raises `UnknownRelease`.
     """
-    release = release_named(version)
-    changed = this_release().changed_since(release)
+    return encoder_as(release_named(version), this_release(), raw_schemas(), history())
+
+
+def encoder_as(
+    release: SchemaRelease, this: SchemaRelease, raw: Mapping[str, Schema], versions: Versions
+) -> EncodeRecord:
+    """Return `encoder_of(release.version)` of a release that `this` knows.
+
+    `raw`: the schemas of `this`. `versions`: those of both releases, a form of `history`.
+    """
+    changed = this.changed_since(release)
     if not changed:
         return encode
-    encoders = {RECORDS[name]: _encoder(release, name) for name in changed}
+    forms = earlier_encoders(release.version, raw)
+
+    def encoder(name: str) -> EncodeRecord:
+        fingerprint = release.fingerprints.get(name)
+        if fingerprint is None:
+            return partial(_refuse, release.version, name)
+        header = MARKER + bytes.fromhex(fingerprint)
+        body: Encode = forms.of_self_contained(versions[name][fingerprint])
+        return lambda record: header + body(record)
+
+    encoders = {RECORDS[name]: encoder(name) for name in changed}
 
     def encode_earlier(record: Record) -> bytes:
         return encoders.get(type(record), encode)(record)
@@ -32,15 +52,5 @@ def encoder_of(version: str) -> EncodeRecord:
     return encode_earlier
 
 
-def _encoder(release: SchemaRelease, name: str) -> EncodeRecord:
-    fingerprint = release.fingerprints.get(name)
-    if fingerprint is None:
-
-        def refuse(_: Record) -> bytes:
-            raise NotInRelease(release.version, name)
-
-        return refuse
-    header = MARKER + bytes.fromhex(fingerprint)
-    forms = earlier_encoders(release.version, raw_schemas())
-    body: Encode = forms.of_self_contained(history()[name][fingerprint])
-    return lambda record: header + body(record)
+def _refuse(version: str, name: str, _: Record) -> bytes:
+    raise NotInRelease(version, name)

@@ -30,6 +30,7 @@ from seamlessflow.infra.kafka.outage import ASK_S, REFUSALS, WITHOUT_LIMIT, Outa
 from seamlessflow.infra.kafka.start.written import encoder
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.written import EncodeRecord
 
 _POLL_S = 0.1
 _TRANSACTION_TIMEOUT_S = 5
@@ -55,9 +56,10 @@ class Producer:
         report_every_s: float = 0,
         waits_for_room: bool = True,  # False: a full queue is `QueueFull` for `send`
         trace: TraceSend | None = None,
+        encode: EncodeRecord | None = None,  # None: as the settings say
         **options: Any,
     ) -> None:
-        self.encode = encoder(settings)  # as `send` does
+        self.encode = encode or encoder(settings)  # as `send` does
         self._fitting = fitting_records(settings, self.encode)
         self._settings, self._prefix = settings, settings.topic_prefix
         self._trace = trace

@@ -118,7 +118,6 @@ class MatchTrial:
     ) -> tuple[bytes, Sequence[str]]:
         """Return the key of the whole history, and the turns that end its longest beginning."""
         strictness, key = self.strictness(event.policy), shape
-        rules = session.opened.fold_version
         turns: Sequence[str] = ()
         parent = session.turns.get(event.parent_turn or "")
         if parent is not None:
@@ -126,11 +125,11 @@ class MatchTrial:
             turn_id, key = parent.started.turn_id, parent.started.history_key
             turns = self._known.get(session.session_id, {}).get(turn_id, ())
             differs = strictness in event.answer_differs
-            sampled = message_key(parent.message, strictness, rules)
+            sampled = message_key(parent.message, strictness)
             key = chained(key, event.turn_id.encode() if differs else sampled)
             turns = session.ends.get(key, turns)
         for message in event.new_messages:
-            key = chained(key, message_key(message, strictness, rules))
+            key = chained(key, message_key(message, strictness))
             turns = session.ends.get(key, turns)
         return key, tuple(turns)
 

@@ -10,8 +10,8 @@ MOST_TRIES = 3
 """A task whose groups failed this often in a row is not tried again before it is drawn in a later
 pass over the tasks."""
 
-_FAILED = ("failed", "infrastructure")
-"""Reasons of groups of which no session counted; earlier releases wrote the second."""
+_FAILED = "failed"
+"""Reason of groups of which no session counted."""
 
 NOTHING_OF_IT = "no_token"
 """Reason of a group without a token of the policy. It is no loss, so it costs no replacement."""
@@ -113,7 +113,7 @@ def _dropped(ledger: Ledger, group: AdmittedGroup, record: r.GroupDropped) -> Le
     count = ledger.dropped_in_step + 1
     ended = replace(ended, dropped=ledger.dropped + 1, dropped_in_step=count)
     tries = ledger.tries.get(group.task_id, 0) + 1
-    if record.reason not in _FAILED or tries >= MOST_TRIES:
+    if record.reason != _FAILED or tries >= MOST_TRIES:
         return ended
     return replace(
         ended, again=(*ledger.again, group.task_id), tries={**ended.tries, group.task_id: tries}

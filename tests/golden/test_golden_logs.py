@@ -19,9 +19,7 @@ from seamlessflow.schemas.records import (
     Record,
     SessionOpened,
     Trajectory,
-    TurnPlayedBack,
     TurnStarted,
-    TurnUndelivered,
 )
 from seamlessflow.schemas.registry import history, parsed
 from seamlessflow.schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS, TRAJECTORIES
@@ -31,22 +29,10 @@ MARKER_BYTES, HEADER_BYTES = 2, 10
 FILES = sorted(LOGS.iterdir())
 REASONS = {
     *("abandoned", "cancelled", "cut", "eval"),
-    *("inexact_version", "prompt_mismatch", "too_large"),
+    *("inexact_version", "prompt_mismatch", "too_large", "undelivered"),
+    *("inexact_greedy", "inexact_json_schema", "inexact_top_p"),
 }
-# What a log of each version of the rules has, and what it cannot have.
-NO_EVENTS: Mapping[int, set[type[Record]]] = {
-    1: {TurnUndelivered, TurnPlayedBack},
-    2: {TurnPlayedBack},
-    3: set(),
-}
-_NEWER_REASONS = {"inexact_greedy", "inexact_json_schema", "inexact_top_p", "undelivered"}
-REASONS_OF_RULES = {
-    1: {"inexact"},
-    2: _NEWER_REASONS,
-    3: _NEWER_REASONS,
-}
-_LIMITS = {"", "context", "max_tokens"}
-LIMITS: Mapping[int, set[str]] = {1: set(), 2: _LIMITS, 3: _LIMITS}
+LIMITS = {"", "context", "max_tokens"}
 Policies = Callable[[str], Strictness]
 
 
@@ -74,13 +60,6 @@ def policies(log: GoldenLog) -> Policies:
 
 def events_of(log: GoldenLog) -> list[Record]:
     return [decode(record.value) for record in log[SESSIONS.name]]
-
-
-def version_of_rules(log: GoldenLog) -> int:
-    """Return the version of the rules of all its sessions."""
-    opened = [one for one in events_of(log) if isinstance(one, SessionOpened)]
-    (version,) = {one.fold_version for one in opened}
-    return version
 
 
 def golden(log: GoldenLog) -> dict[str, bytes]:
@@ -175,31 +154,29 @@ def test_every_record_of_an_old_log_can_be_read(log: GoldenLog) -> None:
 
 def test_the_logs_have_every_kind_of_session(log: GoldenLog) -> None:
     """A log that lacks a case proves nothing about it."""
-    version = version_of_rules(log)
     made = [decode(record.value) for record in log[TRAJECTORIES.name]]
     events = {type(event) for event in events_of(log)}
 
     trajectories = [one for one in made if isinstance(one, Trajectory)]
     reasons = {reason for one in trajectories for reason in one.masked_tokens}
     rules = {rule for one in trajectories for rule in one.match_rules}
-    assert events >= set(SESSIONS.records) - NO_EVENTS[version]
+    assert events >= set(SESSIONS.records)
     assert rules == {"root", "render", "extend", "same"}
-    assert reasons >= REASONS | REASONS_OF_RULES[version]
-    assert {one.limit for one in trajectories} >= LIMITS[version]
+    assert reasons >= REASONS
+    assert {one.limit for one in trajectories} >= LIMITS
     assert any(one.interrupted_turns for one in trajectories)
     assert any(one.version_min != one.version_max for one in trajectories)
     assert any(sum(one.ignored_events.values()) for one in trajectories)
 
 
-def test_logs_have_the_calls_that_newer_rules_are_about(log: GoldenLog) -> None:
+def test_the_logs_have_calls_that_need_rules_of_their_own(log: GoldenLog) -> None:
     turns = [one for one in events_of(log) if isinstance(one, TurnStarted)]
     commands = [decode(record.value) for record in log[REQUESTS.name]]
     closes = [(one.session_id, one.idempotency_key) for one in commands if _keyed_close(one)]
-    newer = version_of_rules(log) > 1
 
-    assert any(turn.siblings == "all" for turn in turns) == newer
+    assert any(turn.siblings == "all" for turn in turns)
     assert any(turn.prefill for turn in turns)
-    assert (len(closes) > len(set(closes))) == newer
+    assert len(closes) > len(set(closes))
 
 
 def _keyed_close(command: Record) -> TypeGuard[CloseSession]:

@@ -62,7 +62,7 @@ def asked_key(session: Session, command: r.RequestTurn, policy: PolicyWeights) -
     key, messages = _shape(command, policy), whole_history(session, command)
     strictness: Strictness = "exact" if command.raw else policy.strictness  # type: ignore[assignment]
     for message in messages:
-        key = chained(key, message_key(message, strictness, session.opened.fold_version))
+        key = chained(key, message_key(message, strictness))
     return key
 
 

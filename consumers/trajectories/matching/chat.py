@@ -94,7 +94,7 @@ def _walk(
 ) -> _Walk:
     key, length, turns = shape, 0, ()  # type: tuple[bytes, int, Sequence[str]]
     for number, message in enumerate(messages, 1):
-        key = chained(key, message_key(message, strictness, session.opened.fold_version))
+        key = chained(key, message_key(message, strictness))
         ends = session.ends.get(key)
         if ends is not None:
             length, turns = number, ends
@@ -129,11 +129,10 @@ def _differs(session: Session, repeated: bytes, sampled: bytes) -> tuple[str, ..
     """Return the strictnesses by which the messages are not equal."""
     if repeated == sampled:
         return ()
-    rules = session.opened.fold_version
     return tuple(
         strictness
         for strictness in STRICTNESSES
-        if message_key(repeated, strictness, rules) != message_key(sampled, strictness, rules)
+        if message_key(repeated, strictness) != message_key(sampled, strictness)
     )
 
 

@@ -35,7 +35,7 @@ def match_raw(
     Raises `ValueError` for anything else.
     """
     asked = orjson.loads(message)
-    key = chained(shape, message_key(message, "exact", session.opened.fold_version))
+    key = chained(shape, message_key(message, "exact"))
     text = asked.get("content")
     copied = fork_point(session, key)
     if copied is not None:

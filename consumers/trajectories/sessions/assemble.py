@@ -98,18 +98,12 @@ def _turn_reason(session: Session, turn: Turn, left: set[int], abandoned: set[in
     if not turn.prompt_confirmed:
         return "prompt_mismatch"
     if not turn.started.behavior_exact and not turn.started.train_inexact:
-        return _inexact(session, turn)
+        return f"inexact_{turn.started.inexact_reason}"
     if turn.node in abandoned:
         return "abandoned"
     if turn.node in left and not turn.started.train_undelivered:
         return "undelivered"
     return "eval" if session.opened.purpose == "eval" else ""
-
-
-def _inexact(session: Session, turn: Turn) -> str:
-    """Return the reason with the parameter to blame, which the first rules did not name."""
-    parameter = turn.started.inexact_reason
-    return "inexact" if session.opened.fold_version == 1 else f"inexact_{parameter}"
 
 
 def _continued(session: Session) -> set[int]:
@@ -146,12 +140,10 @@ def _abandoned(session: Session, left: set[int]) -> set[int]:
     policy that trains `all` siblings are never given up.
     """
     samples: defaultdict[tuple[str, int, int], list[Turn]] = defaultdict(list)
-    by_policy = session.opened.fold_version > 3
     for turn in session.sampled_turns:
         if turn.state is TurnState.COMPLETED:
             # What another policy answers to the same prompt is no second sample of this one.
-            policy = turn.started.policy if by_policy else ""
-            samples[policy, *_position(session, turn)].append(turn)
+            samples[turn.started.policy, *_position(session, turn)].append(turn)
     continued = _continued(session)
     abandoned: set[int] = set()
     for siblings in samples.values():

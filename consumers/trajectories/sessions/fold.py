@@ -33,7 +33,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Reward
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
-FOLD_VERSION = 5
+FOLD_VERSION = 1
 """Version of the rules by which new sessions are merged; docs/manager/rules.md has each.
 
 A session keeps the version of its `SessionOpened` for ever, so rules are added and never edited.
@@ -192,9 +192,7 @@ def _complete(session: Session, turn: Turn, event: r.TurnCompleted, strictness: 
         event.prompt_hash == started.prompt_hash and event.prompt_length == started.prompt_length
     )
     session.limit = turn.limit_at(session.tree.nodes[turn.node].length)
-    end = chained(
-        started.history_key, message_key(event.message, strictness, session.opened.fold_version)
-    )
+    end = chained(started.history_key, message_key(event.message, strictness))
     session.ends.setdefault(end, []).append(event.turn_id)
     _end(session, turn, TurnState.COMPLETED)
 
@@ -237,8 +235,7 @@ def _mark_undelivered(session: Session, event: r.TurnUndelivered | r.TurnCancell
         return False
     if event.command_id in session.commands or session.finalized_at_ms is not None:
         return False
-    # The first rules marked no turn.
-    turn.undelivered = session.opened.fold_version > 1
+    turn.undelivered = True
     return True
 
 

@@ -18,12 +18,9 @@ Strictness = Literal["exact", "arguments", "content", "ids"]
 KEYS_KEPT = 65_536
 """Number of keys kept: each turn repeats its history, and reading JSON costs most."""
 
-AS_SHOWN_SINCE = 5
-"""First version of the rules that leaves out of answers what templates do not show."""
-
 # Keyed by the message's xxh3, which is several times faster than Python's hash of the bytes, and so
 # that the cache does not hold the messages themselves.
-_keys: OrderedDict[tuple[bytes, str, bool], bytes] = OrderedDict()
+_keys: OrderedDict[tuple[bytes, Strictness], bytes] = OrderedDict()
 
 _EXACT = 2**53
 """Every integer below it is exactly a double."""
@@ -46,8 +43,8 @@ def shape_key(*parts: bytes | str | None) -> bytes:
     )
 
 
-def message_key(message: bytes, strictness: Strictness, fold_version: int) -> bytes:
-    """Return the key of one message given as canonical JSON, by the rules of a session.
+def message_key(message: bytes, strictness: Strictness) -> bytes:
+    """Return the key of one message given as canonical JSON.
 
     `exact` compares everything but ids. `arguments` compares a tool call's arguments as JSON values
     and leaves out what many agents drop or add: reasoning, the text beside calls, the name of an
@@ -56,27 +53,26 @@ def message_key(message: bytes, strictness: Strictness, fold_version: int) -> by
     agents complete the arguments that they send back; other messages as `arguments` does.
     """
     spelling = xxhash.xxh3_128_digest(message)
-    as_shown = fold_version >= AS_SHOWN_SINCE
-    key = _keys.get((spelling, strictness, as_shown))
+    key = _keys.get((spelling, strictness))
     if key is None:
-        plain = _is_plain(message, strictness, as_shown)
-        key = spelling if plain else _read_key(message, strictness, as_shown)
-        _keys[spelling, strictness, as_shown] = key
+        plain = _is_plain(message, strictness)
+        key = spelling if plain else _read_key(message, strictness)
+        _keys[spelling, strictness] = key
         if len(_keys) > KEYS_KEPT:
             _keys.popitem(last=False)
     return key
 
 
-def _is_plain(message: bytes, strictness: Strictness, as_shown: bool) -> bool:
+def _is_plain(message: bytes, strictness: Strictness) -> bool:
     """Return whether a message is already in its comparable form."""
     if strictness == "content" or any(mark in message for mark in _NEEDS_READING):
         return False
-    return not as_shown or strictness == "exact" or _OF_THE_ASSISTANT not in message
+    return strictness == "exact" or _OF_THE_ASSISTANT not in message
 
 
-def _read_key(message: bytes, strictness: Strictness, as_shown: bool) -> bytes:
+def _read_key(message: bytes, strictness: Strictness) -> bytes:
     read = orjson.loads(message)
-    if as_shown and strictness != "exact" and read.get("role") == "assistant":
+    if strictness != "exact" and read.get("role") == "assistant":
         read = _as_shown(read, strictness)
     return xxhash.xxh3_128_digest(_COMPARABLE[strictness](read))
 

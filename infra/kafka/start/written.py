@@ -23,6 +23,11 @@ def encoder(settings: KafkaSettings) -> EncodeRecord:
 def _pinned(release: str) -> EncodeRecord:
     encode_then = encoder_of(release)
     _log.info("writes records of release %s, reads those of %s", release, this_release().version)
+    return refusing(release, encode_then)
+
+
+def refusing(release: str, encode_then: EncodeRecord) -> EncodeRecord:
+    """Return the function with `WrittenReleaseLacks` for what the release has no place for."""
 
     def encode_pinned(record: Record) -> bytes:
         try:

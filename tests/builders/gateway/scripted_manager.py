@@ -203,7 +203,7 @@ def gateway_process(
     if otlp_endpoint is not None:
         environment |= _variables({"telemetry__otlp_endpoint": otlp_endpoint})
     process = subprocess.Popen(
-        [sys.executable, "-m", "seamlessflow.producers.gateway"], cwd=ROOT, env=environment
+        [sys.executable, "-P", "-m", "seamlessflow.producers.gateway"], cwd=ROOT, env=environment
     )
     gateway = GatewayProcess(f"http://127.0.0.1:{port}", process)
     try:

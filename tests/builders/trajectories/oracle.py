@@ -172,9 +172,8 @@ class ExpectedSession:
         prompt = self.path(2 * place, len(self.node(2 * place)))
         if last.prompt_hash != xxhash.xxh3_128_digest(np.array(prompt, np.int32).tobytes()):
             return "prompt_mismatch"
-        old = self.opened.fold_version == 1
         if not turn.started.behavior_exact:
-            return "inexact" if old else f"inexact_{turn.started.inexact_reason}"
+            return f"inexact_{turn.started.inexact_reason}"
         if turn.started.siblings == "continued" and self._abandoned(place):
             return "abandoned"
         lost = self._lost(place)
@@ -183,7 +182,7 @@ class ExpectedSession:
     def _lost(self, place: int) -> bool:
         """Return True if no client got the turn's answer, and no prompt has the whole of it."""
         turn = self.turns[place]
-        if not turn.left or self.opened.fold_version == 1:
+        if not turn.left:
             return False
         last = turn.outputs[-1]
         assert isinstance(last, r.TurnCompleted)
@@ -200,7 +199,7 @@ class ExpectedSession:
             for number, turn in enumerate(self.turns)
             if turn.end == "completed"
             and self._position(number) == self._position(place)
-            and (turn.started.policy == policy or self.opened.fold_version < 4)
+            and turn.started.policy == policy
         ]
         siblings = [number for number in siblings if not self._lost(number)] or siblings
         went_on = self._went_on()

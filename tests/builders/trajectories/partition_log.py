@@ -42,8 +42,7 @@ class PartitionLog:
             return self.claim(step)
         session = self.sessions.get(self._name(step))
         if session is None:
-            opened = sessions.opened(fold_version=1 + bool(step.amount % 4))
-            return self.write(self._about(step, opened), step)
+            return self.write(self._about(step, sessions.opened()), step)
         turns = [turn for turn in session.turns if not turn.end] or session.turns
         if step.action in ON_SESSIONS:
             self.write(

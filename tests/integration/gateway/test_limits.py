@@ -22,6 +22,7 @@ from tests.builders.gateway.scripted_manager import (
     finished,
     gateway_process,
 )
+from tests.builders.schemas.made_up import FIRST, copy_of_product
 from tests.waiting import until
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -202,9 +203,14 @@ def test_a_gateway_without_kafka_does_not_start(tmp_path: Path) -> None:
 
 
 def test_a_call_that_the_older_release_has_no_field_for_is_refused_alone(
-    prefixed: KafkaSettings, manager: ScriptedManager, monkeypatch: pytest.MonkeyPatch
+    prefixed: KafkaSettings,
+    manager: ScriptedManager,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__WRITE_RELEASE", "0.0.1")
+    copy_of_product(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__WRITE_RELEASE", FIRST)
     with (
         gateway_process(prefixed) as gateway,
         httpx.Client(base_url=gateway.url, headers=gateway.admin) as admin,

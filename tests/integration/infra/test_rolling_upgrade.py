@@ -8,28 +8,30 @@ from seamlessflow.infra.errors import NewerRelease, WrittenReleaseLacks
 from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.start.written import refusing
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import FLEET, fleet_key
 from tests.builders.records import fleet, sessions
-from tests.builders.schemas.older_release import decoder_of
+from tests.builders.schemas.made_up import FIRST, SECOND, decoder_then, encoder
 from tests.waiting import until
 
-OLDER = "0.0.2"
+
+def pinned(kafka: KafkaSettings, release: str) -> Producer:
+    return Producer(kafka, "pinned", encode=refusing(release, encoder(release)))
 
 
 def test_an_older_process_reads_a_pinned_one_and_stops_at_one_without_a_pin(
     kafka: KafkaSettings,
 ) -> None:
     create_topics(kafka, [FLEET])
-    pinned = kafka.model_copy(update={"write_release": OLDER})
     read: list[Record] = []
     beat = fleet.heartbeat(release="0.1.0")
     with (
-        closing(Producer(pinned, "pinned")) as careful,
+        closing(pinned(kafka, SECOND)) as careful,
         closing(Producer(kafka, "unpinned")) as careless,
-        closing(Reader(kafka, "old", decode=decoder_of(OLDER), folds=True)) as reader,
+        closing(Reader(kafka, "old", decode=decoder_then(SECOND), folds=True)) as reader,
     ):
         reader.assign({(FLEET.name, 0): BEGINNING})
         careful.send(FLEET.name, beat, key=fleet_key(beat))
@@ -49,8 +51,7 @@ def test_an_older_process_reads_a_pinned_one_and_stops_at_one_without_a_pin(
 
 
 def test_a_pinned_process_refuses_what_the_older_release_cannot_hold(kafka: KafkaSettings) -> None:
-    pinned = kafka.model_copy(update={"write_release": "0.0.1"})
-    with closing(Producer(pinned, "pinned")) as producer:
+    with closing(pinned(kafka, FIRST)) as producer:
         with pytest.raises(WrittenReleaseLacks, match=r"TurnUndelivered .* 0\.0\.1 .*KAFKA__WRITE"):
             producer.send("sessions", sessions.undelivered())
         with pytest.raises(WrittenReleaseLacks) as error:

@@ -21,7 +21,6 @@ from seamlessflow.recorded.interchange.topic_copy import Copied, CopyRefused, co
 from seamlessflow.schemas.records import Record, RewardAssigned
 from seamlessflow.schemas.releases import this_release
 from seamlessflow.schemas.topics import FLEET, SESSIONS, Topic, fleet_key
-from seamlessflow.schemas.written import encoder_of
 from tests.builders.records import fleet, sessions
 from tests.builders.schemas.schema_registry import MockRegistry, mock_registry
 from tests.waiting import until
@@ -89,8 +88,7 @@ def source(kafka: KafkaSettings) -> Iterator[Source]:
 def test_a_copy_is_read_with_the_registry_alone_and_keeps_all_but_the_framing(
     source: Source,
 ) -> None:
-    older = encoder_of("0.0.1")(sessions.rewarded(2.0))
-    source.write(sessions.rewarded(1.0), older, sessions.closed())
+    source.write(sessions.rewarded(1.0), sessions.rewarded(2.0), sessions.closed())
     source.write(sessions.finalized(), b"garbage", partition=1)
 
     assert source.copy() == Copied(records=4, garbage=1)

@@ -288,4 +288,4 @@ def test_a_release_that_there_is_not_cannot_be_written(
     (line,) = refused(ProcessSettings, capsys)
 
     assert line.startswith("  SEAMLESSFLOW_KAFKA__WRITE_RELEASE: ")
-    assert "release 0.0.9 is unknown here; known are 0.0.1, 0.0.2" in line
+    assert "release 0.0.9 is unknown here; known are 0.1.0" in line

@@ -1,6 +1,9 @@
 """The schemas: dataclasses match them, nothing released ever becomes unreadable."""
 
 import contextlib
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -33,9 +36,12 @@ from seamlessflow.schemas.registry import (
 )
 from seamlessflow.schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS
 from tests.builders.records.sessions import dispatched
+from tests.builders.schemas.made_up import VERSIONS
+from tests.builders.schemas.made_up import decode as decode_any
+from tests.paths import ROOT
 
 RAW = raw_schemas()
-HEADERS = [b"\xc3\x01" + bytes.fromhex(name) for known in history().values() for name in known]
+HEADERS = [b"\xc3\x01" + bytes.fromhex(name) for known in VERSIONS.values() for name in known]
 
 
 def _without_layout(source: str) -> str:
@@ -46,6 +52,24 @@ def test_the_dataclasses_are_what_the_schemas_say() -> None:
     written = (Path(schemas.__path__[0]) / "records.py").read_text()
 
     assert _without_layout(written) == _without_layout(records_source(RAW))
+
+
+def test_the_generator_writes_what_is_here(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "schemas", tmp_path / "schemas")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "seamlessflow").mkdir()
+    (tmp_path / "seamlessflow" / "schemas").symlink_to("../schemas")
+    for written in (tmp_path / "schemas" / "manifests").iterdir():
+        written.unlink()
+
+    command = [sys.executable, "-P", "seamlessflow/schemas/generate.py"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+
+    for folder in ("manifests", "history"):
+        files = [path for path in (ROOT / "schemas" / folder).rglob("*") if path.is_file()]
+        assert files
+        for path in files:
+            assert (tmp_path / path.relative_to(ROOT)).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("name", RAW)
@@ -62,17 +86,17 @@ def test_the_present_schema_is_kept_in_history(name: str) -> None:
 
 
 def _versions() -> list[tuple[str, str]]:
-    return [(name, version) for name, versions in history().items() for version in versions]
+    return [(name, version) for name, versions in VERSIONS.items() for version in versions]
 
 
 @pytest.mark.parametrize(("name", "version"), _versions())
 def test_every_released_version_can_still_be_read(name: str, version: str) -> None:
-    old = history()[name][version]
+    old = VERSIONS[name][version]
     assert schema_fingerprint(old) == version, "a released schema was edited"
     buffer = BytesIO()
     schemaless_writer(buffer, parsed(old), generate_one(parsed(old)))
 
-    record = decode(b"\xc3\x01" + bytes.fromhex(version) + buffer.getvalue())
+    record = decode_any(b"\xc3\x01" + bytes.fromhex(version) + buffer.getvalue())
 
     assert type(record) is RECORDS[name]
 
@@ -81,7 +105,7 @@ def test_every_released_version_can_still_be_read(name: str, version: str) -> No
 def test_a_reader_of_a_released_version_can_read_what_is_written_now(
     name: str, version: str
 ) -> None:
-    now, old = parsed(self_contained(name, RAW)), parsed(history()[name][version])
+    now, old = parsed(self_contained(name, RAW)), parsed(VERSIONS[name][version])
     buffer = BytesIO()
     schemaless_writer(buffer, now, generate_one(now))
     buffer.seek(0)
@@ -207,7 +231,7 @@ def test_garbage_behind_the_header_of_any_version_is_read_or_refused(
     header: bytes, body: bytes
 ) -> None:
     with contextlib.suppress(UndecodableRecord):
-        assert isinstance(decode(header + body), Record)
+        assert isinstance(decode_any(header + body), Record)
 
 
 def test_a_list_in_blocks_with_their_sizes_is_read() -> None:

@@ -77,8 +77,7 @@ def _diverged(session: Session, command: r.RequestTurn, detail: str, context: Co
 def divergence(session: Session, messages: Sequence[bytes], strictness: Strictness) -> str:
     """Return in words at which turn and message a request leaves the recording, and how."""
     expected = _expected(session)
-    rules = session.opened.fold_version
-    shared = [_common(recorded, messages, strictness, rules) for _, recorded in expected]
+    shared = [_common(recorded, messages, strictness) for _, recorded in expected]
 
     def nearness(number: int) -> tuple[int, bool, bool, int]:
         size, common = len(expected[number][1]), shared[number]
@@ -113,14 +112,10 @@ def _expected(session: Session) -> list[tuple[str, list[bytes]]]:
     return [*prompts, ("", [*before, *chosen])]
 
 
-def _common(
-    recorded: Sequence[bytes], messages: Sequence[bytes], strictness: Strictness, rules: int
-) -> int:
+def _common(recorded: Sequence[bytes], messages: Sequence[bytes], strictness: Strictness) -> int:
     """Return the number of first messages that count as the same."""
     pairs = zip(recorded, messages, strict=False)
-    equal = (
-        message_key(a, strictness, rules) == message_key(b, strictness, rules) for a, b in pairs
-    )
+    equal = (message_key(a, strictness) == message_key(b, strictness) for a, b in pairs)
     return next(
         (number for number, same in enumerate(equal) if not same),
         min(len(recorded), len(messages)),

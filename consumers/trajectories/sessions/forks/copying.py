@@ -35,7 +35,7 @@ def copy_fork(session: Session, fork: r.ForkedPrefix, strictness: Strictnesses) 
     """
 
     def keys(message: bytes, policy: str) -> bytes:
-        return message_key(message, strictness(policy), session.opened.fold_version)
+        return message_key(message, strictness(policy))
 
     mine = of_session(fork, session.session_id)
     turns: list[Turn] = []

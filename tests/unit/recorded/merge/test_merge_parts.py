@@ -52,7 +52,7 @@ def test_a_record_that_retention_may_have_removed_is_not_missing() -> None:
 
 def test_equal_merges_are_no_difference() -> None:
     difference = Difference()
-    difference.apply(made(), replace(made(), fold_version=1))
+    difference.apply(made(), replace(made(), fold_version=2))
     assert difference == Difference()
 
 

@@ -94,7 +94,6 @@ def test_a_prompt_that_is_not_the_recorded_one_is_masked() -> None:
         (MergeRules(siblings="all"), {"inexact_top_p": 1, "undelivered": 1}),
         (MergeRules(train_inexact=True), {"abandoned": 1, "undelivered": 1}),
         (MergeRules(train_undelivered=True), {"abandoned": 1, "inexact_top_p": 1}),
-        (MergeRules(fold_version=1), {"abandoned": 1, "inexact": 1}),
         (
             MergeRules(purpose="eval"),
             {"abandoned": 1, "inexact_top_p": 1, "undelivered": 1, "eval": 1},

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
 from seamlessflow.consumers.trajectories.sessions.message_keys import message_key
 from seamlessflow.infra.rendering.completion import NOTHING, MessageDelta, ParsedMessage
 from seamlessflow.producers.rollout.turns.assistant_message import message_json
@@ -105,6 +104,4 @@ def test_the_streamed_text_is_that_of_the_message_and_continues_the_same_turn(
     assert streamed == stream.message.content == whole.message.content
     sent_back = message("assistant", streamed)
     stored = message_json(whole.message, "turn")
-    assert message_key(sent_back, "exact", FOLD_VERSION) == message_key(
-        stored, "exact", FOLD_VERSION
-    )
+    assert message_key(sent_back, "exact") == message_key(stored, "exact")

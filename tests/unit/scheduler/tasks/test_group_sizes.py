@@ -64,16 +64,6 @@ def test_a_group_of_a_log_without_sizes_has_those_of_its_task_and_the_settings()
     assert [(one.group_size, one.min_group_size) for one in issued] == [(4, 3)] * 4
 
 
-def test_while_an_earlier_release_is_written_no_size_is_recorded() -> None:
-    pinned = SETTINGS.model_copy(
-        update={"kafka": SETTINGS.kafka.model_copy(update={"write_release": "0.0.2"})}
-    )
-    (first, *_) = pacing.admissions(fold(*STARTED), pinned, SIZED, 0)
-    assert (first.group_size, first.min_group_size) == (0, 0)
-    issued = pacing.tasks(fold(*STARTED, first).ledger, {}, pinned, TaskSets(SIZED), 0)
-    assert [one.group_size for one in issued] == [2, 2]
-
-
 def test_a_group_records_its_turn_limit_and_keeps_it() -> None:
     rows = listed([TaskRow("short", b"{}", {}, turn_limit=3), TaskRow("plain", b"{}", {})])
     run = RunSection(groups_per_step=1, group_size=2, lag=1, steps=10, turn_limit=8)

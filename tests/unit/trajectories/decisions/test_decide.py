@@ -283,7 +283,7 @@ def test_a_session_is_opened_with_the_present_rules() -> None:
     (event,) = decide(None, open_session(), context()).events
 
     assert isinstance(event, r.SessionOpened)
-    assert event.fold_version == FOLD_VERSION > 1
+    assert event.fold_version == FOLD_VERSION
 
 
 def test_closing_finalizes_at_once_when_no_reward_is_missing() -> None:

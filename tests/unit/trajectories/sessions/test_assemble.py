@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
-from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
 from seamlessflow.consumers.trajectories.sessions.session import MANAGER_FAILED
 from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.records import Reward, VersionSpan
@@ -90,16 +89,6 @@ def test_only_exact_turns_are_trained(
     assert sum(made.loss_mask) == (0 if reason else 2)
 
 
-def test_the_first_rules_name_no_parameter() -> None:
-    """Holds invariant I7: a session keeps the rules that it was opened with."""
-    bent = started(behavior_exact=False, inexact_reason="top_p")
-    built = SessionBuilder().apply(opened(fold_version=1), bent, dispatched(), completed(ids(7)))
-
-    made = finished(built)
-
-    assert (made.masked_tokens, made.fold_version) == ({"inexact": 1}, 1)
-
-
 def test_the_temperature_of_the_log_probs_is_that_of_the_turn() -> None:
     made = finished(
         session_after(started(logprob_temperature=0.7), dispatched(), completed(ids(7, 8)))
@@ -140,17 +129,11 @@ def test_of_samples_of_one_prompt_those_gone_on_from_are_trained() -> None:
     assert made.nodes[3].masked_reason == "abandoned"
 
 
-@pytest.mark.parametrize(("rules", "masked"), [(3, {"abandoned": 1}), (FOLD_VERSION, {})])
-def test_what_two_policies_answer_to_one_prompt_is_trained_by_both(
-    rules: int, masked: dict[str, int]
-) -> None:
-    """Two modules of an agent that ask the same are no samples of one; sessions keep their rules.
-
-    Holds invariant I7.
-    """
+def test_what_two_policies_answer_to_one_prompt_is_trained_by_both() -> None:
+    """Two modules of an agent that ask the same are no samples of one."""
     again = {"prompt_hash": started("b", b"").prompt_hash, "prompt_length": 2}
     built = SessionBuilder().apply(
-        opened(fold_version=rules, policies={"code": "q"}),
+        opened(policies={"code": "q"}),
         started("a", ids(1, 2), policy="p"),
         dispatched("a"),
         completed(ids(7), "a"),
@@ -161,9 +144,9 @@ def test_what_two_policies_answer_to_one_prompt_is_trained_by_both(
 
     made = finished(built)
 
-    assert made.masked_tokens == masked
+    assert made.masked_tokens == {}
     trained = {policy: chains(made, policy).chains for policy in ("p", "q")}
-    assert [len(of) for of in trained.values()] == [0 if masked else 1, 1]
+    assert [len(chain) for chain in trained.values()] == [1, 1]
 
 
 def test_a_policy_may_train_all_samples_of_one_prompt() -> None:

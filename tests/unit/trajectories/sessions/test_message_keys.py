@@ -4,9 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
-import xxhash
 
-from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
 from seamlessflow.consumers.trajectories.sessions.message_keys import (
     Strictness,
     chained,
@@ -28,8 +26,8 @@ def test_respelt_arguments_match_as_the_policy_wants(strictness: Strictness, mat
         call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
         return message("assistant", "", tool_calls=[call])
 
-    one = message_key(spelt('{"a": 1, "b": 2}'), strictness, FOLD_VERSION)
-    two = message_key(spelt('{"b":2,"a":1}'), strictness, FOLD_VERSION)
+    one = message_key(spelt('{"a": 1, "b": 2}'), strictness)
+    two = message_key(spelt('{"b":2,"a":1}'), strictness)
 
     assert (one == two) is matches
 
@@ -48,10 +46,7 @@ def test_arguments_that_went_through_javascript_match(sampled: str, sent_back: s
         call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
         return message("assistant", "", tool_calls=[call])
 
-    keys = {
-        message_key(calling(arguments), "arguments", FOLD_VERSION)
-        for arguments in (sampled, sent_back)
-    }
+    keys = {message_key(calling(arguments), "arguments") for arguments in (sampled, sent_back)}
     assert len(keys) == 1
 
 
@@ -61,14 +56,12 @@ def test_an_answer_may_be_known_by_its_calls_ids_alone() -> None:
         calls = [{"id": one, "type": "function", "function": function} for one in ids]
         return message("assistant", None, tool_calls=calls)
 
-    sampled = message_key(called("{}", "call_t_0"), "ids", FOLD_VERSION)
+    sampled = message_key(called("{}", "call_t_0"), "ids")
 
-    assert message_key(called('{"filled":"in"}', "call_t_0"), "ids", FOLD_VERSION) == sampled
-    assert message_key(called("{}", "call_u_0"), "ids", FOLD_VERSION) != sampled
-    assert message_key(called("{}", "call_t_0", "call_t_1"), "ids", FOLD_VERSION) != sampled
-    foreign = [
-        message_key(called(arguments, "foreign"), "ids", FOLD_VERSION) for arguments in ("{}", "[]")
-    ]
+    assert message_key(called('{"filled":"in"}', "call_t_0"), "ids") == sampled
+    assert message_key(called("{}", "call_u_0"), "ids") != sampled
+    assert message_key(called("{}", "call_t_0", "call_t_1"), "ids") != sampled
+    foreign = [message_key(called(arguments, "foreign"), "ids") for arguments in ("{}", "[]")]
     assert foreign[0] != foreign[1]
 
 
@@ -76,20 +69,18 @@ def test_dropped_reasoning_matches_unless_exact() -> None:
     thought = message("assistant", "x", reasoning_content="because")
     bare = message("assistant", "x")
 
-    assert message_key(thought, "arguments", FOLD_VERSION) == message_key(
-        bare, "arguments", FOLD_VERSION
-    )
-    assert message_key(thought, "exact", FOLD_VERSION) != message_key(bare, "exact", FOLD_VERSION)
+    assert message_key(thought, "arguments") == message_key(bare, "arguments")
+    assert message_key(thought, "exact") != message_key(bare, "exact")
 
 
 def test_an_absent_content_equals_an_empty_one() -> None:
-    assert message_key(message("assistant", None), "exact", FOLD_VERSION) == message_key(
-        orjson.dumps({"content": "", "role": "assistant"}), "exact", FOLD_VERSION
+    assert message_key(message("assistant", None), "exact") == message_key(
+        orjson.dumps({"content": "", "role": "assistant"}), "exact"
     )
 
 
 def test_a_history_s_key_depends_on_the_order_of_its_messages() -> None:
-    one, two = message_key(USER, "exact", FOLD_VERSION), message_key(ANSWER, "exact", FOLD_VERSION)
+    one, two = message_key(USER, "exact"), message_key(ANSWER, "exact")
 
     assert chained(chained(SHAPE, one), two) != chained(chained(SHAPE, two), one)
 
@@ -98,8 +89,8 @@ CALL = {"id": "call_t_0", "type": "function", "function": {"name": "f", "argumen
 SAID = {"content": "I look it up", "role": "assistant", "tool_calls": [CALL]}
 
 
-def as_sent(answer: dict[str, Any], rules: int, strictness: Strictness = "arguments") -> bytes:
-    return message_key(orjson.dumps(answer, option=orjson.OPT_SORT_KEYS), strictness, rules)
+def as_sent(answer: dict[str, Any], strictness: Strictness = "arguments") -> bytes:
+    return message_key(orjson.dumps(answer, option=orjson.OPT_SORT_KEYS), strictness)
 
 
 @pytest.mark.parametrize(
@@ -119,10 +110,10 @@ def test_what_clients_drop_or_add_is_the_same_answer_unless_exact(
 ) -> None:
     compared: tuple[Strictness, ...] = ("arguments", "ids")
     for strictness in compared:
-        known = as_sent(sampled, FOLD_VERSION, strictness)
-        assert as_sent(sent_back, FOLD_VERSION, strictness) == known
-    exact = as_sent(sampled, FOLD_VERSION, "exact")
-    assert as_sent(sent_back, FOLD_VERSION, "exact") != exact
+        known = as_sent(sampled, strictness)
+        assert as_sent(sent_back, strictness) == known
+    exact = as_sent(sampled, "exact")
+    assert as_sent(sent_back, "exact") != exact
 
 
 @pytest.mark.parametrize(
@@ -134,21 +125,11 @@ def test_what_clients_drop_or_add_is_the_same_answer_unless_exact(
     ],
 )
 def test_another_answer_is_another(other: dict[str, Any]) -> None:
-    assert as_sent(other, FOLD_VERSION) != as_sent(
-        {"role": "assistant", "content": "34"}, FOLD_VERSION
-    )
+    assert as_sent(other) != as_sent({"role": "assistant", "content": "34"})
 
 
 @pytest.mark.parametrize("role", ["user", "system", "tool"])
 def test_what_the_prompt_shows_of_others_counts(role: str) -> None:
-    plain = as_sent({"role": role, "content": "a"}, FOLD_VERSION)
-    assert as_sent({"role": role, "content": "a "}, FOLD_VERSION) != plain
-    assert as_sent({"role": role, "content": "a", "name": "ann"}, FOLD_VERSION) != plain
-
-
-def test_a_session_of_earlier_rules_keeps_their_comparison() -> None:
-    bare = {**SAID, "content": ""}
-    assert as_sent(SAID, 4) != as_sent(bare, 4)
-    assert as_sent(SAID, 4, "ids") == as_sent(bare, 4, "ids")
-    plain = orjson.dumps({"content": "3", "role": "assistant"})
-    assert message_key(plain, "arguments", 4) == xxhash.xxh3_128_digest(plain)
+    plain = as_sent({"role": role, "content": "a"})
+    assert as_sent({"role": role, "content": "a "}) != plain
+    assert as_sent({"role": role, "content": "a", "name": "ann"}) != plain

@@ -11,11 +11,10 @@ from tests.builders.records.sessions import (
     completed,
     dispatched,
     joined,
-    opened,
     started,
     undelivered,
 )
-from tests.builders.trajectories.session_builder import SessionBuilder, finished, session_after
+from tests.builders.trajectories.session_builder import finished, session_after
 
 
 @pytest.mark.parametrize(("train", "reason"), [(False, "undelivered"), (True, "")])
@@ -109,11 +108,3 @@ def test_of_several_samples_one_that_its_client_got_is_trained(
     )
 
     assert [made.nodes[1].masked_reason, made.nodes[3].masked_reason] == reasons
-
-
-def test_the_first_rules_know_no_undelivered_answer() -> None:
-    """Holds invariant I7: a session keeps the rules that it was opened with."""
-    begun = started(train_undelivered=False), dispatched(), completed(ids(7))
-    built = SessionBuilder().apply(opened(fold_version=1), *begun, cancelled(command_id="late"))
-
-    assert finished(built).nodes[1].delivered

@@ -13,7 +13,6 @@ from anthropic.types import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
 from seamlessflow.consumers.trajectories.sessions.message_keys import message_key
 from seamlessflow.producers.gateway.dialects.anthropic_messages.events import MessageEvents
 from seamlessflow.producers.gateway.dialects.anthropic_messages.request import parse
@@ -141,7 +140,7 @@ def stream(
 def assert_same(back: dict[str, Any], message: dict[str, Any]) -> None:
     """Check that both are equal, arguments as JSON; then the manager extends the turn."""
     keys = [
-        message_key(orjson.dumps(one, option=orjson.OPT_SORT_KEYS), "arguments", FOLD_VERSION)
+        message_key(orjson.dumps(one, option=orjson.OPT_SORT_KEYS), "arguments")
         for one in (back, message)
     ]
     assert keys[0] == keys[1]

@@ -13,7 +13,6 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
 from seamlessflow.consumers.trajectories.sessions.message_keys import message_key
 from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
 from seamlessflow.producers.gateway.routes import GOOGLE, dialect_of_call
@@ -156,7 +155,7 @@ def pieces(message: dict[str, Any], cuts: Sequence[int]) -> Iterator[dict[str, A
 def assert_same(back: dict[str, Any], message: dict[str, Any]) -> None:
     """Check that both are equal, arguments as JSON; then the manager extends the turn."""
     keys = [
-        message_key(orjson.dumps(one, option=orjson.OPT_SORT_KEYS), "arguments", FOLD_VERSION)
+        message_key(orjson.dumps(one, option=orjson.OPT_SORT_KEYS), "arguments")
         for one in (back, message)
     ]
     assert keys[0] == keys[1]
