@@ -24,7 +24,7 @@ from tests.builders.trajectories.exports import (
 from tests.builders.trajectories.golden_topics import golden_log
 
 pytestmark = pytest.mark.agents
-LOG = golden_log("second")
+LOG = golden_log()
 KINDS: dict[Kind, str | list[str]] = {
     Kind.TEXT: "string",
     Kind.INTEGER: "int64",

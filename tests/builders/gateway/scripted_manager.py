@@ -31,6 +31,7 @@ from seamlessflow.schemas.records import (
 )
 from seamlessflow.schemas.topics import FLEET, REPLIES, REQUESTS
 from tests.builders.own_topics import SMALL, small
+from tests.builders.schemas.made_up import decode
 from tests.paths import ROOT
 from tests.waiting import until
 
@@ -98,7 +99,7 @@ def _hello(turn: RequestTurn) -> list[Record]:
 class ScriptedManager:
     """A manager that answers session commands with 200, and turns as `scripts` (by session) say.
 
-    It counts one token a message.
+    It counts one token a message, and reads the records of made-up releases too.
     """
 
     def __init__(self, kafka: KafkaSettings) -> None:
@@ -110,7 +111,7 @@ class ScriptedManager:
         self.headers: dict[str, dict[str, bytes]] = {}
         """Kafka headers of the last command of each session."""
         self._producer = Producer(kafka, "scripted-manager")
-        self._reader = Reader(kafka, "scripted-manager")
+        self._reader = Reader(kafka, "scripted-manager", decode=decode)
         partitions = range(SMALL[REQUESTS.name].partitions)
         self._reader.assign({(REQUESTS.name, number): 0 for number in partitions})
         self._closed = threading.Event()

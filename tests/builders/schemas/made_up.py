@@ -33,7 +33,8 @@ _DROPPABLE = {"WorkerHeartbeat": {"release"}, "GatewayHeartbeat": {"release"}}
 _LACKS: Mapping[str, Mapping[str, Set[str]]] = {
     FIRST: {
         **_DROPPABLE,
-        "OpenSession": {"idempotency_key", "policies"},
+        "OpenSession": {"idempotency_key"},
+        "RewardAssigned": {"idempotency_key"},
         "SessionOpened": {"idempotency_key"},
         "TrajectoryNode": {"logprob_temperature"},
     },

@@ -42,8 +42,8 @@ from tests.builders.trajectories.erasures import erase, name_cluster, records
 from tests.builders.trajectories.golden_topics import golden_log, write_golden
 from tests.waiting import until
 
-LOG = golden_log("second")
-ERASED = "chat-plain"
+LOG = golden_log()
+ERASED = "chat-lenient"
 FEW = 8
 
 
@@ -79,7 +79,7 @@ def log(kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     """Return a cluster with the topics of a finished run, which the environment names."""
     name_cluster(kafka, monkeypatch)
     write_golden(kafka, LOG)
-    create_topics(kafka, [REQUESTS, ENDED_SESSIONS, CONTROL, FLEET, *small(PROMPTS, REPLIES)])
+    create_topics(kafka, [CONTROL, FLEET, *small(REQUESTS, ENDED_SESSIONS, PROMPTS, REPLIES)])
     producer = Producer(kafka, "test", linger_ms=5)
     for topic in (REQUESTS, PROMPTS, REPLIES):
         for one in LOG[topic.name]:

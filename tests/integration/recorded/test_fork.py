@@ -18,7 +18,7 @@ from seamlessflow.schemas.topics import TASKS
 from tests.builders.records.tasks import task
 from tests.builders.trajectories.golden_topics import golden_log, write_golden
 
-LOG = golden_log("second")
+LOG = golden_log()
 PAYLOAD = b'{"id":"t","key":7,"metadata":{"level":"2"}}'
 
 

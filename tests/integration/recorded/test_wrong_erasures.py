@@ -20,7 +20,7 @@ from tests.builders.trajectories.erasures import erase, name_cluster, records
 from tests.builders.trajectories.exports import bring_in, brought_in
 from tests.builders.trajectories.golden_topics import golden_log, write_golden
 
-LOG = golden_log("second")
+LOG = golden_log()
 ERASED = "chat-plain"
 
 

@@ -105,7 +105,7 @@ def live_system(directory: Path, kafka: KafkaSettings) -> Iterator[LiveSystem]:
     (out / "logs" / "scheduler.log").touch()
     (out / "logs" / "broker.log").write_text("--- broker ended with exit status 1\n")
     (directory / "judged.jsonl").write_text(f'{{"session_id": "{SESSION}", "value": 0.5}}\n')
-    write_golden(kafka, golden_log("second"))
+    write_golden(kafka, golden_log())
     others = small(*(topic for topic in TOPICS.values() if topic not in _LARGE))
     create_topics(kafka, [REQUESTS, ENDED_SESSIONS, *others])
     _bury(kafka)

@@ -1,10 +1,14 @@
 """`seamlessflow schemas` on a cluster: copies for a registry, and who reads the newest release."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
@@ -18,10 +22,12 @@ from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.interchange.schema_registry import RegistryFailed
 from seamlessflow.recorded.interchange.topic_copy import Copied, CopyRefused, copy_topic
+from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.records import Record, RewardAssigned
 from seamlessflow.schemas.releases import this_release
 from seamlessflow.schemas.topics import FLEET, SESSIONS, Topic, fleet_key
 from tests.builders.records import fleet, sessions
+from tests.builders.schemas.made_up import FIRST, copy_of_product, encoder
 from tests.builders.schemas.schema_registry import MockRegistry, mock_registry
 from tests.waiting import until
 
@@ -88,7 +94,7 @@ def source(kafka: KafkaSettings) -> Iterator[Source]:
 def test_a_copy_is_read_with_the_registry_alone_and_keeps_all_but_the_framing(
     source: Source,
 ) -> None:
-    source.write(sessions.rewarded(1.0), sessions.rewarded(2.0), sessions.closed())
+    source.write(sessions.rewarded(1.0), encode(sessions.rewarded(2.0)), sessions.closed())
     source.write(sessions.finalized(), b"garbage", partition=1)
 
     assert source.copy() == Copied(records=4, garbage=1)
@@ -109,10 +115,36 @@ def test_a_copy_is_read_with_the_registry_alone_and_keeps_all_but_the_framing(
     assert sorted(m.key() or b"" for m in messages) == [b"", b"s", b"s", b"s"]
     name = source.kafka.topic_prefix + COPY
     assert {subject: len(ids) for subject, ids in source.registry.subjects.items()} == {
-        f"{name}-seamlessflow.RewardAssigned": 2,
+        f"{name}-seamlessflow.RewardAssigned": 1,
         f"{name}-seamlessflow.SessionClosed": 1,
         f"{name}-seamlessflow.SessionFinalized": 1,
     }
+
+
+def test_each_version_of_a_record_is_registered(source: Source, tmp_path: Path) -> None:
+    copy_of_product(tmp_path)
+    source.write(sessions.rewarded(1.0), encoder(FIRST)(sessions.rewarded(2.0)))
+
+    arguments = [SOURCE.name, "--to", COPY, "--registry", source.registry.url]
+    subprocess.run(
+        [
+            *(sys.executable, "-P", "-m", "seamlessflow", "schemas", "copy"),
+            *(*arguments, "--framing", "confluent"),
+        ],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(tmp_path),
+            "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": source.kafka.bootstrap_servers,
+            "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": source.kafka.topic_prefix,
+        },
+        check=True,
+        timeout=60,
+    )
+
+    read = [source.decoded(message)[1] for message in source.copied(2)]
+    assert [fields["reward"]["value"] for fields in read if isinstance(fields, dict)] == [1, 2]
+    (versions,) = source.registry.subjects.values()
+    assert len(set(versions)) == 2
 
 
 def test_a_copy_goes_on_where_it_ended_also_after_a_registry_that_refused(source: Source) -> None:
