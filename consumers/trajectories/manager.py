@@ -30,8 +30,8 @@ from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
 from seamlessflow.consumers.trajectories.decisions.run_ends import RunEnds
 from seamlessflow.consumers.trajectories.decisions.session_fates import SessionFates
 from seamlessflow.consumers.trajectories.matching.renderers import Renderers
+from seamlessflow.consumers.trajectories.sessions.open_sessions import SpillStore
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
-from seamlessflow.consumers.trajectories.sessions.spilled.open_sessions import SpillStore
 from seamlessflow.consumers.trajectories.settings import ManagerSection
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.errors import MemberReplaced

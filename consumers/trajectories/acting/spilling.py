@@ -8,11 +8,11 @@ import logging
 from collections.abc import Mapping
 
 from seamlessflow.consumers.trajectories.decisions.deadlines import due_ms
-from seamlessflow.consumers.trajectories.sessions.partition import Partition
-from seamlessflow.consumers.trajectories.sessions.spilled.open_sessions import (
+from seamlessflow.consumers.trajectories.sessions.open_sessions import (
     OpenSessions,
     SpillStore,
 )
+from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.infra.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
-from seamlessflow.consumers.trajectories.sessions.forks.copying import copy_fork
+from seamlessflow.consumers.trajectories.sessions.forks import copy_fork
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.schemas import records as r
