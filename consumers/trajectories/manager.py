@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 
 from seamlessflow.consumers.trajectories.acting.actor import Actor
 from seamlessflow.consumers.trajectories.acting.failures import Failures
-from seamlessflow.consumers.trajectories.acting.long_prompts import LongPrompts
 from seamlessflow.consumers.trajectories.acting.outages import Outages
 from seamlessflow.consumers.trajectories.acting.ownership import Ownership
 from seamlessflow.consumers.trajectories.acting.placement import Placement
@@ -27,9 +26,8 @@ from seamlessflow.consumers.trajectories.bus.connections import Connections, clo
 from seamlessflow.consumers.trajectories.bus.outbox import Outbox
 from seamlessflow.consumers.trajectories.decisions.context import Contexts
 from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
-from seamlessflow.consumers.trajectories.decisions.run_ends import RunEnds
-from seamlessflow.consumers.trajectories.decisions.session_fates import SessionFates
-from seamlessflow.consumers.trajectories.matching.renderers import Renderers
+from seamlessflow.consumers.trajectories.decisions.training import RunEnds, SessionFates
+from seamlessflow.consumers.trajectories.matching.renderers import LongPrompts, Renderers
 from seamlessflow.consumers.trajectories.sessions.open_sessions import SpillStore
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.consumers.trajectories.settings import ManagerSection
