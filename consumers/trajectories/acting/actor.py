@@ -11,8 +11,8 @@ from functools import partial
 from seamlessflow.consumers.trajectories.acting.due_sessions import DueSessions
 from seamlessflow.consumers.trajectories.acting.failures import Failures, named
 from seamlessflow.consumers.trajectories.acting.placement import Placement
-from seamlessflow.consumers.trajectories.acting.request_ends import RequestEnds
 from seamlessflow.consumers.trajectories.bus.outbox import Outbox
+from seamlessflow.consumers.trajectories.bus.request_ends import RequestEnds
 from seamlessflow.consumers.trajectories.decisions.context import (
     Context,
     Contexts,

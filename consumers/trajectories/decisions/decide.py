@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from seamlessflow.consumers.trajectories.decisions import dispatch, repeats
-from seamlessflow.consumers.trajectories.decisions.context import Context, Decision, refuse
+from seamlessflow.consumers.trajectories.decisions.context import (
+    LARGEST_EVENT_BYTES,
+    Context,
+    Decision,
+    refuse,
+)
 from seamlessflow.consumers.trajectories.decisions.endings import close, ending, finalized
 from seamlessflow.consumers.trajectories.decisions.forks import FORK_REFUSED, fork_problem
 from seamlessflow.consumers.trajectories.decisions.playback import played_back
@@ -27,10 +32,6 @@ from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, 
 from seamlessflow.infra.worker.tags import wishes_of
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import named_session_id
-from seamlessflow.schemas.topics import SESSIONS
-
-_ENVELOPE_BYTES = 65_536
-"""Room in a record for everything that `record_bytes` does not count."""
 
 
 def decide(session: Session | None, command: Command, context: Context) -> Decision:
@@ -201,7 +202,7 @@ def _request(session: Session, command: r.RequestTurn, context: Context) -> Deci
             f"the context holds {policy.max_context} with the answer"
         )
         return Decision([refuse(command, context, 400, PROMPT_TOO_LONG, detail)])
-    if (size := record_bytes(started)) > SESSIONS.max_record_bytes - _ENVELOPE_BYTES:
+    if (size := record_bytes(started)) > LARGEST_EVENT_BYTES:
         detail = f"the turn takes {size} bytes on the log, which is too many"
         return Decision([refuse(command, context, 413, "request_too_large", detail)])
     wishes = wishes_of(started.tags)
