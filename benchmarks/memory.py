@@ -24,10 +24,9 @@ from benchmarks.manager import decide_us
 from benchmarks.recorded.broker_rebuild import broker_rebuild
 from benchmarks.recorded.demo_policy import renderer
 from benchmarks.recorded.sessions import Recorder, Shape, interleaved
-from seamlessflow.consumers.trajectories.acting.spill_file import SpillFile
-from seamlessflow.consumers.trajectories.acting.spilling import Spilling
+from seamlessflow.consumers.trajectories.acting.spilling import SpillFile, Spilling
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
-from seamlessflow.consumers.trajectories.sessions.spilled.session_state import session_of, state_of
+from seamlessflow.consumers.trajectories.sessions.session_state import session_of, state_of
 from seamlessflow.consumers.trajectories.settings import ManagerSection
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.rendering.renderer import Renderer

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
-from seamlessflow.consumers.trajectories.acting.spill_file import SpillFile
+from seamlessflow.consumers.trajectories.acting.spilling import SpillFile
 from seamlessflow.consumers.trajectories.bus.connections import connect
 from seamlessflow.consumers.trajectories.manager import Manager
 from seamlessflow.consumers.trajectories.matching.renderers import Renderers

@@ -15,23 +15,21 @@ from collections.abc import Callable, Sequence
 
 from seamlessflow.consumers.trajectories.acting.actor import Actor
 from seamlessflow.consumers.trajectories.acting.failures import Failures
-from seamlessflow.consumers.trajectories.acting.long_prompts import LongPrompts
-from seamlessflow.consumers.trajectories.acting.outages import Outages
 from seamlessflow.consumers.trajectories.acting.ownership import Ownership
 from seamlessflow.consumers.trajectories.acting.placement import Placement
-from seamlessflow.consumers.trajectories.acting.request_ends import RequestEnds
 from seamlessflow.consumers.trajectories.acting.spilling import Spilling
 from seamlessflow.consumers.trajectories.acting.succession import Succession
 from seamlessflow.consumers.trajectories.bus.commit_schedule import CommitSchedule
 from seamlessflow.consumers.trajectories.bus.connections import Connections, close
+from seamlessflow.consumers.trajectories.bus.inbox import Outages
 from seamlessflow.consumers.trajectories.bus.outbox import Outbox
+from seamlessflow.consumers.trajectories.bus.request_ends import RequestEnds
 from seamlessflow.consumers.trajectories.decisions.context import Contexts
 from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
-from seamlessflow.consumers.trajectories.decisions.run_ends import RunEnds
-from seamlessflow.consumers.trajectories.decisions.session_fates import SessionFates
-from seamlessflow.consumers.trajectories.matching.renderers import Renderers
+from seamlessflow.consumers.trajectories.decisions.training import RunEnds, SessionFates
+from seamlessflow.consumers.trajectories.matching.renderers import LongPrompts, Renderers
+from seamlessflow.consumers.trajectories.sessions.open_sessions import SpillStore
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
-from seamlessflow.consumers.trajectories.sessions.spilled.open_sessions import SpillStore
 from seamlessflow.consumers.trajectories.settings import ManagerSection
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.errors import MemberReplaced
@@ -81,7 +79,7 @@ class Manager:
         failures = Failures(contexts, outbox, metrics)
         self._placement = Placement(self._partitions, contexts, outbox, hand_back_ms, failures)
         self._request_ends = ends = RequestEnds(
-            self._partitions, connections.readers, connections.inbox, clock
+            self._partitions, connections.readers.ask_for_bounds, connections.inbox, clock
         )
         self._long_prompts = long_prompts = LongPrompts(connections.inbox.post)
         self._actor = self.actor_class(

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from seamlessflow.consumers.trajectories.matching.chat import match
-from seamlessflow.consumers.trajectories.matching.match import asked_before
-from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.matching.match import PromptRenderer, asked_before
 from seamlessflow.consumers.trajectories.matching.recorded import MatchSettings, recorded_settings
 from seamlessflow.consumers.trajectories.sessions.message_keys import (
     Strictness,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.matching.match import PromptRenderer
 from seamlessflow.consumers.trajectories.matching.recorded import MatchSettings
 from seamlessflow.consumers.trajectories.matching.renderers import Renderers
 from seamlessflow.consumers.trajectories.sessions.assemble import assembled

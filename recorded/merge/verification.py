@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from seamlessflow.consumers.trajectories.sessions.assembly.tokenless import fitting
+from seamlessflow.consumers.trajectories.sessions.tokenless import fitting
 from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.records import Trajectory
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from seamlessflow.consumers.trajectories.acting.actor import Actor
 from seamlessflow.consumers.trajectories.decisions.context import Decision
-from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.matching.match import PromptRenderer
 from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.infra.kafka.client import Received

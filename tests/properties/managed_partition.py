@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.matching.match import PromptRenderer
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Trajectory
 from seamlessflow.schemas.topics import CONTROL, FLEET, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from seamlessflow.consumers.trajectories.acting.actor import Actor
-from seamlessflow.consumers.trajectories.matching.prompt_renderer import Messages
+from seamlessflow.consumers.trajectories.matching.match import Messages
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.consumers.trajectories.sessions.session import MANAGER_FAILED, Session

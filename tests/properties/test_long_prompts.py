@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from seamlessflow.consumers.trajectories.matching.prompt_renderer import Messages
+from seamlessflow.consumers.trajectories.matching.match import Messages
 from seamlessflow.infra.rendering.long_texts import TokensWanted
 from seamlessflow.schemas import records as r
 from tests.builders.records.commands import count_tokens, request_turn

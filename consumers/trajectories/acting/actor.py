@@ -10,20 +10,18 @@ from functools import partial
 
 from seamlessflow.consumers.trajectories.acting.due_sessions import DueSessions
 from seamlessflow.consumers.trajectories.acting.failures import Failures, named
-from seamlessflow.consumers.trajectories.acting.long_prompts import LongPrompts
 from seamlessflow.consumers.trajectories.acting.placement import Placement
-from seamlessflow.consumers.trajectories.acting.request_ends import RequestEnds
 from seamlessflow.consumers.trajectories.bus.outbox import Outbox
+from seamlessflow.consumers.trajectories.bus.request_ends import RequestEnds
 from seamlessflow.consumers.trajectories.decisions.context import (
     Context,
     Contexts,
     Decision,
     refuse,
-    unanswered,
 )
-from seamlessflow.consumers.trajectories.decisions.counting import count
 from seamlessflow.consumers.trajectories.decisions.decide import decide
-from seamlessflow.consumers.trajectories.decisions.describing import describe
+from seamlessflow.consumers.trajectories.decisions.questions import count, describe, unanswered
+from seamlessflow.consumers.trajectories.matching.renderers import LongPrompts
 from seamlessflow.consumers.trajectories.sessions.addressing import Command, Question
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
 from seamlessflow.consumers.trajectories.sessions.partition import Partition

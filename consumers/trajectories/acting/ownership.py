@@ -13,11 +13,10 @@ from functools import partial
 
 from seamlessflow.consumers.trajectories.acting.actor import Actor
 from seamlessflow.consumers.trajectories.acting.failures import Failures
-from seamlessflow.consumers.trajectories.acting.read_ahead import ReadAhead
-from seamlessflow.consumers.trajectories.acting.request_ends import RequestEnds
-from seamlessflow.consumers.trajectories.acting.takeover import Takeover
+from seamlessflow.consumers.trajectories.acting.takeover import ReadAhead, Takeover
 from seamlessflow.consumers.trajectories.bus.connections import Connections
 from seamlessflow.consumers.trajectories.bus.outbox import Outbox
+from seamlessflow.consumers.trajectories.bus.request_ends import RequestEnds
 from seamlessflow.consumers.trajectories.decisions.context import Contexts
 from seamlessflow.consumers.trajectories.sessions.ended import EndedRead
 from seamlessflow.consumers.trajectories.sessions.fold import Folded

@@ -1,18 +1,22 @@
-"""Bound on the memory of open sessions: the longest idle ones go to the spill store.
+"""Spilling of open sessions: the longest idle ones go to a file while they take too much memory.
 
-Called on the manager's main thread, behind the batches and deadlines of a round: no event or
-decision is under way then that holds a session. A session with a running turn is never spilled.
+The file is a cache of the log, which no other process ever reads. It has no name once it is open,
+so it goes with the process however that ends. Main thread only: `Spilling` is called behind the
+batches and deadlines of a round, when no event or decision is under way that holds a session. A
+session with a running turn is never spilled.
 """
 
 import logging
+import os
+import sqlite3
 from collections.abc import Mapping
+from pathlib import Path
+from tempfile import mkstemp
 
 from seamlessflow.consumers.trajectories.decisions.deadlines import due_ms
+from seamlessflow.consumers.trajectories.sessions.open_sessions import OpenSessions, SpillStore
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
-from seamlessflow.consumers.trajectories.sessions.spilled.open_sessions import (
-    OpenSessions,
-    SpillStore,
-)
+from seamlessflow.infra.errors import SpillUnreadable
 from seamlessflow.infra.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -22,6 +26,14 @@ _SPILLED_BYTES = "seamlessflow_manager_spilled_bytes"
 _READS = "seamlessflow_manager_spill_reads_total"
 _SPARED = 0.95
 """Share of the budget that is left in use, so that not every round spills one session."""
+_PRAGMAS = (
+    # A crash loses the file anyway, so nothing of it has to be safe; but a write that finds no room
+    # must be undone, which needs a journal.
+    *("journal_mode = MEMORY", "synchronous = OFF", "locking_mode = EXCLUSIVE"),
+    "cache_size = -4096",
+    "temp_store = MEMORY",
+)
+_PREFIX = "spilled-sessions-"
 
 
 class Spilling:
@@ -91,3 +103,77 @@ class Spilling:
             for partition in partitions
             if partition.sessions.longest_idle() is not None
         ]
+
+
+class SpillFile:
+    """States by number in a table of SQLite, which uses freed space again."""
+
+    def __init__(self, directory: Path) -> None:
+        """Keep the directory; the file is made by the first `write`."""
+        self._directory = directory
+        self._database: sqlite3.Connection | None = None
+        self.count = 0
+        """Number of states."""
+        self.held_bytes = 0
+        """Their size."""
+        self.reads = 0
+        """Number of states that were taken."""
+
+    def write(self, state: bytes) -> int:
+        """Keep a state and return its number. Raises `OSError` if there is no room for it."""
+        try:
+            database = self._database = self._database or _opened(self._directory)
+            number = database.execute("INSERT INTO states (state) VALUES (?)", (state,)).lastrowid
+        except sqlite3.Error as error:
+            raise OSError(f"{self._directory}: {error}") from error
+        self.count += 1
+        self.held_bytes += len(state)
+        return number or 0
+
+    def take(self, number: int) -> bytes:
+        """Return and drop a state. Raises `SpillUnreadable`."""
+        state = self._dropped(number)
+        self.reads += 1
+        return state
+
+    def drop(self, number: int) -> None:
+        """Drop a state. Raises `SpillUnreadable`."""
+        self._dropped(number)
+
+    def close(self) -> None:
+        """Close the file, which is gone then."""
+        if self._database is not None:
+            self._database.close()
+
+    def _dropped(self, number: int) -> bytes:
+        try:
+            state = self._deleted(number)
+        except (sqlite3.Error, LookupError) as error:
+            raise SpillUnreadable(str(self._directory), repr(error)) from error
+        self.count -= 1
+        self.held_bytes -= len(state)
+        return state
+
+    def _deleted(self, number: int) -> bytes:
+        if self._database is None:
+            raise LookupError(number)
+        statement = "DELETE FROM states WHERE number = ? RETURNING state"
+        ((state,),) = self._database.execute(statement, (number,)).fetchall() or ((None,),)
+        if not isinstance(state, bytes):
+            raise LookupError(number)
+        return state
+
+
+def _opened(directory: Path) -> sqlite3.Connection:
+    """Return a new database whose file has no name any more."""
+    directory.mkdir(parents=True, exist_ok=True)
+    handle, name = mkstemp(prefix=_PREFIX, dir=directory)
+    os.close(handle)
+    try:
+        database = sqlite3.connect(name, isolation_level=None)
+        for pragma in _PRAGMAS:
+            database.execute(f"PRAGMA {pragma}")
+        database.execute("CREATE TABLE states (number INTEGER PRIMARY KEY, state BLOB NOT NULL)")
+    finally:
+        os.unlink(name)
+    return database

@@ -1,11 +1,22 @@
-"""A partition that is assigned but not owned yet, and the work that waits until it is."""
+"""Takeovers: partitions that are assigned but not owned yet, and the work that waits until then.
 
+A first start reads the whole log and commits trajectories on its way; commands wait until it owns
+the partition. Kafka keeps both as long as needed, so their reading pauses (`ReadAhead`). Main
+thread only.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from seamlessflow.consumers.trajectories.bus.readers import Readers
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.consumers.trajectories.sessions.replies import answered
 from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas.topics import REQUESTS, SESSIONS
+
+_MOST_COMMANDS = 1_000
+_MOST_BYTES = 64_000_000
 
 
 @dataclass(slots=True)
@@ -48,3 +59,45 @@ class Takeover:
             else:
                 return partition.emit(session, received.headers)
         return None
+
+
+class ReadAhead:
+    """Bound on the commands and trajectories that takeovers hold: above it their reading pauses."""
+
+    def __init__(
+        self,
+        takeovers: Mapping[int, Takeover],
+        readers: Readers,
+        most_commands: int = _MOST_COMMANDS,
+        most_bytes: int = _MOST_BYTES,
+    ) -> None:
+        self._takeovers = takeovers
+        self._readers = readers
+        self._most_commands = most_commands
+        self._most_bytes = most_bytes
+        self._paused: dict[str, set[int]] = {REQUESTS.name: set(), SESSIONS.name: set()}
+
+    def look(self) -> None:
+        """Pause or resume reading. Called once a round."""
+        takeovers = self._takeovers.values()
+        commands = [command.size for takeover in takeovers for command in takeover.commands]
+        emitted = [emission for takeover in takeovers for emission in takeover.partition.emitted]
+        many = len(commands) > self._most_commands or sum(commands) > self._most_bytes
+        self._pause(REQUESTS.name, many)
+        # A known progress leaves little to emit, and it is only committed by the owner.
+        excess = sum(emission.size for emission in emitted) > self._most_bytes
+        self._pause(SESSIONS.name, excess)
+
+    def _pause(self, topic: str, excess: bool) -> None:
+        wanted = {
+            number
+            for number, takeover in self._takeovers.items()
+            # Its sessions can only be paused once they are read.
+            if excess
+            and (topic == REQUESTS.name or (takeover.reading and takeover.partition.commits))
+        }
+        paused = self._paused[topic]
+        for numbers, on in ((wanted - paused, True), (paused - wanted, False)):
+            if numbers:
+                self._readers.pause(topic, numbers, on)
+        self._paused[topic] = wanted

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from seamlessflow.consumers.trajectories.bus.committer import Committer
-from seamlessflow.consumers.trajectories.bus.echoes import Echoes
 from seamlessflow.consumers.trajectories.bus.inbox import ManagerInbox
+from seamlessflow.consumers.trajectories.bus.outbox import Echoes
 from seamlessflow.consumers.trajectories.bus.readers import Readers
 from seamlessflow.consumers.trajectories.settings import ManagerSettings
 from seamlessflow.infra.blobs.references import largest_trajectory

@@ -1,8 +1,10 @@
-"""Output of the manager outside of transactions: events, prompts, replies, dead letters."""
+"""Output of the manager outside of transactions: events, prompts, replies, dead letters.
+
+An event counts only once it is read back (`Echoes`).
+"""
 
 from collections.abc import Sequence
 
-from seamlessflow.consumers.trajectories.bus.echoes import Echoes
 from seamlessflow.consumers.trajectories.bus.held_replies import Addressed, HeldReplies
 from seamlessflow.consumers.trajectories.decisions.context import Decision
 from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
@@ -12,8 +14,34 @@ from seamlessflow.infra.kafka.client import Headers, Received
 from seamlessflow.infra.kafka.dead_letters import send_letter
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.unreadable import Letter
+from seamlessflow.schemas.codec import decode
 from seamlessflow.schemas.records import GenerateTurn, ManagerStarted, PartitionClaimed, Record
 from seamlessflow.schemas.topics import FLEET, PROMPTS, REPLIES, SESSIONS, fleet_key
+
+
+class Echoes:
+    """Events on their way to the log and back, by their bytes. Safe to call from any thread.
+
+    An event comes back byte for byte as it was sent, and equal bytes are equal records, so keeping
+    the record saves decoding it.
+    """
+
+    def __init__(self) -> None:
+        self._expected: dict[bytes, Record] = {}
+
+    def expect(self, value: bytes, event: Record) -> None:
+        """Keep an event that is about to be sent."""
+        self._expected[value] = event
+
+    def decode(self, value: bytes) -> Record:
+        """Return the record that `value` encodes. Raises `UndecodableRecord`."""
+        record = self._expected.pop(value, None)
+        # Unknown: a worker's event, a former owner's, or one that was forgotten.
+        return decode(value) if record is None else record
+
+    def forget(self) -> None:
+        """Drop all events: some may never come back, the others are decoded like any record."""
+        self._expected.clear()
 
 
 class Outbox:

@@ -2,20 +2,26 @@
 takeover reads `ended_sessions`.
 
 `requests` is read as a member of the Kafka consumer group; `Ownership` then adds the same
-partitions of `sessions`.
+partitions of `sessions`. What former owners of them ended is read beside the takeover, and running
+sessions do not wait for it: only commands whose session is not open need it, and calls by name that
+may repeat one of an earlier session.
 """
 
 import logging
+import threading
+import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from seamlessflow.consumers.trajectories.bus.bounds_reader import Bounds, BoundsReader
-from seamlessflow.consumers.trajectories.bus.echoes import Echoes
-from seamlessflow.consumers.trajectories.bus.ended_reader import EndedReader, Found
 from seamlessflow.consumers.trajectories.bus.inbox import ManagerInbox
+from seamlessflow.consumers.trajectories.bus.outbox import Echoes
+from seamlessflow.consumers.trajectories.bus.request_ends import Bounds, BoundsReader
 from seamlessflow.consumers.trajectories.sessions.addressing import Command, Question
+from seamlessflow.consumers.trajectories.sessions.ended import HASH_BYTES, EndedRead
 from seamlessflow.consumers.trajectories.sessions.partition import PartitionProgress
 from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.outage import WITHOUT_LIMIT, Outage
@@ -23,13 +29,20 @@ from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.reader_thread import Deliver, ReaderThread
 from seamlessflow.infra.kafka.start.group import membership
+from seamlessflow.infra.kafka.unreadable import Letter
+from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.schemas.codec import UndecodableRecord, decode
-from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.records import EndedSession, Record
 from seamlessflow.schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, SESSIONS
 
 _log = logging.getLogger(__name__)
+_CLOSE_TIMEOUT_S = 5
+_AGAIN_S = 1.0
+Found = Mapping[int, EndedRead]
+"""The ended sessions by partition; one without any may lack."""
+Bury = Callable[[Sequence[Letter]], None]
 
 
 def decode_command(value: bytes) -> Record:
@@ -37,6 +50,18 @@ def decode_command(value: bytes) -> Record:
     record = decode(value)
     if not isinstance(record, Command | Question):
         raise UndecodableRecord(f"{type(record).__name__} is not a command")
+    return record
+
+
+def decode_ended(value: bytes) -> Record:
+    """Return the ended session that `value` encodes. Raises `UndecodableRecord`."""
+    record = decode(value)
+    if not isinstance(record, EndedSession):
+        raise UndecodableRecord(f"{type(record).__name__} is not an ended session")
+    for name, hashes in (("calls", record.calls), ("named_calls", record.named_calls)):
+        if len(hashes) % HASH_BYTES:
+            size = len(hashes)
+            raise UndecodableRecord(f"{name} have {size} bytes, no multiple of {HASH_BYTES}")
     return record
 
 
@@ -190,3 +215,63 @@ class Readers:
                 held,
                 ENDED_SESSIONS.name,
             )
+
+
+class EndedReader:
+    """Reads partitions of `ended_sessions` to their end, each time in a thread of its own.
+
+    `bury` and `failed` run in that thread.
+    """
+
+    def __init__(
+        self, kafka: KafkaSettings, bury: Bury, failed: Callable[[BaseException], None]
+    ) -> None:
+        self._kafka = kafka
+        self._bury = bury
+        self._failed = failed
+        self._closing = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def read(self, numbers: Sequence[int], deliver: Callable[[Found], None]) -> None:
+        """Call `deliver` with all that these partitions hold now. Returns at once."""
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        thread = threading.Thread(
+            target=self._run, args=(numbers, deliver), name="ended sessions reader", daemon=True
+        )
+        self._threads.append(thread)
+        thread.start()
+
+    def close(self) -> None:
+        """End the threads; blocks for 5 s at most."""
+        self._closing.set()
+        deadline = time.monotonic() + _CLOSE_TIMEOUT_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _run(self, numbers: Sequence[int], deliver: Callable[[Found], None]) -> None:
+        while not self._closing.is_set():
+            try:
+                ended = self._read(numbers)
+            except KafkaUnavailable as error:
+                if not self._closing.wait(_AGAIN_S):
+                    _log.warning("cannot read %s yet, trying again: %s", ENDED_SESSIONS.name, error)
+            except BaseException as error:
+                # The owner ends the process with it; otherwise commands would wait for ever.
+                return self._failed(error)
+            else:
+                return deliver(ended)
+
+    def _read(self, numbers: Sequence[int]) -> Found:
+        ended: defaultdict[int, EndedRead] = defaultdict(EndedRead)
+        places = [(ENDED_SESSIONS.name, number) for number in numbers]
+        for item in read_partitions(
+            self._kafka,
+            places,
+            stopping=self._closing.is_set,
+            bury=self._bury,
+            folds=True,
+            decode=decode_ended,
+        ):
+            if isinstance(item.record, EndedSession):
+                ended[item.partition].apply(item.record)
+        return ended

@@ -2,19 +2,21 @@
 (`Decision`), which may be a refusal (`refuse`)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
-from seamlessflow.consumers.trajectories.decisions.run_ends import RunEnds
-from seamlessflow.consumers.trajectories.decisions.session_fates import SessionFates
-from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
-from seamlessflow.consumers.trajectories.sessions.addressing import Command, Question
+from seamlessflow.consumers.trajectories.decisions.training import RunEnds, SessionFates
+from seamlessflow.consumers.trajectories.matching.match import PromptRenderer
+from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import CommandAnswered, PolicyWeights, Record
-from seamlessflow.schemas.topics import TRAJECTORIES
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
+
+LARGEST_EVENT_BYTES = SESSIONS.max_record_bytes - 65_536
+"""Most bytes of all that can grow large in an event; the rest of its record has the other room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,21 +109,3 @@ def refuse(
         reason=reason,
         detail=detail,
     )
-
-
-def answer_to(
-    question: Question, *, tokens: int | None = None, state: bytes | None = None
-) -> CommandAnswered:
-    """Return the answer to a question: a number of tokens, or a session's state as JSON."""
-    return CommandAnswered(
-        gateway="" if question.reply is None else question.reply.gateway,
-        session_id=question.session_id,
-        command_id=question.command_id,
-        tokens=tokens,
-        state=state,
-    )
-
-
-def unanswered(question: Question, status: int, reason: str, detail: str) -> CommandAnswered:
-    """Return the answer that refuses a question; `reason` is for programs, `detail` for people."""
-    return replace(answer_to(question), status=status, reason=reason, detail=detail)

@@ -2,9 +2,14 @@
 
 from collections.abc import Iterator
 
-from seamlessflow.consumers.trajectories.decisions import decide, dispatch
+from seamlessflow.consumers.trajectories.decisions import dispatch
 from seamlessflow.consumers.trajectories.decisions.context import Context, Decision
-from seamlessflow.consumers.trajectories.decisions.endings import SessionEnding, ending_left_open
+from seamlessflow.consumers.trajectories.decisions.endings import (
+    SessionEnding,
+    close,
+    ending_left_open,
+    finalized,
+)
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
 from seamlessflow.infra.worker.tags import wishes_of
 from seamlessflow.schemas import records as r
@@ -29,7 +34,7 @@ def overdue(session: Session, context: Context) -> Decision:
     if session.closed is None:
         decision.extend(_overdue_session(session, context))
     elif _reward_is_overdue(session, context.now_ms):
-        decision.events.append(decide.finalized(session, "reward_deadline", context))
+        decision.events.append(finalized(session, "reward_deadline", context))
     return decision
 
 
@@ -96,7 +101,7 @@ def _overdue_session(session: Session, context: Context) -> Decision:
         limit=limit,
         await_reward_until_ms=now,
     )
-    return decide.close(session, event, context)
+    return close(session, event, context)
 
 
 def _reward_is_overdue(session: Session, now_ms: int) -> bool:

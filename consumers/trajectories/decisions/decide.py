@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from seamlessflow.consumers.trajectories.decisions import dispatch, repeats
-from seamlessflow.consumers.trajectories.decisions.cancelling import cancel
-from seamlessflow.consumers.trajectories.decisions.context import Context, Decision, refuse
-from seamlessflow.consumers.trajectories.decisions.endings import ending
-from seamlessflow.consumers.trajectories.decisions.forks.opening import FORK_REFUSED, fork_problem
-from seamlessflow.consumers.trajectories.decisions.forks.playback import played_back
-from seamlessflow.consumers.trajectories.decisions.retries import KeyReused, meant_turn
+from seamlessflow.consumers.trajectories.decisions.context import (
+    LARGEST_EVENT_BYTES,
+    Context,
+    Decision,
+    refuse,
+)
+from seamlessflow.consumers.trajectories.decisions.endings import close, ending, finalized
+from seamlessflow.consumers.trajectories.decisions.forks import FORK_REFUSED, fork_problem
+from seamlessflow.consumers.trajectories.decisions.playback import played_back
 from seamlessflow.consumers.trajectories.decisions.turn_start import BadRequest, record_bytes, start
 from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.calls import asked_hash
@@ -25,14 +28,10 @@ from seamlessflow.consumers.trajectories.sessions.fold import (
     TURN_LIMIT,
     judgement,
 )
-from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
 from seamlessflow.infra.worker.tags import wishes_of
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import named_session_id
-from seamlessflow.schemas.topics import SESSIONS
-
-_ENVELOPE_BYTES = 65_536
-"""Room in a record for everything that `record_bytes` does not count."""
 
 
 def decide(session: Session | None, command: Command, context: Context) -> Decision:
@@ -60,7 +59,7 @@ def decide(session: Session | None, command: Command, context: Context) -> Decis
         case r.RequestTurn():
             return _request(session, command, context)
         case r.CancelTurn():
-            return cancel(session, command, context)
+            return _cancel(session, command, context)
         case r.AssignReward():
             return _assign_reward(session, command, context)
         case r.CloseSession():
@@ -180,8 +179,8 @@ def _request(session: Session, command: r.RequestTurn, context: Context) -> Deci
     if command.turn_id in session.turns:
         return Decision()
     try:
-        joined = meant_turn(session, command, context)
-    except KeyReused as error:
+        joined = repeats.meant_turn(session, command, context)
+    except repeats.KeyReused as error:
         return Decision([refuse(command, context, 422, "idempotency_key_reused", str(error))])
     if joined is not None:
         return Decision([_join(joined, command, context)])
@@ -203,7 +202,7 @@ def _request(session: Session, command: r.RequestTurn, context: Context) -> Deci
             f"the context holds {policy.max_context} with the answer"
         )
         return Decision([refuse(command, context, 400, PROMPT_TOO_LONG, detail)])
-    if (size := record_bytes(started)) > SESSIONS.max_record_bytes - _ENVELOPE_BYTES:
+    if (size := record_bytes(started)) > LARGEST_EVENT_BYTES:
         detail = f"the turn takes {size} bytes on the log, which is too many"
         return Decision([refuse(command, context, 413, "request_too_large", detail)])
     wishes = wishes_of(started.tags)
@@ -224,6 +223,48 @@ def _join(turn: Turn, command: r.RequestTurn, context: Context) -> r.TurnJoined:
         turn_id=turn.started.turn_id,
         reply=command.reply,
     )
+
+
+def _cancel(session: Session, command: r.CancelTurn, context: Context) -> Decision:
+    """Return the decision that ends a running turn, or marks a completed one as undelivered.
+
+    Empty if the turn ended otherwise, or if another gateway waits for it.
+    """
+    turn = session.turns.get(command.turn_id)
+    if turn is None or _wanted_by_another_gateway(turn, command):
+        return Decision()
+    if turn.state is TurnState.COMPLETED:
+        return Decision([_undelivered(command, context)])
+    if not turn.running:
+        return Decision()
+    event = r.TurnCancelled(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        turn_id=command.turn_id,
+        reason=command.reason,
+    )
+    return Decision([event], dispatch.stop(session, [turn], command.reason, context))
+
+
+def _undelivered(command: r.CancelTurn, context: Context) -> r.TurnUndelivered:
+    return r.TurnUndelivered(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        turn_id=command.turn_id,
+        reason=command.reason,
+    )
+
+
+def _wanted_by_another_gateway(turn: Turn, command: r.CancelTurn) -> bool:
+    """Return True if a retry joined the turn later, through another gateway than this one.
+
+    The latest gateway decides for all, since its client is as a rule that of the earlier ones.
+    """
+    return command.reply is not None and command.reply not in turn.waiting[-1:]
 
 
 def _assign_reward(session: Session, command: r.AssignReward, context: Context) -> Decision:
@@ -263,24 +304,3 @@ def _close(session: Session, command: r.CloseSession, context: Context) -> Decis
         call_hash=asked_hash(command),
     )
     return close(session, event, context)
-
-
-def close(session: Session, event: r.SessionClosed, context: Context) -> Decision:
-    """Return the decision that closes the session and, if it waits for no reward, finalizes it."""
-    running = list(session.running.values())
-    decision = Decision([event], dispatch.stop(session, running, "session_closed", context))
-    if session.has_rewards(event):
-        decision.events.append(finalized(session, "rewarded", context))
-    elif event.await_reward_until_ms <= context.now_ms:
-        decision.events.append(finalized(session, "no_reward_expected", context))
-    return decision
-
-
-def finalized(session: Session, reason: str, context: Context) -> r.SessionFinalized:
-    """Return the event that ends the session; its trajectory is built when it is read back."""
-    return r.SessionFinalized(
-        session_id=session.session_id,
-        epoch=context.epoch,
-        at_ms=context.now_ms,
-        reason=reason,
-    )

@@ -1,10 +1,10 @@
-"""Causes of a session's end that only the manager knows: limits that the policy ran into. Pure.
+"""Ends of sessions: the events that close and finalize one, and causes that only the manager knows.
 
-An agent whose last prompt was too long for the context, or whose last completion was cut there or
-at `max_tokens`, as a rule fails, gives no reward, or leaves its session open. Taken for the
-environment's failure, that session would be tried again and left out, and long answers would never
-be punished. So it is the policy's doing, unless the one who closes it says otherwise. Called by
-`decide.py` and `deadlines.py`; the outcome is on `SessionClosed`.
+Those causes are limits that the policy ran into. An agent whose last prompt was too long for the
+context, or whose last completion was cut there or at `max_tokens`, as a rule fails, gives no
+reward, or leaves its session open. Taken for the environment's failure, that session would be tried
+again and left out, and long answers would never be punished. So it is the policy's doing, unless
+the one who closes it says otherwise; the outcome is on `SessionClosed`. Pure.
 """
 
 from typing import NamedTuple
@@ -51,6 +51,27 @@ def ending_left_open(session: Session) -> SessionEnding:
     return SessionEnding("timeout", "environment", "")
 
 
+def close(session: Session, event: SessionClosed, context: Context) -> Decision:
+    """Return the decision that closes the session and, if it waits for no reward, finalizes it."""
+    running = list(session.running.values())
+    decision = Decision([event], dispatch.stop(session, running, "session_closed", context))
+    if session.has_rewards(event):
+        decision.events.append(finalized(session, "rewarded", context))
+    elif event.await_reward_until_ms <= context.now_ms:
+        decision.events.append(finalized(session, "no_reward_expected", context))
+    return decision
+
+
+def finalized(session: Session, reason: str, context: Context) -> SessionFinalized:
+    """Return the event that ends the session; its trajectory is built when it is read back."""
+    return SessionFinalized(
+        session_id=session.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        reason=reason,
+    )
+
+
 def given_up(session: Session, context: Context) -> Decision:
     """Return the decision that ends a session that the manager cannot go on with; may be closed."""
     if session.finalized_at_ms is not None:
@@ -64,14 +85,11 @@ def given_up(session: Session, context: Context) -> Decision:
         cause="infrastructure",
         await_reward_until_ms=context.now_ms,
     )
-    finalized = SessionFinalized(
-        session_id=session.session_id,
-        epoch=context.epoch,
-        at_ms=context.now_ms,
-        reason=MANAGER_FAILED,
-    )
     running = list(session.running.values())
-    return Decision([closed, finalized], dispatch.stop(session, running, MANAGER_FAILED, context))
+    return Decision(
+        [closed, finalized(session, MANAGER_FAILED, context)],
+        dispatch.stop(session, running, MANAGER_FAILED, context),
+    )
 
 
 def _limit(session: Session) -> str:

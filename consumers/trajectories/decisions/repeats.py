@@ -1,15 +1,43 @@
-"""Recognition of session calls whose effect is on the log already. Pure.
+"""Recognition of repeated calls, whose effect is on the log already. Pure; the log decides.
 
-A client whose answer was lost repeats its call, and gets the answer that it missed. That leaves no
-event: a second one would change the trajectory or hold nothing new.
+A client whose answer was lost repeats its call, and gets the answer that it missed. A session call
+(open, reward, close) leaves no event then: a second one would change the trajectory or hold nothing
+new. A retried request joins the turn that it means.
+
+With an idempotency key it means the latest turn of that key, however old; each choice of a call
+with several is a turn of its own, found by its number. The vendors' clients send no key, only how
+often they tried before, and earlier tries may not have reached the log (429, 503). Without a key, a
+retry joins a turn only if that can be its own: with the same question, begun by an earlier try,
+with an answer that the client may lack. In doubt a new turn starts: that costs a sibling that is
+not trained, while joining another call's turn would return an old sample as a new one. One case
+goes wrong: a retry whose first try did not reach the log joins a turn of the same question that
+another call is waiting for.
 """
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
 from seamlessflow.consumers.trajectories.sessions import calls
 from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.replies import opening_answer
-from seamlessflow.consumers.trajectories.sessions.session import Session
-from seamlessflow.schemas.records import AssignReward, CloseSession, CommandAnswered, OpenSession
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
+from seamlessflow.schemas.records import (
+    AssignReward,
+    CloseSession,
+    CommandAnswered,
+    OpenSession,
+    RequestTurn,
+)
+
+RETRY_WINDOW_MS = 60_000
+"""Time after an answer could be read in which its client may ask again.
+
+The vendors' clients wait 8 s at most between two tries (the gateway asks for 1 s), and several
+tries in a row may get lost.
+"""
+_JOINED = (TurnState.RUNNING, TurnState.COMPLETED)
+
+
+class KeyReused(ValueError):
+    """A call with the idempotency key of a different call."""
 
 
 def changed_by(session: Session | None, command: Command, context: Context) -> str | None:
@@ -48,4 +76,63 @@ def answer(session_id: str, command: Command, session: Session | None) -> Comman
         return opening_answer(command.reply.gateway, command.command_id, session.opened)
     return CommandAnswered(
         gateway=command.reply.gateway, session_id=session_id, command_id=command.command_id
+    )
+
+
+def meant_turn(session: Session, command: RequestTurn, context: Context) -> Turn | None:
+    """Return the turn that the command asks for again, or None if it asks for a new sample.
+
+    An equal body alone means a new sample. Raises `KeyReused`.
+    """
+    if command.idempotency_key is not None:
+        return _turn_of_key(session, command, command.idempotency_key)
+    if not command.retry_count:
+        return None
+    # Searches all turns: such retries are rare, an index of bodies would cost every turn.
+    tried = (turn for turn in reversed(session.turns.values()) if _may_be(turn, command))
+    missed = (turn for turn in tried if _may_be_missed(session, turn, command, context))
+    latest = next(missed, None)
+    return latest if latest is not None and latest.state in _JOINED else None
+
+
+def _turn_of_key(session: Session, command: RequestTurn, key: str) -> Turn | None:
+    turn = session.turns.get(session.idempotency.get((key, command.choice), ""))
+    if turn is None or turn.state not in _JOINED:
+        return None
+    if not _same_question(turn, command):
+        raise KeyReused(f"another request has the idempotency key {key!r}")
+    return turn
+
+
+def _may_be(turn: Turn, command: RequestTurn) -> bool:
+    return turn.started.retry_count < command.retry_count and _same_question(turn, command)
+
+
+def _same_question(turn: Turn, command: RequestTurn) -> bool:
+    """Return True if body, module and choice are equal; another module may have another policy."""
+    started = turn.started
+    return (
+        started.body_hash == command.body_hash
+        and started.module == command.module
+        and started.choice == command.choice
+    )
+
+
+def _may_be_missed(session: Session, turn: Turn, command: RequestTurn, context: Context) -> bool:
+    """Return True if the turn has no answer yet, or its client may not have received it."""
+    if turn.state is not TurnState.COMPLETED:
+        return True
+    # No answer could be read while the partition had no owner or Kafka was away.
+    answered_ms = max(turn.last_progress_ms, context.readable_since_ms)
+    if command.issued_at_ms - answered_ms > RETRY_WINDOW_MS:
+        return False
+    return not _gone_on_from(session, turn.started.turn_id)
+
+
+def _gone_on_from(session: Session, turn_id: str) -> bool:
+    """Return True if a later turn continues this one, so that the agent has its answer."""
+    return any(
+        turn_id in (turn.started.parent_turn, turn.started.previous_turn)
+        for turn in session.turns.values()
+        if not turn.forked or turn.played
     )

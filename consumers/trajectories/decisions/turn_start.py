@@ -1,21 +1,20 @@
-"""The event that starts a turn, with its place in the tree and its sampling parameters. Pure."""
+"""The event that starts a turn, with its place in the tree and its sampling parameters. Pure.
 
-from collections.abc import Sequence
+An engine's log-probs are those of the model's distribution at the turn's temperature, over the
+whole vocabulary (`TurnStarted.logprob_temperature`). So a temperature is exact, and everything else
+that changes the distribution is not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import xxhash
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
-from seamlessflow.consumers.trajectories.decisions.exactness import (
-    TRUNCATIONS,
-    effective_sampling,
-    inexact_reason,
-    logprob_temperature,
-)
 from seamlessflow.consumers.trajectories.matching.chat import match
-from seamlessflow.consumers.trajectories.matching.match import Match
-from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.matching.match import Match, PromptRenderer
 from seamlessflow.consumers.trajectories.matching.raw import match_raw
 from seamlessflow.consumers.trajectories.matching.recorded import newly_recorded
 from seamlessflow.consumers.trajectories.sessions.message_keys import (
@@ -26,15 +25,28 @@ from seamlessflow.consumers.trajectories.sessions.message_keys import (
 )
 from seamlessflow.consumers.trajectories.sessions.session import Session, TurnState
 from seamlessflow.infra.rendering.settings import RendererError, with_template_args
+from seamlessflow.infra.settings import COLDEST
 from seamlessflow.infra.worker.tags import WISHES, read_wishes
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.json_text import read_json
-from seamlessflow.schemas.records import PolicyWeights
+from seamlessflow.schemas.records import PolicyWeights, Sampling
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 from seamlessflow.schemas.turn_references import is_reference, referenced_turn, resolved
 
 _UNFORCED = ("auto", "none")
 _BIAS_BYTES = 24
+_TRUNCATIONS = ("top_p", "top_k")
+"""The reasons that `PolicyWeights.train_truncated` is about."""
+# Values with which a parameter leaves the distribution as the model computes it.
+_NEUTRAL = {
+    "min_p": (None, 0.0),
+    "presence_penalty": (None, 0.0),
+    "frequency_penalty": (None, 0.0),
+    "repetition_penalty": (None, 1.0),
+    "min_tokens": (None, 0),
+}
+_UNTRUNCATED = {"top_p": (None, 1.0), "top_k": (None, 0, -1)}
+_UNSET = vars(Sampling())
 
 
 class BadRequest(ValueError):
@@ -66,6 +78,28 @@ def asked_key(session: Session, command: r.RequestTurn, policy: PolicyWeights) -
     return key
 
 
+def whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
+    """Return the request's messages: those of `previous_turn` in their place, references resolved.
+
+    Raises `BadRequest`.
+    """
+    messages = command.messages
+    if any(map(is_reference, messages)):
+        messages = tuple(_resolved(session, message) for message in messages)
+    if command.previous_turn is None:
+        return messages
+    turn = session.turns.get(command.previous_turn)
+    if turn is None or turn.state is not TurnState.COMPLETED:
+        detail = f"the session has no response {command.previous_turn!r} to go on from"
+        raise BadRequest(detail, "previous_response_not_found")
+    inherited = session.history(turn)[turn.started.own_messages :]
+    # Each request brings its own instructions, which stand before the history.
+    count = command.own_messages
+    new = messages[count:]
+    _refuse_unanswered(turn.message, new)
+    return [*messages[:count], *inherited, *new]
+
+
 def record_bytes(started: r.TurnStarted) -> int:
     """Return about how many bytes the event takes on the log: all that can grow large."""
     return (
@@ -76,6 +110,35 @@ def record_bytes(started: r.TurnStarted) -> int:
         + _sampling_bytes(started.sampling_requested)
         + _sampling_bytes(started.sampling_effective)
     )
+
+
+def effective_sampling(asked: Sampling, overrides: Sampling, room: int) -> Sampling:
+    """Return the parameters `asked` for with the policy's `overrides` applied.
+
+    The least limit of length counts: the agent's, the policy's, or `room`, the number of tokens
+    that still fit into the context. All other overrides replace what was asked for.
+    """
+    changed = {name: value for name, value in vars(overrides).items() if value != _UNSET[name]}
+    limits = (room, asked.max_tokens, overrides.max_tokens)
+    changed["max_tokens"] = min(limit for limit in limits if limit is not None)
+    return replace(asked, **changed)
+
+
+def inexact_reason(sampling: Sampling) -> str:
+    """Return the parameter that makes the sampled distribution differ from the log-probs.
+
+    Empty if they are exact. A truncation is named only if nothing else is inexact. A forced tool
+    call is exact: its opening is in the prompt, and no engine constrains what is sampled behind it.
+    """
+    if sampling.temperature is not None and sampling.temperature < COLDEST:
+        return "greedy"
+    if name := _first_bent(sampling, _NEUTRAL):
+        return name
+    if sampling.logit_bias:
+        return "logit_bias"
+    if sampling.json_schema is not None:
+        return "json_schema"
+    return _first_bent(sampling, _UNTRUNCATED)
 
 
 def _sampling_bytes(sampling: r.Sampling) -> int:
@@ -105,8 +168,8 @@ def _event(
         sampling_effective=sampling,
         behavior_exact=not inexact,
         inexact_reason=inexact,
-        train_inexact=policy.train_inexact or (policy.train_truncated and inexact in TRUNCATIONS),
-        logprob_temperature=logprob_temperature(sampling),
+        train_inexact=policy.train_inexact or (policy.train_truncated and inexact in _TRUNCATIONS),
+        logprob_temperature=_logprob_temperature(sampling),
         train_undelivered=policy.train_undelivered,
         siblings=policy.siblings,
         max_context=policy.max_context,
@@ -193,28 +256,6 @@ def _opening(
     )
 
 
-def whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
-    """Return the request's messages: those of `previous_turn` in their place, references resolved.
-
-    Raises `BadRequest`.
-    """
-    messages = command.messages
-    if any(map(is_reference, messages)):
-        messages = tuple(_resolved(session, message) for message in messages)
-    if command.previous_turn is None:
-        return messages
-    turn = session.turns.get(command.previous_turn)
-    if turn is None or turn.state is not TurnState.COMPLETED:
-        detail = f"the session has no response {command.previous_turn!r} to go on from"
-        raise BadRequest(detail, "previous_response_not_found")
-    inherited = session.history(turn)[turn.started.own_messages :]
-    # Each request brings its own instructions, which stand before the history.
-    count = command.own_messages
-    new = messages[count:]
-    _refuse_unanswered(turn.message, new)
-    return [*messages[:count], *inherited, *new]
-
-
 def _resolved(session: Session, message: bytes) -> bytes:
     if not is_reference(message):
         return message
@@ -231,3 +272,15 @@ def _refuse_unanswered(answer: bytes, new_messages: Sequence[bytes]) -> None:
     results = {orjson.loads(message).get("tool_call_id") for message in new_messages if calls}
     if missing := [call["id"] for call in calls if call["id"] not in results]:
         raise BadRequest(f"No tool output found for function call {', '.join(missing)}.")
+
+
+def _logprob_temperature(sampling: Sampling) -> float:
+    """Return the temperature of the log-probs that engines report; of a greedy turn, 1."""
+    return sampling.temperature or 1.0
+
+
+def _first_bent(sampling: Sampling, neutral: Mapping[str, Sequence[float | None]]) -> str:
+    """Return the first of these parameters that changes the distribution, or an empty string."""
+    return next(
+        (name for name, values in neutral.items() if getattr(sampling, name) not in values), ""
+    )

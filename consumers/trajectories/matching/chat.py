@@ -20,10 +20,11 @@ import orjson
 from seamlessflow.consumers.trajectories.matching.match import (
     SAME_PROMPT,
     Match,
+    Messages,
+    PromptRenderer,
     asked_before,
     fork_point,
 )
-from seamlessflow.consumers.trajectories.matching.prompt_renderer import Messages, PromptRenderer
 from seamlessflow.consumers.trajectories.sessions.message_keys import (
     STRICTNESSES,
     Strictness,

@@ -15,10 +15,10 @@ import orjson
 from seamlessflow.consumers.trajectories.matching.match import (
     SAME_PROMPT,
     Match,
+    TextEncoder,
     asked_before,
     fork_point,
 )
-from seamlessflow.consumers.trajectories.matching.prompt_renderer import TextEncoder
 from seamlessflow.consumers.trajectories.sessions.message_keys import chained, message_key
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
 from seamlessflow.consumers.trajectories.sessions.tree import ROOT, Node

@@ -1,9 +1,17 @@
-"""Cache of the renderers of all policies and of the template arguments that requests ask for."""
+"""Cache of the renderers of all policies and of the template arguments that requests ask for.
+
+A renderer may put off a long text, so that no other session waits for it. Threads of their own then
+tokenise it (`LongPrompts`), and what needed the tokens is done again on the main thread.
+"""
 
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
+from seamlessflow.infra.rendering.long_texts import TokensWanted
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
 from seamlessflow.schemas.records import PolicyWeights
@@ -11,6 +19,7 @@ from seamlessflow.schemas.records import PolicyWeights
 _log = logging.getLogger(__name__)
 KEPT = 64
 """Number of renderers kept; a dropped one is made again when it is asked for."""
+_THREADS = 2
 
 
 class Renderers:
@@ -74,3 +83,34 @@ class Renderers:
             return RendererError(policy.policy, str(error))
         self._tokenizers[policy.tokenizer_hash] = made
         return made
+
+
+class LongPrompts:
+    """Texts that are being tokenised, each with what waits for it."""
+
+    def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
+        """`post` runs a function on the main thread; it is called by other threads."""
+        self._post = post
+        self._threads = ThreadPoolExecutor(_THREADS, "tokenising")
+        self._waiting: dict[str, list[Callable[[], None]]] = {}
+
+    def tokenise(self, wanted: TokensWanted, then: Callable[[], None]) -> None:
+        """Call `then` on the main thread once the text is tokenised, or could not be."""
+        waiting = self._waiting.setdefault(wanted.text, [])
+        waiting.append(then)
+        if len(waiting) == 1:
+            self._threads.submit(self._run, wanted)
+
+    def close(self) -> None:
+        """Begin no more; what is under way ends by itself."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, wanted: TokensWanted) -> None:
+        try:
+            wanted.tokenise()
+        finally:
+            self._post(partial(self._done, wanted.text))
+
+    def _done(self, text: str) -> None:
+        for then in self._waiting.pop(text):
+            then()

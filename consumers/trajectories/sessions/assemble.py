@@ -6,17 +6,17 @@ Decides which sampled tokens may be trained, and counts every other one by its r
 from collections import Counter, defaultdict
 from dataclasses import replace
 
-from seamlessflow.consumers.trajectories.sessions.assembly.copied_node import copied_node
-from seamlessflow.consumers.trajectories.sessions.assembly.tokenless import (
-    end_of,
-    fitting,
-    without_tokens,
-)
+from seamlessflow.consumers.trajectories.sessions.copied_node import copied_node
 from seamlessflow.consumers.trajectories.sessions.session import (
     MANAGER_FAILED,
     Session,
     Turn,
     TurnState,
+)
+from seamlessflow.consumers.trajectories.sessions.tokenless import (
+    end_of,
+    fitting,
+    without_tokens,
 )
 from seamlessflow.consumers.trajectories.sessions.tree import FORKED, POLICY, Node
 from seamlessflow.infra.errors import ENDS_PROCESS

@@ -12,9 +12,9 @@ then on only the session's end counts, which the partition's owner then appends.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from seamlessflow.consumers.trajectories.sessions import playing_back
 from seamlessflow.consumers.trajectories.sessions.calls import close_hash, reward_hash
-from seamlessflow.consumers.trajectories.sessions.forks import playing_back
-from seamlessflow.consumers.trajectories.sessions.forks.copying import copy_fork
+from seamlessflow.consumers.trajectories.sessions.forks import copy_fork
 from seamlessflow.consumers.trajectories.sessions.message_keys import (
     Strictness,
     chained,

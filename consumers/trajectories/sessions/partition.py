@@ -1,7 +1,8 @@
 """State of one partition of `sessions` in a manager: the log's, and this manager's own progress.
 
 Sessions and epoch follow from the log alone. The rest is this process's record of what it has
-appended and not read back, and of what is committed.
+appended and not read back, of what is committed, and of the time as of which all commands were
+read (`CommandsRead`).
 """
 
 from collections import Counter
@@ -12,19 +13,21 @@ from typing import NamedTuple
 from seamlessflow.consumers.trajectories.sessions import calls
 from seamlessflow.consumers.trajectories.sessions.addressing import Command, Question, addressed
 from seamlessflow.consumers.trajectories.sessions.assemble import assembled
-from seamlessflow.consumers.trajectories.sessions.commands_read import CommandsRead
 from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions, kept_of
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.consumers.trajectories.sessions.open_sessions import OpenSessions
 from seamlessflow.consumers.trajectories.sessions.session import Session
-from seamlessflow.consumers.trajectories.sessions.spilled.open_sessions import OpenSessions
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import Record, Trajectory
 from seamlessflow.schemas.topics import TRAJECTORIES
 
 _NODE_BYTES = 256
+_OUTAGE_MS = 5_000
+"""Ends are measured every second; a longer gap means that Kafka or this manager was away."""
+_LONGEST_HOLD_MS = 30_000
 Trace = Sequence[tuple[str, bytes]]
 """Headers of a record, which name its trace; empty if it has none."""
 
@@ -77,6 +80,48 @@ class Emission(NamedTuple):
         made = self.trajectory
         arrays = len(made.tokens) + len(made.logprobs) + len(made.loss_mask)
         return arrays + len(self.ended.calls) + _NODE_BYTES * (1 + len(made.nodes))
+
+
+@dataclass(slots=True)
+class CommandsRead:
+    """Comparison of the offset of `requests` that was read with ends that were measured.
+
+    A deadline says that something was not asked for in time. That is true only once everything that
+    was asked for is read: behind an outage of Kafka, or in a manager that stood still, it may not
+    be.
+    """
+
+    _as_of_ms: int = 0
+    _hold_until_ms: int = 0
+    _measured_ms: int | None = None
+    _target: tuple[int, int] | None = None
+    """Measured end that is still to be reached, and the time before its measurement."""
+
+    def taken_over(self, last_event_ms: int) -> None:
+        """Begin to own the partition, whose last event was recorded at this time.
+
+        Nobody answered since then, or nothing was asked: an outage to clients either way.
+        """
+        self._measured_ms = last_event_ms
+
+    def measured(self, end: int, asked_ms: int, now_ms: int) -> None:
+        """Take an end of the partition that was measured between these two times.
+
+        After an outage, or a time without an owner, no deadline passes for as long as it lasted, at
+        most 30 s: clients need time to send what they could not.
+        """
+        away_ms = 0 if self._measured_ms is None else asked_ms - self._measured_ms
+        if away_ms > _OUTAGE_MS:
+            self._hold_until_ms = now_ms + min(away_ms, _LONGEST_HOLD_MS)
+        self._measured_ms = asked_ms
+        if self._target is None:
+            self._target = end, asked_ms
+
+    def as_of_ms(self, next_request: int, now_ms: int) -> int:
+        """Return the time up to which deadlines may pass, `next_request` being the next offset."""
+        if self._target is not None and self._target[0] <= next_request:
+            self._as_of_ms, self._target = self._target[1], None
+        return self._as_of_ms if self._hold_until_ms <= now_ms else 0
 
 
 @dataclass(slots=True)

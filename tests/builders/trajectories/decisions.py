@@ -4,7 +4,7 @@ from typing import Any
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
 from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
-from seamlessflow.consumers.trajectories.matching.prompt_renderer import Messages
+from seamlessflow.consumers.trajectories.matching.match import Messages
 from seamlessflow.schemas.records import PolicyWeights, Record, RoleAcquired, Sampling
 from tests.builders.records import control, fleet
 from tests.builders.records.content import ids

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from seamlessflow.consumers.trajectories.bus.bounds_reader import Bounds
 from seamlessflow.consumers.trajectories.bus.committer import Job
-from seamlessflow.consumers.trajectories.bus.echoes import Echoes
-from seamlessflow.consumers.trajectories.bus.ended_reader import Found
-from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.bus.outbox import Echoes
+from seamlessflow.consumers.trajectories.bus.readers import Found
+from seamlessflow.consumers.trajectories.bus.request_ends import Bounds
+from seamlessflow.consumers.trajectories.matching.match import PromptRenderer
 from seamlessflow.consumers.trajectories.sessions.ended import EndedRead
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.schemas.codec import encode

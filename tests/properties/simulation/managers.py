@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from seamlessflow.consumers.trajectories.bus.connections import Connections
-from seamlessflow.consumers.trajectories.bus.echoes import Echoes
 from seamlessflow.consumers.trajectories.bus.inbox import ManagerInbox
+from seamlessflow.consumers.trajectories.bus.outbox import Echoes
 from seamlessflow.consumers.trajectories.manager import Manager
-from seamlessflow.consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from seamlessflow.consumers.trajectories.matching.match import PromptRenderer
 from seamlessflow.consumers.trajectories.sessions.partition import PartitionProgress
 from seamlessflow.consumers.trajectories.settings import ManagerSection
 from seamlessflow.infra.kafka.client import Received

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
-from seamlessflow.consumers.trajectories.matching.prompt_renderer import Messages, PromptRenderer
+from seamlessflow.consumers.trajectories.matching.match import Messages, PromptRenderer
 from seamlessflow.consumers.trajectories.matching.recorded import MatchSettings
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.message_keys import STRICTNESSES, Strictness

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from seamlessflow.consumers.trajectories.decisions.exactness import (
+from seamlessflow.consumers.trajectories.decisions.turn_start import (
     effective_sampling,
     inexact_reason,
 )

@@ -6,7 +6,7 @@ import pytest
 
 from seamlessflow.consumers.trajectories.decisions.context import Contexts
 from seamlessflow.consumers.trajectories.decisions.decide import decide
-from seamlessflow.consumers.trajectories.decisions.retries import RETRY_WINDOW_MS
+from seamlessflow.consumers.trajectories.decisions.repeats import RETRY_WINDOW_MS
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record

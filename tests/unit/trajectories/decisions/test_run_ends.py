@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from seamlessflow.consumers.trajectories.decisions import deadlines
-from seamlessflow.consumers.trajectories.decisions.run_ends import GRACE_MS, RunEnds
+from seamlessflow.consumers.trajectories.decisions.training import GRACE_MS, RunEnds
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from tests.builders.records import control

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamlessflow.consumers.trajectories.bus.echoes import Echoes
+from seamlessflow.consumers.trajectories.bus.outbox import Echoes
 from seamlessflow.schemas.codec import UndecodableRecord, encode
 from tests.builders.records.sessions import rewarded, started
 

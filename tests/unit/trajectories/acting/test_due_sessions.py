@@ -1,6 +1,6 @@
 """Alarms of all sessions in one heap."""
 
-from seamlessflow.consumers.trajectories.acting.alarms import Alarms
+from seamlessflow.consumers.trajectories.acting.due_sessions import Alarms
 
 
 def test_the_earliest_alarm_of_a_session_counts() -> None:

@@ -2,17 +2,14 @@
 
 from typing import NamedTuple
 
-from seamlessflow.consumers.trajectories.decisions.context import Context
-from seamlessflow.consumers.trajectories.sessions.forks.copying import copy_fork
+from seamlessflow.consumers.trajectories.decisions.context import LARGEST_EVENT_BYTES, Context
+from seamlessflow.consumers.trajectories.sessions.forks import copy_fork
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.forks import MIDDLE, PLAYBACK
-from seamlessflow.schemas.topics import SESSIONS
 
 FORK_REFUSED = "fork_refused"
-_ENVELOPE_BYTES = 65_536
-"""Room in a record for everything that `_record_bytes` does not count."""
 
 
 class ForkProblem(NamedTuple):
@@ -39,14 +36,13 @@ def fork_problem(opened: r.SessionOpened, context: Context) -> ForkProblem | Non
     if fork.length >= policy.max_context:
         detail = f"the fork has {fork.length} tokens, the context holds {policy.max_context}"
         return ForkProblem(422, f"{detail} with the answer")
-    if (size := _record_bytes(fork)) > SESSIONS.max_record_bytes - _ENVELOPE_BYTES:
+    if (size := _record_bytes(fork)) > LARGEST_EVENT_BYTES:
         return ForkProblem(413, f"the fork takes {size} bytes on the log, which is too many")
     return _contradiction(opened, fork, context)
 
 
 def _other_policy(opened: r.SessionOpened, fork: r.ForkedPrefix) -> ForkProblem | None:
-    prompts = [turn.prompt for turn in fork.turns] + ([fork.prompt] if fork.prompt else [])
-    for prompt in prompts:
+    for prompt in _prompts(fork):
         answers = opened.policies.get(prompt.module, opened.policy)
         if answers != prompt.policy:
             detail = (
@@ -75,8 +71,12 @@ def _contradiction(
 
 
 def _record_bytes(fork: r.ForkedPrefix) -> int:
-    prompts = [turn.prompt for turn in fork.turns] + ([fork.prompt] if fork.prompt else [])
+    prompts = _prompts(fork)
     texts = [message for prompt in prompts for message in (*prompt.messages, prompt.tools or b"")]
     texts += [*fork.appended, *(turn.message for turn in fork.turns)]
     texts += [prompt.ids for prompt in prompts] + [turn.ids for turn in fork.turns]
     return sum(map(len, texts))
+
+
+def _prompts(fork: r.ForkedPrefix) -> list[r.ForkedPrompt]:
+    return [turn.prompt for turn in fork.turns] + ([fork.prompt] if fork.prompt else [])

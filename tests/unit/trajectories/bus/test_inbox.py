@@ -1,4 +1,4 @@
-from seamlessflow.consumers.trajectories.acting.outages import SILENCE_MS, Outages
+from seamlessflow.consumers.trajectories.bus.inbox import SILENCE_MS, Outages
 
 
 class Clock:

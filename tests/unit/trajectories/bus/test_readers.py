@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamlessflow.consumers.trajectories.bus.ended_reader import decode_ended
+from seamlessflow.consumers.trajectories.bus.readers import decode_ended
 from seamlessflow.schemas.codec import UndecodableRecord, encode
 from tests.builders.records import sessions
 

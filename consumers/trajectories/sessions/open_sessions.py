@@ -1,17 +1,25 @@
 """The open sessions of a partition: those in memory, and idle ones whose state is in a file.
 
 A spilled session comes back to memory, exactly as it was, with the next look at it; all that is
-known of it meanwhile is what owners ask of all sessions at once. `acting.Spilling` spills.
+known of it meanwhile is what owners ask of all sessions at once. `acting.Spilling` spills by the
+estimate of what each event adds to its session's memory. Pure.
 """
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from seamlessflow.consumers.trajectories.sessions.session import Session
-from seamlessflow.consumers.trajectories.sessions.spilled.session_state import session_of, state_of
-from seamlessflow.consumers.trajectories.sessions.spilled.weight import weight
+from seamlessflow.consumers.trajectories.sessions.session import Output, Session
+from seamlessflow.consumers.trajectories.sessions.session_state import session_of, state_of
+from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
+
+_OPENED_BYTES = 3_500
+_TURN_BYTES = 5_500
+"""Of the record of about fifty fields, most of it."""
+_OUTPUT_BYTES = 250
+_OTHER_BYTES = 500
+_MESSAGE_BYTES = 48
 
 
 class SpillStore(Protocol):
@@ -93,7 +101,7 @@ class OpenSessions(MutableMapping[str, Session]):
 
     def apply(self, session: Session, event: Record) -> None:
         """Note that an event was applied to a session, which is in memory."""
-        session_id, more = session.session_id, weight(event)
+        session_id, more = session.session_id, _weight(event)
         self._weights[session_id] += more
         self.bytes_in_memory += more
         self._idle.pop(session_id, None)
@@ -174,3 +182,50 @@ class OpenSessions(MutableMapping[str, Session]):
     def _leave_memory(self, session_id: str) -> None:
         self.bytes_in_memory -= self._weights.pop(session_id, 0)
         self._idle.pop(session_id, None)
+
+
+def _weight(event: Record) -> int:
+    """Return about how many bytes a session takes more once the event is applied.
+
+    From the event's sizes alone. Measured with `tracemalloc` on recorded sessions: within a tenth
+    of what sessions of 30 to 3,200 tokens a turn take. Output that a running turn keeps for retries
+    is left out, since it is dropped when the turn ends.
+    """
+    measure = _MEASURES.get(type(event))
+    return _OTHER_BYTES if measure is None else measure(event)
+
+
+def _opened_bytes(event: r.SessionOpened) -> int:
+    fork = event.fork
+    if fork is None:
+        return _OPENED_BYTES
+    prompts = [turn.prompt for turn in fork.turns]
+    prompts += () if fork.prompt is None else (fork.prompt,)
+    copied = sum(
+        len(prompt.ids) + sum(map(len, prompt.messages)) + _TURN_BYTES for prompt in prompts
+    )
+    return _OPENED_BYTES + copied + sum(len(turn.ids) + len(turn.message) for turn in fork.turns)
+
+
+def _started_bytes(event: r.TurnStarted) -> int:
+    messages = sum(map(len, event.new_messages)) + _MESSAGE_BYTES * len(event.new_messages)
+    # The tokens stand in the record and in the tree.
+    return _TURN_BYTES + 2 * len(event.suffix_ids) + messages + len(event.tools or b"")
+
+
+def _output_bytes(event: Output) -> int:
+    arrays = sum(len(tensor.data or b"") for tensor in event.tensors)
+    return _OUTPUT_BYTES + len(event.token_ids) + len(event.logprobs) + arrays
+
+
+def _completed_bytes(event: r.TurnCompleted) -> int:
+    return _output_bytes(event) + len(event.message)
+
+
+_MEASURES: Mapping[type[Record], Callable[[Any], int]] = {
+    r.SessionOpened: _opened_bytes,
+    r.TurnStarted: _started_bytes,
+    r.TurnProgressed: _output_bytes,
+    r.TurnInterrupted: _output_bytes,
+    r.TurnCompleted: _completed_bytes,
+}

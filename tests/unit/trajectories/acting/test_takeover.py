@@ -3,8 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from seamlessflow.consumers.trajectories.acting.read_ahead import ReadAhead
-from seamlessflow.consumers.trajectories.acting.takeover import Takeover
+from seamlessflow.consumers.trajectories.acting.takeover import ReadAhead, Takeover
 from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.schemas.topics import REQUESTS, SESSIONS

@@ -1,9 +1,10 @@
-"""Fates of the newest finalized sessions: what the trainer made of each. A bounded fold.
+"""Training as `control` shows it to the manager: fates of sessions, and ends of runs.
 
-A finalized session has left the manager's memory, and its trajectory is the trainer's. What the
-trainer decides stands on `control`. This fold keeps the newest of both, so that whoever asks for a
-session learns whether it was trained, or why not. It begins with the manager: `seamlessflow show`
-knows all.
+Two folds that begin with the manager and are used on its main thread. A finalized session has left
+the manager's memory, and its trajectory is the trainer's; `SessionFates` keeps what the trainer
+made of the newest ones, for whoever asks for a session (`seamlessflow show` knows all). A session
+of a run that has finished is closed if its agent does not do so, and `RunEnds` says when: its agent
+may have given a call up that the manager carried out later, so no one would close it.
 """
 
 from collections import OrderedDict
@@ -12,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_id
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.steps import shown_step, trained_sessions
 
 KEPT = 10_000
 """Sessions, and groups, of which the fate is kept."""
-
+GRACE_MS = 60_000
+"""Time in which agents may close their sessions themselves."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -103,6 +106,39 @@ class SessionFates:
         return _in_step(session_id in fate.sessions, shown_step(fate.step), fate.filtered)
 
 
+@dataclass(slots=True)
+class RunEnds:
+    """The policies whose run has finished. Used on the manager's main thread."""
+
+    grace_ms: int = GRACE_MS
+    """0 once the manager was asked to end: the agents of its run ended before it."""
+    _finished: dict[str, int] = field(default_factory=dict)
+    """Time by policy."""
+    _went_on_ms: int = 0
+    """Time of the newest group of training."""
+
+    @property
+    def finished_ms(self) -> int | None:
+        """The newest time at which the run of a policy finished; None while it goes on."""
+        newest_ms = max(self._finished.values(), default=0)
+        return newest_ms if newest_ms > self._went_on_ms else None
+
+    def apply(self, record: Record) -> None:
+        """Apply a record of `control`."""
+        match record:
+            case r.RunFinished():
+                self._finished[record.policy] = record.at_ms
+            case r.GroupAdmitted(purpose="train"):  # it goes on, for another policy or more steps
+                self._went_on_ms = max(self._went_on_ms, record.at_ms)
+
+    def due_ms(self, opened: r.SessionOpened) -> int | None:
+        """Return when to close a session that is still open; None if it goes on, or is no run's."""
+        finished_ms, called = self.finished_ms, {opened.policy, *opened.policies.values()}
+        if finished_ms is None or not _of_run(opened) or not called <= self._finished.keys():
+            return None
+        return finished_ms + self.grace_ms
+
+
 def _fate_in_step(commit: r.StepCommitted, group: r.StepGroup) -> GroupFate:
     sessions = trained_sessions(commit, group)
     return GroupFate("trained", step=commit.step, sessions=sessions, filtered=group.filtered)
@@ -126,3 +162,12 @@ def _keep(kept: OrderedDict[K, V], key: K, value: V) -> None:
     kept.move_to_end(key)
     if len(kept) > KEPT:
         kept.popitem(last=False)
+
+
+def _of_run(opened: r.SessionOpened) -> bool:
+    """Return True for a session that a task of training began, by the id that its agent gives it.
+
+    Services name theirs otherwise. An evaluation may follow the end.
+    """
+    named = session_id(opened.group_id, opened.sample, opened.attempt)
+    return opened.purpose == "train" and bool(opened.group_id) and opened.session_id == named

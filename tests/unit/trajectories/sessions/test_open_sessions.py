@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
-from seamlessflow.consumers.trajectories.sessions.spilled.session_state import session_of, state_of
+from seamlessflow.consumers.trajectories.sessions.session_state import session_of, state_of
 from seamlessflow.schemas.records import Record
 from tests.builders.records.sessions import claimed, opened, rewarded, started
 from tests.builders.trajectories.conversation import recorded_prefix

@@ -1,19 +1,27 @@
-"""Descriptions of sessions: open, closed, finalized, unknown."""
+"""Answers to questions: tokens of a prompt that no turn is started for, and states of sessions."""
 
 from dataclasses import replace
 from typing import Any
 
 import orjson
+import pytest
 
-from seamlessflow.consumers.trajectories.decisions.describing import describe
-from seamlessflow.consumers.trajectories.decisions.session_fates import SessionFates
+from seamlessflow.consumers.trajectories.decisions.questions import count, describe
+from seamlessflow.consumers.trajectories.decisions.training import SessionFates
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.schemas import records as r
 from tests.builders.records import control
-from tests.builders.records.commands import describe_session
+from tests.builders.records.commands import count_tokens, describe_session
 from tests.builders.records.sessions import closed, opened, rewarded, started
 from tests.builders.trajectories.decisions import context
 from tests.builders.trajectories.session_builder import session_after
+
+TERMS = r.SessionTerms(policy="p", max_age_ms=1, max_idle_ms=1)
+
+
+def asked(session: Session | None, used: bool = False, **more: Any) -> r.CommandAnswered:
+    command = count_tokens(**more)
+    return count(session, command, context(used=lambda session_id: used))
 
 
 def described(session: Session | None, fates: SessionFates | None = None) -> dict[str, Any]:
@@ -32,6 +40,35 @@ def fate(*records: Any, session: str = "s") -> dict[str, Any]:
         fates.apply(record)
     training: dict[str, Any] = described(None, fates)["training"]
     return training
+
+
+def test_an_open_session_is_counted_for() -> None:
+    assert asked(session_after(opened()).session).tokens == 1
+
+
+def test_a_session_that_nobody_opened_is_not_known() -> None:
+    answer = asked(None)
+    assert (answer.status, answer.reason) == (404, "unknown_session")
+
+
+@pytest.mark.parametrize(
+    ("session", "used"), [(session_after(opened(), closed()).session, True), (None, True)]
+)
+def test_a_closed_session_is_refused_as_for_a_turn(session: Session | None, used: bool) -> None:
+    answer = asked(session, used)
+    assert (answer.status, answer.reason) == (409, "session_closed")
+
+
+def test_where_the_next_request_would_begin_a_session_it_is_counted_for() -> None:
+    assert asked(None, terms=TERMS).tokens == 1
+    assert asked(session_after(opened(), closed()).session, terms=TERMS).tokens == 1
+
+
+def test_a_policy_without_weights_is_named() -> None:
+    terms = r.SessionTerms(policy="other", max_age_ms=1, max_idle_ms=1)
+    answer = asked(None, terms=terms)
+    assert (answer.status, answer.reason) == (503, "unknown_policy")
+    assert "'other'" in answer.detail
 
 
 def test_an_open_session_tells_its_turns_and_rewards() -> None:
