@@ -1,6 +1,6 @@
-"""Chart `reward.png`: reward of each optimizer step, its ten-step mean, evaluations, staleness.
+"""Charts of a run: rewards of its steps, lengths of its sessions, and two trainings side by side.
 
-Only this module and the other charts import matplotlib (extra `charts`).
+With the chart of the timeline the only importer of matplotlib (extra `charts`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from seamlessflow.reports.reward_curve import StepFacts, edges, mean_reward, sampled_reward
+from seamlessflow.reports.lengths import begun_and_trained
+from seamlessflow.reports.reward_curve import (
+    SessionFacts,
+    StepFacts,
+    edges,
+    mean_reward,
+    sampled_reward,
+)
 from seamlessflow.schemas.records import EvaluationCompleted
 
 REWARD, EVALUATION, STALENESS = "#3b7dd8", "#f28e2b", "#5f6368"
@@ -27,18 +34,21 @@ WINDOW = 10
 FEW_STEPS, DOT, SMALL_DOT = 300, 4.4, 2.4
 WIDTH_IN, HEIGHT_IN, LEFT, WIDE = 10.0, 5.5, 0.062, 0.913
 
+Curve = Mapping[int, Mapping[str, float]]
+"""Metrics by step."""
+
 
 @style.context("seamlessflow.reports.style")
-def plot(
+def plot_rewards(
     steps: Sequence[StepFacts],
     held_back: tuple[float | None, float | None],
     evaluations: Mapping[str, Sequence[EvaluationCompleted]],
     path: Path,
 ) -> None:
-    """Write the chart as PNG, also for a run that ended early. Raises `OSError`.
+    """Write the chart of rewards and staleness as PNG, also for a run that ended early.
 
     `held_back`: mean reward on held-back tasks of the first and the last weights. `evaluations`:
-    rounds of each set, oldest first.
+    rounds of each set, oldest first. Raises `OSError`.
     """
     # A figure without pyplot: no global state, no display.
     figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), dpi=180)
@@ -57,6 +67,61 @@ def plot(
         completed.reward_mean for evaluation in evaluations.values() for completed in evaluation
     ]
     _limits(above, below, steps, [*held_back, *rounds])
+    figure.savefig(path)
+
+
+@style.context("seamlessflow.reports.style")
+def plot_lengths(
+    sessions: Mapping[str, SessionFacts], steps: Sequence[StepFacts], path: Path
+) -> None:
+    """Write the chart of lengths as PNG, or nothing if the log does not tell.
+
+    A point of a line is the share of sessions that are at most so long. Raises `OSError`.
+    """
+    begun, trained = begun_and_trained(sessions, steps)
+    if not trained:
+        return
+    figure = _titled("Lengths of sessions", 3.6)
+    left, right = figure.subplots(1, 2, sharey=True)
+    for label, colour, facts in (("begun", FAINT, begun), ("trained", REWARD, trained)):
+        _shares(left, [session.tokens_sampled for session in facts], label, colour)
+        _shares(right, [session.turns for session in facts], label, colour)
+    left.set_xlabel("sampled tokens", fontsize=10.5)
+    right.set_xlabel("turns", fontsize=10.5)
+    left.set_title("share of sessions that are at most so long", loc="left", fontsize=10.5)
+    figure.legend(
+        *right.get_legend_handles_labels(),
+        loc="upper right",
+        bbox_to_anchor=(0.99, 0.995),
+        ncols=2,
+        fontsize=10,
+    )
+    figure.tight_layout(rect=(0, 0, 1, 0.97))
+    figure.savefig(path)
+
+
+@style.context("seamlessflow.reports.style")
+def plot_comparison(
+    title: str, names: Sequence[str], recorded: Curve, repeated: Curve, path: Path
+) -> None:
+    """Write a panel for each metric as PNG. Raises `OSError`."""
+    figure = _titled(title, 1.2 + 2.0 * len(names))
+    panels = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, name in zip(panels, names, strict=True):
+        for curve, label, colour in (
+            (recorded, "recorded", FAINT),
+            (repeated, "executed again", REWARD if recorded else EVALUATION),
+        ):
+            points = [
+                (step, values[name]) for step, values in sorted(curve.items()) if name in values
+            ]
+            axes.plot(*zip(*points, strict=True), color=colour, label=label) if points else None
+        axes.set_title(name, loc="left", fontsize=10.5, weight="bold")
+        axes.grid(axis="y")
+    panels[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=10)
+    panels[-1].set_xlabel("optimizer step", fontsize=10.5)
+    panels[-1].xaxis.set_major_locator(MaxNLocator(12, integer=True))
+    figure.tight_layout(rect=(0, 0, 1, 0.97))
     figure.savefig(path)
 
 
@@ -235,3 +300,18 @@ def _middle(window: Sequence[StepFacts]) -> float:
 def _end(steps: Sequence[StepFacts]) -> int:
     """Return the number of the last step, counted from 1 as in all that a run prints."""
     return steps[-1].step + 1 if steps else 1
+
+
+def _titled(title: str, height_in: float) -> Figure:
+    figure = Figure(figsize=(WIDTH_IN, height_in), dpi=160)
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, x=LEFT, ha="left", fontsize=14, weight="bold")
+    return figure
+
+
+def _shares(axes: Axes, values: Sequence[int], label: str, colour: str) -> None:
+    ordered = sorted(values)
+    shares = [(number + 1) / len(ordered) for number in range(len(ordered))]
+    axes.step(ordered, shares, where="post", color=colour, label=label)
+    axes.set_ylim(0, 1.02)
+    axes.grid(axis="y")
