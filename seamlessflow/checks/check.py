@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
-from seamlessflow.checks.gang import gang_faults
+from seamlessflow.checks.combinations import truncation_faults, unread_faults, update_faults
 from seamlessflow.checks.models import (
     apart_on_vllm,
     side_model_faults,
@@ -26,11 +26,13 @@ from seamlessflow.checks.tasks import (
     pacing_faults,
     task_faults,
 )
-from seamlessflow.checks.truncation import truncation_faults
-from seamlessflow.checks.unread import unread_faults
-from seamlessflow.checks.updates import update_faults
-from seamlessflow.config import RunConfig
-from seamlessflow.each_policy import each_policy, sections_path
+from seamlessflow.config import RunConfig, WorkerSection
+from seamlessflow.each_policy import (
+    each_policy,
+    sections_path,
+    several_policies_faults,
+    sharing_faults,
+)
 from seamlessflow.infra.faults import Fault, SettingPath
 from seamlessflow.infra.network.addresses import no_own_host
 from seamlessflow.infra.network.ports import HOST, is_free
@@ -42,10 +44,10 @@ from seamlessflow.inspection.model_directory import (
 )
 from seamlessflow.machine import this_machine
 from seamlessflow.memory.faults import memory_faults
-from seamlessflow.nodes.faults import elsewhere_faults, name_faults, spread_faults
+from seamlessflow.nodes import elsewhere_faults, name_faults, spread_faults
+from seamlessflow.processes.ranks import gang_faults
 from seamlessflow.read_paths import unreachable
 from seamlessflow.trainer.steps.run_tokens import other_tokens
-from seamlessflow.worker_section import WorkerSection
 
 
 def before_training(config: RunConfig) -> Iterator[Fault]:
@@ -83,7 +85,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
             yield from _policy_faults(policy_config, config)
             yield from _token_faults(policy_config)
             yield from group_faults(policy_config)
-        yield from _sharing_faults(config)
+        yield from sharing_faults(config)
         yield from (
             _service_faults(config) if config.opened_outside else pacing_faults(config.pacing)
         )
@@ -129,22 +131,6 @@ def _policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
     yield from _model(model, config.policy.model, config)
 
 
-def _sharing_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault if shared workers are fewer than the policies that need one for good."""
-    shared = [worker.id for worker in config.workers if worker.shared]
-    lacking = [
-        policy_config.run.policy
-        for policy_config in each_policy(config)
-        if not any(
-            "rollout" in worker.tags and not worker.shared for worker in policy_config.workers
-        )
-    ]
-    if shared and len(lacking) > len(shared):
-        text = f"{', '.join(lacking)} have no rollout worker of their own, and a shared one stays"
-        more = f"with the only policy that it has: share {len(lacking)}, not {len(shared)}"
-        yield Fault(("workers",), f"{text} {more}")
-
-
 def _alike(first: Path, other: Path) -> bool:
     """Return False if both models have a configuration, and not the same."""
     files = [model / "config.json" for model in (first, other)]
@@ -160,11 +146,6 @@ def _token_faults(config: RunConfig) -> Iterator[Fault]:
         yield Fault((*sections_path(config), "policy", "model"), f"{model}: {reason}")
 
 
-def _one_policy(config: RunConfig, what: str) -> Iterator[Fault]:
-    if config.policies:
-        yield Fault(("policies",), f"{what} is of one policy: leave the further ones out")
-
-
 def before_evaluation(
     config: RunConfig, weights: Path, tasks: Path | None, chosen: str | None = None
 ) -> Iterator[Fault]:
@@ -172,7 +153,7 @@ def before_evaluation(
     configuration; `chosen` is the one of its sets, None stands for all.
     """
     with Importing(named_callables(config), config.start_timeout_s) as importing:
-        yield from _one_policy(config, "an evaluation without training")
+        yield from several_policies_faults(config, "an evaluation without training")
         files = config.evaluation.files
         if tasks is not None:
             yield from task_faults(("tasks",), tasks)
@@ -195,7 +176,7 @@ def before_evaluation(
 
 def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
     """Yield all faults of a training on recorded sessions, which needs no tasks and no agent."""
-    yield from _one_policy(config, "a training on recorded sessions")
+    yield from several_policies_faults(config, "a training on recorded sessions")
     yield from elsewhere_faults(config)
     if not any("train" in worker.tags for worker in config.workers):
         yield Fault(("workers",), "no worker can train: none has the tag train")
@@ -214,7 +195,7 @@ def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
 
 def before_fine_tuning(config: RunConfig) -> Iterator[Fault]:
     """Yield all faults of a supervised fine-tuning, which computes in one process."""
-    yield from _one_policy(config, "supervised fine-tuning")
+    yield from several_policies_faults(config, "supervised fine-tuning")
     if config.trainer.backend != "torch":
         yield Fault(("trainer", "backend"), "supervised fine-tuning knows torch alone")
     yield from packages.training_faults(config)

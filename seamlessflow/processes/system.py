@@ -29,9 +29,8 @@ from seamlessflow.processes.specs import (
 )
 from seamlessflow.schemas.topics import TOPICS
 from seamlessflow.watching.display import Display
-from seamlessflow.watching.observer import Observer
+from seamlessflow.watching.observer import Observer, StallReports, frozen
 from seamlessflow.watching.progress import RunProgress
-from seamlessflow.watching.stall_reports import StallReports, frozen
 
 _LOADED_TIMEOUT_S = 60.0
 

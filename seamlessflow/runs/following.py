@@ -12,16 +12,15 @@ from seamlessflow.infra.kafka.topics.creation import TopicOptions, create_topics
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.cluster import has_address
 from seamlessflow.processes.launcher import MORE_TIME, Launcher, NotReady
-from seamlessflow.processes.run_lock import only_run
+from seamlessflow.processes.locks import only_run
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.runs.training import is_finished
 from seamlessflow.schemas.topics import TOPICS
 from seamlessflow.watching.display import Display
-from seamlessflow.watching.observer import Observer
+from seamlessflow.watching.observer import Observer, StallReports, frozen
 from seamlessflow.watching.progress import RunProgress
-from seamlessflow.watching.stall_reports import StallReports, frozen
 
 
 def follow(

@@ -22,7 +22,7 @@ from seamlessflow.infra.network.ports import free_port
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.cluster import KAFKA_DIR, NoRunData, NoRunningRun, kafka_of_running
 from seamlessflow.processes.launcher import Launcher
-from seamlessflow.processes.run_lock import only_run
+from seamlessflow.processes.locks import only_run
 from seamlessflow.processes.specs import SCHEDULER, LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor

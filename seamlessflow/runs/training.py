@@ -16,11 +16,10 @@ from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.launcher import Launcher
-from seamlessflow.processes.run_lock import only_run
+from seamlessflow.processes.locks import only_run, only_run_on
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import System, kafka_to_run_on
-from seamlessflow.processes.topics_lock import only_run_on
 from seamlessflow.processes.usage import LoadMeter
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.reports.summary import LauncherFacts
