@@ -11,7 +11,12 @@ from pathlib import Path
 
 from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
-from seamlessflow.checks.combinations import truncation_faults, unread_faults, update_faults
+from seamlessflow.checks.combinations import (
+    faults_of_processes,
+    truncation_faults,
+    unread_faults,
+    update_faults,
+)
 from seamlessflow.checks.models import (
     apart_on_vllm,
     side_model_faults,
@@ -19,7 +24,6 @@ from seamlessflow.checks.models import (
     trained_model_faults,
     vllm_engine_faults,
 )
-from seamlessflow.checks.processes import faults_of_processes
 from seamlessflow.checks.tasks import (
     evaluation_faults,
     group_faults,

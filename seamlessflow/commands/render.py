@@ -108,8 +108,8 @@ def _write(files: Mapping[Path, str], out: Path) -> None:
 
 def _faults(config: RunConfig) -> Iterator[Fault]:
     """Yield what no cluster can run, and what each node or process would refuse."""
+    from seamlessflow.checks.combinations import faults_of_processes
     from seamlessflow.checks.devices import divided_faults
-    from seamlessflow.checks.processes import faults_of_processes
     from seamlessflow.each_policy import each_policy
     from seamlessflow.kubernetes.faults import cluster_faults
     from seamlessflow.processes.ranks import gang_faults

@@ -39,7 +39,7 @@ def node(
     this_node = node_name(name, os.environ, socket.gethostname())
     loaded = load(config, partial(before_node, name=this_node))
     # Not earlier: a missing package is a fault that the check names.
-    from seamlessflow.runs.following import follow
+    from seamlessflow.runs.training import follow
     from seamlessflow.runs.training_run import run_training, shown
 
     kafka = loaded.kafka

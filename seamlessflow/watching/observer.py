@@ -8,6 +8,8 @@ import logging
 from types import TracebackType
 from typing import Self
 
+from seamlessflow.config import RunConfig
+from seamlessflow.infra import clock
 from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError
 from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.kafka.producer import Producer
@@ -52,6 +54,17 @@ class Observer:
                 else:
                     self.progress.apply(item.record)
         return self.progress
+
+
+def progress_from_now(config: RunConfig) -> RunProgress:
+    """Return the progress of a run whose present processes start now, with all its policies."""
+    steps = config.run.steps
+    return RunProgress(
+        config.run.policy,
+        steps,
+        since_ms=clock.now_ms(),
+        others={name: RunProgress(name, steps) for name in config.policies},
+    )
 
 
 def frozen(name: str, limit_s: float, now_ms: int) -> ProgressStalled:
