@@ -6,13 +6,14 @@ own, since that takes as long as their authors' libraries take.
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
 from seamlessflow.checks.combinations import (
     faults_of_processes,
+    group_faults,
     truncation_faults,
     unread_faults,
     update_faults,
@@ -23,12 +24,6 @@ from seamlessflow.checks.models import (
     torch_engine_faults,
     trained_model_faults,
     vllm_engine_faults,
-)
-from seamlessflow.checks.tasks import (
-    evaluation_faults,
-    group_faults,
-    pacing_faults,
-    task_faults,
 )
 from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.each_policy import (
@@ -51,6 +46,8 @@ from seamlessflow.memory.faults import memory_faults
 from seamlessflow.nodes import elsewhere_faults, name_faults, spread_faults
 from seamlessflow.processes.ranks import gang_faults
 from seamlessflow.read_paths import unreachable
+from seamlessflow.scheduler.settings import EvaluationSection, PacingSection
+from seamlessflow.scheduler.tasks.check import fork_faults, task_faults
 from seamlessflow.trainer.steps.run_tokens import other_tokens
 
 
@@ -91,15 +88,38 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
             yield from group_faults(policy_config)
         yield from sharing_faults(config)
         yield from (
-            _service_faults(config) if config.opened_outside else pacing_faults(config.pacing)
+            _service_faults(config) if config.opened_outside else _pacing_faults(config.pacing)
         )
-        yield from evaluation_faults(config.evaluation, config.evaluation.files)
+        yield from _evaluation_faults(config.evaluation, config.evaluation.files)
         yield from update_faults(config)
         yield from unread_faults(config)
         yield from packages.training_faults(config)
         yield from _shared(config, trainers=True, here=here)
         yield from _model(("policy", "model"), config.policy.model, config)
         yield from importing.faults()
+
+
+def _pacing_faults(pacing: PacingSection) -> Iterator[Fault]:
+    """Yield the first fault of each file to train on; no two have a task of the same id.
+
+    Not called for a service, whose sessions others open.
+    """
+    if not pacing.issues:
+        yield Fault(("pacing", "tasks"), "no file of tasks is named")
+    seen: dict[str, str] = {}
+    if pacing.tasks is not None:
+        yield from task_faults(("pacing", "tasks"), pacing.tasks, seen)
+    for name, source in sorted(pacing.sources.items()):
+        yield from task_faults(("pacing", "sources", name, "tasks"), source.tasks, seen)
+    if pacing.forks is not None:
+        yield from fork_faults(("pacing", "forks"), pacing.forks, seen)
+
+
+def _evaluation_faults(evaluation: EvaluationSection, files: Mapping[str, Path]) -> Iterator[Fault]:
+    """Yield the first fault of each of these files of evaluation sets, by their names."""
+    for name, path in files.items():
+        setting = ("sets", name, "tasks") if name in evaluation.sets else ("tasks",)
+        yield from task_faults(("evaluation", *setting), path)
 
 
 def _service_faults(config: RunConfig) -> Iterator[Fault]:
@@ -169,7 +189,7 @@ def before_evaluation(
             yield Fault(("set",), f"there is no evaluation set {chosen!r}, but {sets or 'none'}")
         elif tasks is None:
             named = files if chosen is None else {chosen: files[chosen]}
-            yield from evaluation_faults(config.evaluation, named)
+            yield from _evaluation_faults(config.evaluation, named)
         yield from elsewhere_faults(config)
         yield from packages.rollout_faults(config)
         yield from _shared(config, trainers=False)

@@ -19,6 +19,8 @@ from seamlessflow.producers.agents.settings import AgentsSettings
 from seamlessflow.producers.gateway.settings import GatewaySettings
 from seamlessflow.producers.rollout.settings import RolloutSettings
 from seamlessflow.scheduler.settings import SchedulerSettings
+from seamlessflow.scheduler.tasks.check import may_have_sizes
+from seamlessflow.trainer.credit import COMPARED
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.unread import unread
 
@@ -73,6 +75,22 @@ def update_faults(config: RunConfig) -> Iterator[Fault]:
     if config.run.lag == 0 and mode != "together":
         text = f"{mode} has no effect with run.lag 0: each worker loads new weights at once"
         yield Fault(("rollout", "update", "mode"), f"{text}; set run.lag to 1 or more, or together")
+
+
+def group_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault if every group has one session, and the advantage is its difference to others.
+
+    Tasks and forks may have groups of a size of their own.
+    """
+    pacing, trainer = config.pacing, config.trainer
+    files = [pacing.tasks, *(source.tasks for source in pacing.sources.values())]
+    compared = trainer.advantage in COMPARED and trainer.loss.chosen_surrogate != "cloning"
+    if config.run.group_size > 1 or not compared or pacing.forks or config.opened_outside:
+        return
+    if not any(may_have_sizes(path) for path in files if path is not None):
+        text = f"advantage {trainer.advantage} compares the sessions of a group, and of one alone"
+        remedy = "nothing would be learned: set 2 or more, or another trainer.advantage"
+        yield Fault(("run", "group_size"), f"{text} {remedy}")
 
 
 def unread_faults(config: RunConfig) -> Iterator[Fault]:
