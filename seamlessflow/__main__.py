@@ -9,28 +9,22 @@ from typing import Annotated
 
 import typer
 
-from seamlessflow.commands import dead_letters, schemas, topics
+from seamlessflow.commands import dead_letters, render, schemas, topics
 from seamlessflow.commands.audit import audit
-from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
-from seamlessflow.commands.evaluate import evaluate
 from seamlessflow.commands.history import replay
 from seamlessflow.commands.history.erase import erase
 from seamlessflow.commands.history.export import export
 from seamlessflow.commands.history.import_files import import_files
-from seamlessflow.commands.machines import render
-from seamlessflow.commands.machines.node import node
-from seamlessflow.commands.machines.worker import worker
-from seamlessflow.commands.merge import merge
 from seamlessflow.commands.scheduling.plan import plan
 from seamlessflow.commands.scheduling.rehearse import rehearse
 from seamlessflow.commands.scheduling.simulate import simulate
 from seamlessflow.commands.scheduling.timeline import timeline
 from seamlessflow.commands.settings import settings
-from seamlessflow.commands.sft import sft
-from seamlessflow.commands.show import show
-from seamlessflow.commands.trace import trace
-from seamlessflow.commands.train import train
+from seamlessflow.commands.show import show, trace
+from seamlessflow.commands.train import demo, sft, train
+from seamlessflow.commands.versions import evaluate, merge
+from seamlessflow.commands.workers import node, worker
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.supervision.asked_to_end import ending_signals
 from seamlessflow.outputs import guard_outputs

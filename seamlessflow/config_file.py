@@ -1,19 +1,21 @@
 """Reading of a run configuration: a YAML or TOML file, under environment variables.
 
 All faults are found at once: a wrong setting is left out and the rest is read with its default, so
-that a `Reading` has a configuration to check further even where some of it is wrong.
+that a `Reading` has a configuration to check further even where some of it is wrong. Paths and
+sections that no file system and no process takes are faults, too.
 """
 
+import json
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from seamlessflow.config import RunConfig
 from seamlessflow.device_defaults import by_this_machine
@@ -24,7 +26,6 @@ from seamlessflow.infra.plain_yaml import read_yaml
 from seamlessflow.infra.settings import from_environment, unread
 from seamlessflow.infra.variables import place_in
 from seamlessflow.read_paths import found_beside, searched
-from seamlessflow.sizes import size_faults
 
 Check = Callable[[RunConfig], Iterable[Fault]]
 """Finds what is wrong with a configuration whose values are right in themselves."""
@@ -35,6 +36,11 @@ Fill = Callable[[RunConfig], RunConfig]
 _ROUNDS = 3
 _MOST_SHOWN = 50
 """Most lines about wrong settings that are printed."""
+_LONGEST_PATH = 4095
+_LONGEST_NAME = 255
+"""Most bytes of a path, and of a name in it, on Linux."""
+_LARGEST_SECTION = 120_000
+"""Most bytes of a section as a process gets it: Linux takes 131,071 for a variable and its name."""
 
 
 class ConfigRejected(SeamlessFlowError):
@@ -109,7 +115,7 @@ def parse(
     if path is not None:
         reading.searched = searched(values, path.parent)
     if reading.config is not None:
-        sizes = list(size_faults(reading.config))
+        sizes = list(_size_faults(reading.config))
         reading.add(sizes)
         if check is not None and not sizes:
             reading.add(check(reading.config))
@@ -144,6 +150,39 @@ def as_written(path: SettingPath) -> str:
     return _dotted(place_in(os.environ, path) or path)
 
 
+def sections_of(path: Path) -> Mapping[str, Any]:
+    """Return the sections of a YAML or TOML file; what they read is looked for beside it.
+
+    Raises `FileRejected`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        sections = tomllib.loads(text) if path.suffix == ".toml" else read_yaml(text)
+    except OSError as error:
+        raise FileRejected(path, error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise FileRejected(path, f"it is not UTF-8 {broken_place(error)}") from error
+    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+        raise FileRejected(path, str(error)) from error
+    if sections is None:  # nothing but comments
+        return {}
+    if not isinstance(sections, dict):
+        raise FileRejected(path, "it is not a mapping of sections")
+    return found_beside(sections, path.parent)
+
+
+def _size_faults(config: BaseModel) -> Iterator[Fault]:
+    """Yield a fault for each path that no disk can have, and for each section that is too large."""
+    for path, value in _paths((), config):
+        if why := _impossible(value):
+            yield Fault(path, f"is a path that {why}")
+    for name in type(config).model_fields:
+        size = len(json.dumps(_plain(getattr(config, name)), default=str).encode())
+        if size > _LARGEST_SECTION:
+            text = f"has {size:,} bytes, more than the {_LARGEST_SECTION:,} that a process takes"
+            yield Fault((name,), f"{text}: put large values into a file that your code reads")
+
+
 def _dotted(path: SettingPath) -> str:
     first, *rest = path
     return str(first) + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in rest)
@@ -171,22 +210,33 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
     return {**under, **over, **{name: _merged(under[name], over[name]) for name in both}}
 
 
-def sections_of(path: Path) -> Mapping[str, Any]:
-    """Return the sections of a YAML or TOML file; what they read is looked for beside it.
+def _impossible(path: Path) -> str:
+    """Return what a file system does not take of a path, empty if it may be there."""
+    if "\0" in str(path):
+        return "has a null character, which no file system takes"
+    longest = max((len(name.encode()) for name in path.parts), default=0)
+    if longest > _LONGEST_NAME:
+        return f"has a name of {longest:,} bytes; file systems take {_LONGEST_NAME}"
+    size = len(str(path).encode())
+    return f"has {size:,} bytes; the system takes {_LONGEST_PATH:,}" if size > _LONGEST_PATH else ""
 
-    Raises `FileRejected`.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-        sections = tomllib.loads(text) if path.suffix == ".toml" else read_yaml(text)
-    except OSError as error:
-        raise FileRejected(path, error.strerror or str(error)) from error
-    except UnicodeDecodeError as error:
-        raise FileRejected(path, f"it is not UTF-8 {broken_place(error)}") from error
-    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
-        raise FileRejected(path, str(error)) from error
-    if sections is None:  # nothing but comments
-        return {}
-    if not isinstance(sections, dict):
-        raise FileRejected(path, "it is not a mapping of sections")
-    return found_beside(sections, path.parent)
+
+def _paths(path: SettingPath, value: object) -> Iterator[tuple[SettingPath, Path]]:
+    """Yield each path in a section at any depth."""
+    if isinstance(value, Path):
+        yield path, value
+    for name, inner in _members(value):
+        yield from _paths((*path, name), inner)
+
+
+def _members(value: object) -> Iterator[tuple[str | int, object]]:
+    if isinstance(value, BaseModel):
+        yield from ((name, getattr(value, name)) for name in type(value).model_fields)
+    elif isinstance(value, Mapping):
+        yield from value.items()
+    elif isinstance(value, tuple | list):
+        yield from enumerate(value)
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(mode="python") if isinstance(value, BaseModel) else value

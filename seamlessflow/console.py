@@ -1,14 +1,16 @@
-"""Consoles of commands: `rich` draws tables, trees and panels, and text moves no cursor.
+"""Consoles of commands: `rich` draws tables, trees and bars, and text moves no cursor.
 
 Every command takes its console here. Messages of agents and models have control codes, and brackets
 that are no markup.
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import Progress
 from rich.segment import Segment
 from rich.text import Text
 
@@ -43,6 +45,22 @@ def clean_console(stderr: bool = False, **options: Any) -> Console:
 def long_job_console() -> Console:
     """Return a console whose command goes on when nothing can be printed any more."""
     return clean_console(file=lasting(unguarded(sys.stdout)))
+
+
+@contextmanager
+def reading_bar() -> Iterator[Callable[[int, int], None]]:
+    """Show a bar of read events on a terminal, or nothing; return what adds a count to it.
+
+    That takes the count, and the number of all events.
+    """
+    console = clean_console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("reading events", total=None)
+
+        def show(count: int, total: int) -> None:
+            bar.update(task, advance=count, total=total)
+
+        yield show
 
 
 def _printable(renderable: RenderableType) -> RenderableType:

@@ -6,12 +6,11 @@ What a configuration sets is left as it is.
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seamlessflow.config import RunConfig
+from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.infra.settings import Section
 from seamlessflow.machine import this_machine
 from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.producers.rollout.settings import VllmSection
-from seamlessflow.worker_section import WorkerSection
 
 S = TypeVar("S", bound=Section)
 

@@ -4,10 +4,11 @@ A further policy has the workers that name it, the sections `policy` and `traine
 its own settings over them, and directories of its own; evaluations are the first one's.
 """
 
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from seamlessflow.config import RunConfig
-from seamlessflow.infra.faults import SettingPath
+from seamlessflow.infra.faults import Fault, SettingPath
 from seamlessflow.infra.settings import Section
 
 S = TypeVar("S", bound=Section)
@@ -33,6 +34,28 @@ def left_out(config: RunConfig) -> str:
         return ""
     others = ", ".join(config.policies)
     return f"policy {config.run.policy} alone is simulated; left out: {others}"
+
+
+def sharing_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault if shared workers are fewer than the policies that need one for good."""
+    shared = [worker.id for worker in config.workers if worker.shared]
+    lacking = [
+        policy_config.run.policy
+        for policy_config in each_policy(config)
+        if not any(
+            "rollout" in worker.tags and not worker.shared for worker in policy_config.workers
+        )
+    ]
+    if shared and len(lacking) > len(shared):
+        text = f"{', '.join(lacking)} have no rollout worker of their own, and a shared one stays"
+        more = f"with the only policy that it has: share {len(lacking)}, not {len(shared)}"
+        yield Fault(("workers",), f"{text} {more}")
+
+
+def several_policies_faults(config: RunConfig, what: str) -> Iterator[Fault]:
+    """Yield a fault if the run has further policies, for `what`, which is of one."""
+    if config.policies:
+        yield Fault(("policies",), f"{what} is of one policy: leave the further ones out")
 
 
 def _of_policy(config: RunConfig, name: str, names: tuple[str, ...]) -> RunConfig:

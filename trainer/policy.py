@@ -4,11 +4,13 @@ Importable without torch.
 """
 
 import json
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from seamlessflow.infra.faults import suggestion
 from seamlessflow.infra.rendering.settings import FROM_MODEL, RendererSettings
 from seamlessflow.infra.settings import Section
 
@@ -108,6 +110,14 @@ class AdapterSection(Section):
     def chosen_alpha(self) -> int:
         """Return alpha, also where none is set."""
         return 2 * self.rank if self.alpha is None else self.alpha
+
+    def unknown_targets(self, layers: Collection[str]) -> Iterator[str]:
+        """Yield why each target is wrong that is none of the layers of the policy's model."""
+        for target in self.targets if self.used else ():
+            if target not in layers:
+                names = ", ".join(sorted(layers))
+                near = suggestion(target, layers)
+                yield f"policy.model has no layers {target}, but {names}{near}"
 
     @field_validator("targets")
     @classmethod

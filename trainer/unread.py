@@ -1,7 +1,7 @@
 """Settings of an algorithm that were set, and that nothing reads beside the others. Pure.
 
 A section alone cannot know: settings of a further policy stand over those of the run, and recorded
-ones have every value. So `seamlessflow/checks/unread.py` looks at the whole configuration.
+ones have every value. So `seamlessflow/checks/combinations.py` looks at the whole configuration.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.scheduling.ages import AgedResult
-from seamlessflow.reports.reward_chart import WINDOW
+from seamlessflow.reports.charts import WINDOW
 from seamlessflow.reports.reward_curve import StepFacts, mean_reward
 
 _COLOURS = ("#2f6fce", "#5aa469", "#f28e2b", "#8e6bbf", "#c0392b")

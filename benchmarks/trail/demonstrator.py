@@ -1,6 +1,6 @@
 """Noisy player of `game.py`, whom the model imitates before it learns from rewards.
 
-As in `seamlessflow/demo/warmup.py`: always the right form, but the right key on purpose only now
+As in `seamlessflow/demo/model.py`: always the right form, but the right key on purpose only now
 and then, else a random one.
 """
 
@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from benchmarks.trail.game import DIGITS, LEVELS, TrailTask, following, make_tasks, question, told
-from seamlessflow.demo.dialogues import call_text
-from seamlessflow.demo.task import LOOKUP
-from seamlessflow.demo.warmup import Parts, flat
+from seamlessflow.demo.model import Parts, flat
+from seamlessflow.demo.task import LOOKUP, call_text
 from seamlessflow.infra.rendering.renderer import Renderer
 
 RIGHT_ON_PURPOSE = 0.4

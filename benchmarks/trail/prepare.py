@@ -13,8 +13,7 @@ import torch
 from benchmarks.trail.demonstrator import TrailDemonstrator
 from benchmarks.trail.game import make_tasks, write_tasks
 from seamlessflow.demo.configuration import RENDERER
-from seamlessflow.demo.model import make_model
-from seamlessflow.demo.warmup import imitate
+from seamlessflow.demo.model import imitate, make_model
 from seamlessflow.infra.rendering.renderer import Renderer
 
 TRAIN_TASKS, EVAL_TASKS = 2_000, 200

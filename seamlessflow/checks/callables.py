@@ -1,7 +1,7 @@
-"""Check of the callables that settings name: each can be imported and called as it will be.
+"""Check of the callables and strategies that settings name: each can be used as it will be.
 
-They are imported in a process of its own: a user's module may take long, print, end the process or
-need memory for libraries that only agents use.
+Callables are imported in a process of its own: a user's module may take long, print, end the
+process or need memory for libraries that only agents use.
 """
 
 import json
@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from seamlessflow.config import RunConfig
-from seamlessflow.infra.faults import Fault, suggestion
-from seamlessflow.scheduler.decisions.strategies.registry import STRATEGIES
+from seamlessflow.infra.faults import Fault, SettingPath, suggestion
+from seamlessflow.scheduler.decisions.strategies.registry import STRATEGIES, UnknownStrategy, named
 
 _TAIL_CHARS = 300
 
@@ -93,3 +93,15 @@ class Importing:
                 yield Fault(function.setting, f"{function.name!r} {reason}")
             if number not in reasons:
                 break
+
+
+def strategy_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault for each name that stands for no strategy."""
+    places: list[tuple[SettingPath, str]] = [(("scheduler", "policy"), config.scheduler.policy)]
+    for number, name in enumerate(config.simulation.strategies):
+        places.append((("simulation", "strategies", number), name))
+    for path, name in places:
+        try:
+            named(name)
+        except UnknownStrategy as error:
+            yield Fault(path, str(error))

@@ -6,12 +6,18 @@ own, since that takes as long as their authors' libraries take.
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
-from seamlessflow.checks.gang import gang_faults
+from seamlessflow.checks.combinations import (
+    faults_of_processes,
+    group_faults,
+    truncation_faults,
+    unread_faults,
+    update_faults,
+)
 from seamlessflow.checks.models import (
     apart_on_vllm,
     side_model_faults,
@@ -19,18 +25,13 @@ from seamlessflow.checks.models import (
     trained_model_faults,
     vllm_engine_faults,
 )
-from seamlessflow.checks.processes import faults_of_processes
-from seamlessflow.checks.tasks import (
-    evaluation_faults,
-    group_faults,
-    pacing_faults,
-    task_faults,
+from seamlessflow.config import RunConfig, WorkerSection
+from seamlessflow.each_policy import (
+    each_policy,
+    sections_path,
+    several_policies_faults,
+    sharing_faults,
 )
-from seamlessflow.checks.truncation import truncation_faults
-from seamlessflow.checks.unread import unread_faults
-from seamlessflow.checks.updates import update_faults
-from seamlessflow.config import RunConfig
-from seamlessflow.each_policy import each_policy, sections_path
 from seamlessflow.infra.faults import Fault, SettingPath
 from seamlessflow.infra.network.addresses import no_own_host
 from seamlessflow.infra.network.ports import HOST, is_free
@@ -42,10 +43,12 @@ from seamlessflow.inspection.model_directory import (
 )
 from seamlessflow.machine import this_machine
 from seamlessflow.memory.faults import memory_faults
-from seamlessflow.nodes.faults import elsewhere_faults, name_faults, spread_faults
+from seamlessflow.nodes import elsewhere_faults, name_faults, spread_faults
+from seamlessflow.processes.ranks import gang_faults
 from seamlessflow.read_paths import unreachable
+from seamlessflow.scheduler.settings import EvaluationSection, PacingSection
+from seamlessflow.scheduler.tasks.check import fork_faults, task_faults
 from seamlessflow.trainer.steps.run_tokens import other_tokens
-from seamlessflow.worker_section import WorkerSection
 
 
 def before_training(config: RunConfig) -> Iterator[Fault]:
@@ -83,17 +86,40 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
             yield from _policy_faults(policy_config, config)
             yield from _token_faults(policy_config)
             yield from group_faults(policy_config)
-        yield from _sharing_faults(config)
+        yield from sharing_faults(config)
         yield from (
-            _service_faults(config) if config.opened_outside else pacing_faults(config.pacing)
+            _service_faults(config) if config.opened_outside else _pacing_faults(config.pacing)
         )
-        yield from evaluation_faults(config.evaluation, config.evaluation.files)
+        yield from _evaluation_faults(config.evaluation, config.evaluation.files)
         yield from update_faults(config)
         yield from unread_faults(config)
         yield from packages.training_faults(config)
         yield from _shared(config, trainers=True, here=here)
         yield from _model(("policy", "model"), config.policy.model, config)
         yield from importing.faults()
+
+
+def _pacing_faults(pacing: PacingSection) -> Iterator[Fault]:
+    """Yield the first fault of each file to train on; no two have a task of the same id.
+
+    Not called for a service, whose sessions others open.
+    """
+    if not pacing.issues:
+        yield Fault(("pacing", "tasks"), "no file of tasks is named")
+    seen: dict[str, str] = {}
+    if pacing.tasks is not None:
+        yield from task_faults(("pacing", "tasks"), pacing.tasks, seen)
+    for name, source in sorted(pacing.sources.items()):
+        yield from task_faults(("pacing", "sources", name, "tasks"), source.tasks, seen)
+    if pacing.forks is not None:
+        yield from fork_faults(("pacing", "forks"), pacing.forks, seen)
+
+
+def _evaluation_faults(evaluation: EvaluationSection, files: Mapping[str, Path]) -> Iterator[Fault]:
+    """Yield the first fault of each of these files of evaluation sets, by their names."""
+    for name, path in files.items():
+        setting = ("sets", name, "tasks") if name in evaluation.sets else ("tasks",)
+        yield from task_faults(("evaluation", *setting), path)
 
 
 def _service_faults(config: RunConfig) -> Iterator[Fault]:
@@ -129,22 +155,6 @@ def _policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
     yield from _model(model, config.policy.model, config)
 
 
-def _sharing_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault if shared workers are fewer than the policies that need one for good."""
-    shared = [worker.id for worker in config.workers if worker.shared]
-    lacking = [
-        policy_config.run.policy
-        for policy_config in each_policy(config)
-        if not any(
-            "rollout" in worker.tags and not worker.shared for worker in policy_config.workers
-        )
-    ]
-    if shared and len(lacking) > len(shared):
-        text = f"{', '.join(lacking)} have no rollout worker of their own, and a shared one stays"
-        more = f"with the only policy that it has: share {len(lacking)}, not {len(shared)}"
-        yield Fault(("workers",), f"{text} {more}")
-
-
 def _alike(first: Path, other: Path) -> bool:
     """Return False if both models have a configuration, and not the same."""
     files = [model / "config.json" for model in (first, other)]
@@ -160,11 +170,6 @@ def _token_faults(config: RunConfig) -> Iterator[Fault]:
         yield Fault((*sections_path(config), "policy", "model"), f"{model}: {reason}")
 
 
-def _one_policy(config: RunConfig, what: str) -> Iterator[Fault]:
-    if config.policies:
-        yield Fault(("policies",), f"{what} is of one policy: leave the further ones out")
-
-
 def before_evaluation(
     config: RunConfig, weights: Path, tasks: Path | None, chosen: str | None = None
 ) -> Iterator[Fault]:
@@ -172,7 +177,7 @@ def before_evaluation(
     configuration; `chosen` is the one of its sets, None stands for all.
     """
     with Importing(named_callables(config), config.start_timeout_s) as importing:
-        yield from _one_policy(config, "an evaluation without training")
+        yield from several_policies_faults(config, "an evaluation without training")
         files = config.evaluation.files
         if tasks is not None:
             yield from task_faults(("tasks",), tasks)
@@ -184,7 +189,7 @@ def before_evaluation(
             yield Fault(("set",), f"there is no evaluation set {chosen!r}, but {sets or 'none'}")
         elif tasks is None:
             named = files if chosen is None else {chosen: files[chosen]}
-            yield from evaluation_faults(config.evaluation, named)
+            yield from _evaluation_faults(config.evaluation, named)
         yield from elsewhere_faults(config)
         yield from packages.rollout_faults(config)
         yield from _shared(config, trainers=False)
@@ -195,7 +200,7 @@ def before_evaluation(
 
 def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
     """Yield all faults of a training on recorded sessions, which needs no tasks and no agent."""
-    yield from _one_policy(config, "a training on recorded sessions")
+    yield from several_policies_faults(config, "a training on recorded sessions")
     yield from elsewhere_faults(config)
     if not any("train" in worker.tags for worker in config.workers):
         yield Fault(("workers",), "no worker can train: none has the tag train")
@@ -214,7 +219,7 @@ def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
 
 def before_fine_tuning(config: RunConfig) -> Iterator[Fault]:
     """Yield all faults of a supervised fine-tuning, which computes in one process."""
-    yield from _one_policy(config, "supervised fine-tuning")
+    yield from several_policies_faults(config, "supervised fine-tuning")
     if config.trainer.backend != "torch":
         yield Fault(("trainer", "backend"), "supervised fine-tuning knows torch alone")
     yield from packages.training_faults(config)

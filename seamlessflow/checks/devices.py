@@ -4,13 +4,12 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from seamlessflow.config import RunConfig
+from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.infra.device_model.rates import ModelTooLarge
 from seamlessflow.infra.device_model.settings import worker_rates
 from seamlessflow.infra.faults import Fault, SettingPath, suggestion
 from seamlessflow.infra.settings import ENV_PREFIX
 from seamlessflow.processes.ranks import trains
-from seamlessflow.worker_section import WorkerSection
 
 _URL = f"{ENV_PREFIX}ROLLOUT__VLLM__URL"
 _KINDS = ("auto", "cpu", "cuda", "mps", "xpu", "npu", "hpu")

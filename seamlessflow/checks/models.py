@@ -15,7 +15,7 @@ from seamlessflow.infra.device_model.model_shape import (
     read_config,
     read_shape,
 )
-from seamlessflow.infra.faults import Fault, SettingPath, suggestion
+from seamlessflow.infra.faults import Fault, SettingPath
 from seamlessflow.inspection.model_directory import incomplete
 from seamlessflow.producers.rollout.torch_engine.limits import unsupported
 from seamlessflow.producers.rollout.vllm_engine.launch import LARGEST_RANK, most_rank
@@ -122,11 +122,8 @@ def _unlike(trainer: TrainerSection, shape: ModelShape) -> Iterator[tuple[Settin
             if number % ranks:
                 text = f"{ranks} does not divide the {name} of policy.model, {number}"
                 yield ("megatron", "tensor_parallel"), text
-    for target in trainer.adapter.targets if trainer.adapter.used else ():
-        if target not in shape.widths:
-            near = suggestion(target, shape.widths)
-            text = f"policy.model has no layers {target}, but {', '.join(sorted(shape.widths))}"
-            yield ("adapter", "targets"), f"{text}{near}"
+    for text in trainer.adapter.unknown_targets(shape.widths):
+        yield ("adapter", "targets"), text
 
 
 def side_model_faults(config: RunConfig) -> Iterator[Fault]:

@@ -32,7 +32,7 @@ def check() -> None:
     The exit status is 0 if they can, so that the pin can go, and 1 if one is older or none is seen.
     """
     from seamlessflow.infra.settings import load
-    from seamlessflow.upgrade.fleet_check import FleetSettings, check_fleet
+    from seamlessflow.upgrade import FleetSettings, check_fleet
 
     fleet = check_fleet(load(FleetSettings))
     for process in fleet.processes:

@@ -1,4 +1,8 @@
-"""The command `seamlessflow show`: a session's tree of tokens, now, in the past, or as it grows."""
+"""The commands that show a session, `seamlessflow show` and `trace`.
+
+The one shows its tree of tokens, now, in the past, or as it grows, the other a waterfall from its
+task to the weights.
+"""
 
 import sys
 from pathlib import Path
@@ -62,6 +66,43 @@ def show(
         _follow(session, out, records, _WAIT_S if wait is None else wait)
     else:
         _print(session, out, tokens, records, at)
+
+
+def trace(
+    session: Annotated[str, typer.Argument(help="Id or name of the session.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
+    ] = None,
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="Topic, partition and offset of each record.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+) -> None:
+    """Show when what happened to a session, from its task to the step that trained its tokens.
+
+    All of it comes from the log, whether or not traces were exported.
+    """
+    import json
+
+    from seamlessflow.infra.kafka.unreadable import Skipped
+    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.processes.cluster import kafka_to_inspect
+    from seamlessflow.recorded.trace.as_json import waterfall_json
+    from seamlessflow.recorded.trace.log import load_history
+    from seamlessflow.recorded.trace.view import waterfall_view
+    from seamlessflow.recorded.trace.waterfall import waterfall
+
+    console, skipped = wide_console(), Skipped()
+    with kafka_to_inspect(out) as kafka:
+        history = waterfall(*load_history(kafka, session, skipped))
+    if as_json:
+        typer.echo(json.dumps(waterfall_json(history), indent=1))
+        for notice in skipped.notices:
+            typer.echo(f"! {notice}", err=True)
+    else:
+        console.print(waterfall_view(history, console.width, offsets))
+        _notices(skipped.notices)
 
 
 def _refuse(wrong: bool, reason: str) -> None:

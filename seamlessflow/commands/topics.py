@@ -163,8 +163,7 @@ def acls(
 
     Each kind has a user of its own. Topics and users are made by an administrator before that.
     """
-    from seamlessflow.access.acl_commands import acl_commands
-    from seamlessflow.access.needs import needs, permissions
+    from seamlessflow.access import acl_commands, needs, permissions
     from seamlessflow.infra.kafka.topics.permissions import grant
     from seamlessflow.infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicStateSettings

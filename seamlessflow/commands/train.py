@@ -1,7 +1,7 @@
-"""The command `seamlessflow train`: a training with the user's tasks, agent, model and cluster."""
+"""The commands that train: `seamlessflow train`, `demo` and `sft`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -61,3 +61,79 @@ def train(
         run_training(loaded)
     else:
         run_recorded_training(loaded, from_, from_ if to is None else to, follow)
+
+
+def demo(
+    out: Annotated[
+        Path,
+        typer.Option(help="Directory of the run; an earlier run in it is renamed."),
+    ] = Path(".seamlessflow/demo"),
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 80,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of tasks, model and warm-up.")] = 0,
+    engine: Annotated[
+        Literal["torch", "vllm"],
+        typer.Option(help="Engine that samples; torch runs anywhere, vllm needs scripts/vllm-cpu."),
+    ] = "torch",
+    backend: Annotated[
+        Literal["torch", "fsdp2", "megatron"],
+        typer.Option(help="What trains: on one device, or divided over --ranks processes."),
+    ] = "torch",
+    ranks: Annotated[int, typer.Option(min=1, help="Ranks of fsdp2 and megatron.")] = 1,
+    tensor_parallel: Annotated[
+        int, typer.Option(min=1, help="Ranks that share each layer, with megatron.")
+    ] = 1,
+    adapter: Annotated[
+        int, typer.Option(min=0, help="Train an adapter (LoRA) of this rank, not the whole model.")
+    ] = 0,
+) -> None:
+    """Train a tiny model with real agents over a real Kafka, and show how it learns.
+
+    Starts broker, gateway, trajectory manager, scheduler, two workers, trainer and agents; writes
+    summary.json, reward.png, timeline.png, trained/, the weights and the Kafka data to --out.
+    Ctrl-C stops all of them in order at any time.
+    """
+    from seamlessflow.demo.configuration import HEAD_DIMS, adapted, demo_config, divided
+    from seamlessflow.demo.directory import prepare_process, set_aside
+
+    if tensor_parallel > 1 and backend != "megatron":
+        text = f"only megatron divides layers, not {backend}"
+        raise typer.BadParameter(text, param_hint="--tensor-parallel")
+    trainer = {**divided(backend, ranks, tensor_parallel), **adapted(adapter)}
+    config = demo_config(out, steps, seed, engine, trainer)
+    # Not earlier: a missing package is a fault that the check names.
+    from seamlessflow.runs.training import HeldBackTasks
+    from seamlessflow.runs.training_run import run_training
+
+    if (kept := set_aside(out)) is not None:
+        typer.echo(f"the earlier run is kept in {kept}")
+    held_back = HeldBackTasks(out / "tasks" / "eval.jsonl")
+    prepare = prepare_process(out, seed, HEAD_DIMS[engine])
+    run_training(config, prepare, held_back)
+
+
+def sft(
+    config: Annotated[Path, typer.Option(help="Run configuration, YAML or TOML.")],
+    data: Annotated[
+        Path, typer.Option(help='Conversations, {"messages": [...], "tools": [...]} a line.')
+    ],
+    epochs: Annotated[int, typer.Option(min=1, help="Times that the file is learned.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Conversations of a step.")] = 16,
+) -> None:
+    """Fine-tune policy.model on the answers of conversations; resumes what is in OUT/sft.
+
+    Writes OUT/sft/model, which policy.model of a training may name. Needs no Kafka. Of
+    trainer.loss the aggregation alone counts.
+    """
+    from seamlessflow.checks.check import before_fine_tuning
+    from seamlessflow.config_file import load
+
+    loaded = load(config, before_fine_tuning)
+    # Not earlier: torch takes seconds, and a missing package is a fault that the check names.
+    from seamlessflow.runs.supervised import fine_tune
+
+    typer.echo(f"the model is in {fine_tune(loaded, data, epochs, batch, _show)}")
+
+
+def _show(step: int, steps: int, metrics: dict[str, float]) -> None:
+    loss, tokens = metrics["loss"], metrics["tokens_trained"]
+    typer.echo(f"step {step} of {steps}: loss {loss:.4f}, {tokens:.0f} tokens")

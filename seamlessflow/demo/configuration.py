@@ -11,6 +11,7 @@ from seamlessflow.infra.rendering.settings import RendererSettings
 STEPS = 80
 POLICY = "demo"
 MAX_CONTEXT = 512
+"""Most tokens of prompt and completion together; an episode has 41."""
 KV_BYTES = 256 * 1024**2
 RENDERER = RendererSettings("qwen3")
 HEAD_DIMS = {"torch": 16, "vllm": 32}

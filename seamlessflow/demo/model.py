@@ -1,21 +1,63 @@
-"""Model of the demo: a Qwen3 with 132,000 random parameters, which learns on a CPU in minutes."""
+"""Model of the demo: a Qwen3 with 132,000 parameters, which learns on a CPU in minutes.
 
+Random weights would never earn a reward to learn from, so a supervised warm-up on a noisy
+demonstrator follows. The demonstrator always answers in the right form (a tool call, then an
+answer), but gives the right digit on purpose only one time in five, else a random one. So the
+policy begins at a reward of about 0.1, and learns the rest from rewards alone.
+
+Tensor letters: B episodes, T tokens, D width of the model.
+"""
+
+import random
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import torch
+from torch.nn.functional import cross_entropy
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
+from seamlessflow.demo.configuration import MAX_CONTEXT, RENDERER
+from seamlessflow.demo.task import (
+    DIGITS,
+    LOOKUP,
+    LookupTask,
+    answer_text,
+    call_text,
+    make_tasks,
+    question,
+    tool_message,
+)
 from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
-
-MAX_CONTEXT = 512
-"""Most tokens of prompt and completion together; an episode has 41."""
+from seamlessflow.schemas.tokens import unpack
 
 WIDTH = 64
 HEAD_DIM = 16
 
 INITIALIZER_RANGE = 0.1
 """At the usual 0.02 a model this narrow does not learn to copy in a short, noisy warm-up."""
+
+STEPS = 150
+EPISODES_PER_STEP = 96
+"""With a third of them, some seeds give a policy that hardly copies, and a long plateau."""
+LEARNING_RATE = 3e-3
+MAX_GRADIENT_NORM = 1.0
+RIGHT_ON_PURPOSE = 0.2
+"""A higher share begins nearer to the solution: at 0.4 the first rewards are about 0.3."""
+
+NOT_TRAINED = -100
+"""Target that `cross_entropy` ignores."""
+
+OnStep = Callable[[int, int, float], None]
+"""Called after each step with its number, the number of all steps and the loss."""
+
+Parts = list[tuple[bytes, bool]]
+"""Token ids of parts of an episode, each with True if the model learns them."""
+
+Batches = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
+"""Returns ids and targets, both [B, T], of as many episodes as it is asked for."""
 
 
 def make_model(directory: Path, seed: int, head_dim: int = HEAD_DIM) -> None:
@@ -35,6 +77,85 @@ def make_model(directory: Path, seed: int, head_dim: int = HEAD_DIM) -> None:
     model.save_pretrained(directory)
 
 
+def warm_up(directory: Path, seed: int, on_step: OnStep, steps: int = STEPS) -> None:
+    """Train the model in `directory` in place; deterministic for one seed on one machine."""
+    demonstrator = Demonstrator(Renderer.load(directory, RENDERER), seed)
+    imitate(directory, demonstrator.batch, on_step, steps)
+
+
+def imitate(
+    directory: Path,
+    batches: Batches,
+    on_step: OnStep,
+    steps: int,
+    episodes: int = EPISODES_PER_STEP,
+) -> None:
+    """Train the model in `directory` in place on the episodes of `batches`, so many a step."""
+    model = Qwen3ForCausalLM.from_pretrained(  # nosec B615 # a local directory
+        directory, local_files_only=True
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+    for step in range(1, steps + 1):
+        ids_BT, targets_BT = batches(episodes)
+        loss = _loss(model, ids_BT, targets_BT[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
+        optimizer.step()
+        on_step(step, steps, loss.item())
+    model.save_pretrained(directory)
+
+
+class Demonstrator:
+    """Player of training tasks, wrong in most episodes."""
+
+    def __init__(self, renderer: Renderer, seed: int) -> None:
+        self._draw = random.Random(f"demonstrator {seed}")  # nosec B311 # repeatable draws
+        self._tasks = make_tasks(STEPS * EPISODES_PER_STEP, seed, "train")
+        self._renderer = renderer
+        # Ten keys and codes: each text is tokenized once.
+        self._prompt = cache(self._render_prompt)
+        self._answer = cache(self._encode_answer)
+
+    def batch(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return ids and targets, both [B, T]; a target is the id itself or `NOT_TRAINED`."""
+        episodes = [self.episode(self._draw.choice(self._tasks)) for _ in range(size)]
+        ids, targets = zip(*(flat(parts) for parts in episodes), strict=True)
+        return torch.tensor(ids), torch.tensor(targets)
+
+    def episode(self, task: LookupTask) -> Parts:
+        """Return prompt, call, tool's message and answer.
+
+        Their lengths are equal in all episodes, because a digit is always one token.
+        """
+        key = self._digit(task["key"])
+        prompt, call = self._prompt(task["key"]), self._answer(call_text(key))
+        result = self._renderer.bridge(prompt, call, [tool_message(task, key)], [LOOKUP])
+        answer = self._answer(answer_text(self._digit(task["table"][key])))
+        return [(prompt, False), (call, True), (result or b"", False), (answer, True)]
+
+    def _digit(self, right: int) -> int:
+        return right if self._draw.random() < RIGHT_ON_PURPOSE else self._draw.choice(DIGITS)
+
+    def _render_prompt(self, key: int) -> bytes:
+        task = LookupTask(id="", split="train", key=key, table=[])
+        return self._renderer.render([question(task)], [LOOKUP])
+
+    def _encode_answer(self, text: str) -> bytes:
+        return self._renderer.encode(f"{text}<|im_end|>")
+
+
+def flat(parts: Parts) -> tuple[list[int], list[int]]:
+    """Return the ids of an episode and its targets, [T] both."""
+    ids: list[int] = []
+    targets: list[int] = []
+    for run, learned in parts:
+        tokens = unpack(run)
+        ids += tokens
+        targets += tokens if learned else [NOT_TRAINED] * len(tokens)
+    return ids, targets
+
+
 def _config(tokenizer: Tokenizer, head_dim: int) -> Qwen3Config:
     return Qwen3Config(
         vocab_size=tokenizer.vocabulary_size,
@@ -52,3 +173,10 @@ def _config(tokenizer: Tokenizer, head_dim: int) -> Qwen3Config:
         pad_token_id=tokenizer.token_id("<|endoftext|>"),
         dtype="float32",
     )
+
+
+def _loss(model: Qwen3ForCausalLM, ids_BT: torch.Tensor, next_BT: torch.Tensor) -> torch.Tensor:
+    """Return the mean over the learned tokens; logits are computed for these alone."""
+    learned_BT = next_BT != NOT_TRAINED
+    hidden_BTD = model.model(input_ids=ids_BT).last_hidden_state[:, :-1]
+    return cross_entropy(model.lm_head(hidden_BTD[learned_BT]), next_BT[learned_BT])

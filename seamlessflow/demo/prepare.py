@@ -1,7 +1,7 @@
 """Preparation of the demo: `python -m seamlessflow.demo.prepare DIR --seed S`.
 
 Writes `DIR/model` (a Hugging Face directory after its warm-up), `DIR/tasks/{train,eval}.jsonl` and
-`DIR/warmup.json` (the seconds of the warm-up). `prepare_process.py` runs it.
+`DIR/warmup.json` (the seconds of the warm-up). `directory.py` has it run.
 """
 
 import argparse
@@ -11,9 +11,8 @@ from pathlib import Path
 
 import torch
 
-from seamlessflow.demo.model import HEAD_DIM, make_model
+from seamlessflow.demo.model import HEAD_DIM, make_model, warm_up
 from seamlessflow.demo.task import make_tasks, write_tasks
-from seamlessflow.demo.warmup import warm_up
 
 TRAIN_TASKS = 2_000
 EVAL_TASKS = 100

@@ -3,7 +3,8 @@
 The user names a key; the model must call `lookup` with it, then answer with the code that the tool
 returns. Every task has its own random table, so that a guess is right once in ten times and both
 turns are needed. A fifth of all (key, code) pairs is never trained on: the evaluation shows that
-the model learned to copy, not to remember pairs.
+the model learned to copy, not to remember pairs. Tokenizer and warm-up learn from perfect episodes
+(`dialogue`).
 """
 
 import json
@@ -93,6 +94,43 @@ def pairs(split: Split) -> list[tuple[int, int]]:
     held_back = split == "eval"
     return [
         (key, code) for key in DIGITS for code in DIGITS if ((key + 3 * code) % 5 == 0) == held_back
+    ]
+
+
+def call_text(key: int) -> str:
+    """Return the first answer, as Qwen3 writes a tool call."""
+    return f'<tool_call>\n{{"name": "lookup", "arguments": {arguments(key)}}}\n</tool_call>'
+
+
+def arguments(key: int) -> str:
+    return json.dumps({"key": key})
+
+
+def answer_text(code: int) -> str:
+    """Return the last answer."""
+    return f"code {code}"
+
+
+def tool_message(task: LookupTask, key: int) -> Message:
+    return {
+        "role": "tool",
+        "tool_call_id": "call_0",
+        "content": look_up(task, arguments(key)) or "",
+    }
+
+
+def dialogue(task: LookupTask) -> list[Message]:
+    """Return the messages of a perfect episode."""
+    key = task["key"]
+    call = {"name": "lookup", "arguments": arguments(key)}
+    return [
+        question(task),
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "call_0", "type": "function", "function": call}],
+        },
+        tool_message(task, key),
+        {"role": "assistant", "content": answer_text(task["table"][key])},
     ]
 
 

@@ -14,8 +14,7 @@ from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trai
 from tokenizers import Tokenizer as RustTokenizer
 
 from seamlessflow.demo.configuration import RENDERER
-from seamlessflow.demo.dialogues import dialogue
-from seamlessflow.demo.task import LOOKUP, make_tasks
+from seamlessflow.demo.task import LOOKUP, dialogue, make_tasks
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
 

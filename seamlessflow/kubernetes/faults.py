@@ -8,8 +8,8 @@ from pydantic import BaseModel, SecretStr
 
 from seamlessflow.config import RunConfig
 from seamlessflow.infra.faults import Fault, SettingPath
-from seamlessflow.kubernetes.devices import device_numbers
-from seamlessflow.nodes.faults import own_addresses, storage_faults
+from seamlessflow.kubernetes.nodes import device_numbers
+from seamlessflow.nodes import own_addresses, storage_faults
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,43}[a-z0-9])?")
 """Names that fit behind `seamlessflow-node-` into the 63 characters of a Job's name (RFC 1123)."""

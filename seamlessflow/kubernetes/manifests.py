@@ -1,6 +1,8 @@
 """All manifests of a run, one file a component, and their YAML. Pure.
 
-Called by `seamlessflow render kubernetes`. The same configuration gives the same bytes.
+Called by `seamlessflow render kubernetes`. The same configuration gives the same bytes. A Kafka of
+the run is custom resources of Strimzi: its operator makes the brokers, and the Service that
+`kafka.bootstrap_servers` has to name.
 """
 
 from collections.abc import Iterable
@@ -16,6 +18,11 @@ from seamlessflow.processes.specs import AGENTS, GATEWAY
 
 CONFIG_FILE = "run.yaml"
 _SHARED_GIB = 2048
+
+_BROKERS = 3
+_DISK_GIB = 500
+_PORT = 9092
+_VERSION = "kafka.strimzi.io/v1"
 
 
 class _PlainDumper(yaml.SafeDumper):
@@ -57,18 +64,67 @@ def manifests(
     }
 
 
-def _agents(
-    config: RunConfig, kafka: KafkaSettings, names: ClusterNames
-) -> dict[str, list[Manifest]]:
-    budget = _budget(AGENTS, maxUnavailable=1)
-    return {AGENTS: [*agents(config, kafka, names), budget, _policy(AGENTS, [])]}
-
-
 def as_yaml(objects: Iterable[Manifest]) -> str:
     """Return the objects as YAML documents, their parts in the order in which they were made."""
     return yaml.dump_all(
         objects, Dumper=_PlainDumper, sort_keys=False, explicit_start=True, width=1_000_000
     )
+
+
+def bootstrap_address(name: str) -> str:
+    """Return the address at which Strimzi's Service of a cluster answers."""
+    return f"{name}-kafka-bootstrap:{_PORT}"
+
+
+def kafka_cluster(name: str) -> list[Manifest]:
+    """Return three brokers that are controllers too, each record on two of them at least.
+
+    The topics are made by the run itself, so there is no operator of topics.
+    """
+    volume = {
+        "id": 0,
+        "type": "persistent-claim",
+        "size": f"{_DISK_GIB}Gi",
+        "kraftMetadata": "shared",
+        "deleteClaim": False,
+    }
+    pool = {
+        "replicas": _BROKERS,
+        "roles": ["controller", "broker"],
+        "storage": {"type": "jbod", "volumes": [volume]},
+    }
+    brokers = {
+        "listeners": [{"name": "plain", "port": _PORT, "type": "internal", "tls": False}],
+        "config": {
+            "auto.create.topics.enable": False,
+            "default.replication.factor": _BROKERS,
+            "min.insync.replicas": _BROKERS - 1,
+            "offsets.topic.replication.factor": _BROKERS,
+            "transaction.state.log.replication.factor": _BROKERS,
+            "transaction.state.log.min.isr": _BROKERS - 1,
+        },
+    }
+    return [
+        {
+            "apiVersion": _VERSION,
+            "kind": "KafkaNodePool",
+            "metadata": {"name": f"{name}-brokers", "labels": {"strimzi.io/cluster": name}},
+            "spec": pool,
+        },
+        {
+            "apiVersion": _VERSION,
+            "kind": "Kafka",
+            "metadata": {"name": name},
+            "spec": {"kafka": brokers},
+        },
+    ]
+
+
+def _agents(
+    config: RunConfig, kafka: KafkaSettings, names: ClusterNames
+) -> dict[str, list[Manifest]]:
+    budget = _budget(AGENTS, maxUnavailable=1)
+    return {AGENTS: [*agents(config, kafka, names), budget, _policy(AGENTS, [])]}
 
 
 def _claim(names: ClusterNames) -> Manifest:

@@ -1,12 +1,13 @@
 """Nodes of a run as Jobs, one pod each. Pure.
 
 A pod runs `seamlessflow node`, which starts the processes of its workers, restarts those that end
-or stand still by their signs of life, and ends with the run.
+or stand still by their signs of life, and ends with the run. It asks for the GPUs of its workers.
 """
 
-from seamlessflow.config import RunConfig
+from collections.abc import Iterable
+
+from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.infra.errors import ExitStatus
-from seamlessflow.kubernetes.devices import device_count
 from seamlessflow.kubernetes.objects import (
     APP,
     CONFIG_DIR,
@@ -65,6 +66,19 @@ def node_job(config: RunConfig, name: str, file: str, names: ClusterNames) -> Ma
             "template": template,
         },
     )
+
+
+def device_numbers(worker: WorkerSection) -> tuple[int, ...]:
+    """Return the numbers of a worker's GPUs; its two processes share them. None with cpu."""
+    kind, _, number = (worker.device or "").partition(":")
+    if kind != "cuda":
+        return ()
+    return worker.devices or (int(number or 0),)
+
+
+def device_count(workers: Iterable[WorkerSection]) -> int:
+    """Return the number of GPUs of all these workers, each GPU once."""
+    return len({number for worker in workers for number in device_numbers(worker)})
 
 
 def _container(config: RunConfig, name: str, file: str, names: ClusterNames) -> Manifest:

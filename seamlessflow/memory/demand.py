@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seamlessflow.config import RunConfig
+from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.device_defaults import runs_on_gpu
 from seamlessflow.each_policy import each_policy
 from seamlessflow.infra.device_model.model_shape import ModelShape, read_shape
@@ -22,7 +22,6 @@ from seamlessflow.memory.training import (
     offloaded_bytes,
     rank_memory,
 )
-from seamlessflow.worker_section import WorkerSection
 
 _SHARE = "--gpu-memory-utilization"
 

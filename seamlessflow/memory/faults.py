@@ -6,14 +6,13 @@ gathered copies of them. What activations take besides, `seamlessflow plan` says
 
 from collections.abc import Iterator, Sequence
 
-from seamlessflow.config import RunConfig
+from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.infra.device_model.model_shape import ShapeUnknown, has_sliding_window
 from seamlessflow.infra.faults import Fault
 from seamlessflow.machine import Capacity
 from seamlessflow.memory.demand import WorkerMemory, memory_of, shapes_of
 from seamlessflow.memory.parts import MEBIBYTE, total
 from seamlessflow.memory.verdict import gibibytes, levers
-from seamlessflow.worker_section import WorkerSection
 
 _MODEL = ("policy", "model")
 _OWN_MEMORY = (

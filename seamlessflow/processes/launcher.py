@@ -18,11 +18,10 @@ from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.errors import BrokerFailed, ExitStatus, SeamlessFlowError
 from seamlessflow.processes.child import Child, ChildEnded, ChildSpec
 from seamlessflow.processes.restarts import ended_by_client
-from seamlessflow.processes.silence import Act
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import EndedPart, Supervisor
 from seamlessflow.processes.usage import peak_rss_mb
-from seamlessflow.processes.watchdog import StandsStill, Watchdog
+from seamlessflow.processes.watchdog import Act, StandsStill, Watchdog
 
 _log = logging.getLogger(__name__)
 BROKER = "broker"

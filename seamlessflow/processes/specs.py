@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, SecretStr
 
-from seamlessflow.config import RunConfig
+from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.each_policy import each_policy
 from seamlessflow.infra.device_model.model_shape import positions_of
 from seamlessflow.infra.network.addresses import address_of, reached_here
@@ -23,7 +23,6 @@ from seamlessflow.producers.gateway.calls.keys import derived_admin_key
 from seamlessflow.producers.rollout.settings import HostedWorkerSection
 from seamlessflow.scheduler.settings import SchedulerSection
 from seamlessflow.trainer.settings import TrainerSection
-from seamlessflow.worker_section import WorkerSection
 
 AGENTS = "agents"
 GATEWAY = "gateway"

@@ -29,9 +29,8 @@ from seamlessflow.processes.specs import (
 )
 from seamlessflow.schemas.topics import TOPICS
 from seamlessflow.watching.display import Display
-from seamlessflow.watching.observer import Observer
+from seamlessflow.watching.observer import Observer, StallReports, frozen, progress_from_now
 from seamlessflow.watching.progress import RunProgress
-from seamlessflow.watching.stall_reports import StallReports, frozen
 
 _LOADED_TIMEOUT_S = 60.0
 
@@ -85,13 +84,7 @@ class System:
         self._specs = ProcessSpecs(config, context)
         self._port = port
         self._host = reached_here(config.gateway.host)
-        progress = RunProgress(
-            config.run.policy,
-            config.run.steps,
-            since_ms=now_ms(),
-            others={name: RunProgress(name, config.run.steps) for name in config.policies},
-        )
-        self._observer = Observer(kafka, progress)
+        self._observer = Observer(kafka, progress_from_now(config))
         self.kafka = kafka
 
     @contextmanager

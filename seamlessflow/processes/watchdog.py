@@ -1,25 +1,61 @@
 """Watchdog of the processes of a run: notices those that run and give no sign of life.
 
 A child sends signs to a socket of its own (`infra/supervision/`). The embedded broker is asked by
-a thread. `silence.py` decides, the launcher acts.
+a thread. `Silence` decides and is pure, the launcher acts.
 """
 
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 
 from seamlessflow.infra.disk.scratch_directory import ScratchDirectory
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.supervision.life_signs import DEADLINE, SOCKET
 from seamlessflow.infra.supervision.sign_socket import SignSocket
-from seamlessflow.processes.silence import Act, Silence
 from seamlessflow.schemas.topics import CONTROL
 
+ABORT_GRACE_S = 3.0
+"""Time from SIGABRT, which a frozen process does not obey, to SIGKILL."""
+_LONGEST_LOOK_S = 5.0
+"""A longer time between two looks does not count: then the launcher itself stood still."""
 _US = 1_000_000
 _ASK_EVERY_S = 1.0
 _ANSWER_S = 2.0
+
+
+class Act(Enum):
+    """Act of the launcher on a process."""
+
+    NOTHING = "nothing"
+    ABORT = "abort"
+    KILL = "kill"
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Time without a sign of life, in seconds; begins with the first sign."""
+
+    looked_s: float = 0.0
+    silent_s: float = 0.0
+    begun: bool = False
+
+    def after_look(self, signed: bool, now_s: float) -> "Silence":
+        """Return the silence after a look at `now_s` that found a sign, or none."""
+        if signed:
+            return Silence(now_s, 0.0, True)
+        passed_s = now_s - self.looked_s
+        counted_s = passed_s if self.begun and passed_s <= _LONGEST_LOOK_S else 0.0
+        return replace(self, looked_s=now_s, silent_s=self.silent_s + counted_s)
+
+    def act(self, before: "Silence", limit_s: float) -> Act:
+        """Return what is due now and was not yet at the look before."""
+        for due_s, act in ((limit_s + ABORT_GRACE_S, Act.KILL), (limit_s, Act.ABORT)):
+            if before.silent_s < due_s <= self.silent_s:
+                return act
+        return Act.NOTHING
 
 
 @dataclass(frozen=True, slots=True)

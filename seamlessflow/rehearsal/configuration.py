@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from seamlessflow.config import RunConfig
+from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.infra.network.ports import HOST
 from seamlessflow.infra.variables import place_in, variable
 from seamlessflow.reports.simulated_workers import with_own_model
-from seamlessflow.worker_section import WorkerSection
 
 CLOCK = "clock"
 """Name of the engine, and of the trainer's backend, that follow the device model."""

@@ -11,7 +11,7 @@ from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.launcher import Launcher
-from seamlessflow.processes.run_lock import only_run, refuse_running
+from seamlessflow.processes.locks import only_run, refuse_running
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import kafka_to_run_on

@@ -21,9 +21,8 @@ from seamlessflow.infra.weights.versions import versions
 from seamlessflow.lab.timeline import chart
 from seamlessflow.processes.usage import peak_rss_mb
 from seamlessflow.recorded.audit.verify import Verification, verify
-from seamlessflow.reports import reward_chart
+from seamlessflow.reports.charts import plot_lengths, plot_rewards
 from seamlessflow.reports.lengths import bias
-from seamlessflow.reports.lengths_chart import plot_lengths
 from seamlessflow.reports.reward_curve import evaluation_curves, session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, of_policy, summary
 from seamlessflow.scheduler.state.timeline import timeline
@@ -96,7 +95,7 @@ def write_report(
     text = json.dumps(figures, indent=2, ensure_ascii=False)
     (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")
     held_back = facts.eval_before, facts.eval_after
-    reward_chart.plot(steps, held_back, evaluation_curves(control), config.out / "reward.png")
+    plot_rewards(steps, held_back, evaluation_curves(control), config.out / "reward.png")
     plot_lengths(sessions, steps, config.out / "lengths.png")
     chart.plot(timeline(control), config.out / "timeline.png")
     kept = map(

@@ -4,7 +4,7 @@ The steps are those that led to the newest weights; a step that was executed aga
 step's rewards are the returns of all sessions of its groups (`StepCommitted`), also of groups that
 a filter kept out of the loss: the metric `reward_mean` is their mean. Those of groups that a filter
 dropped while the batch was made (`GroupDropped`) stand beside them. Called by `summary.py`, drawn
-by `reward_chart.py`.
+by `charts.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

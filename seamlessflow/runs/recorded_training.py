@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from seamlessflow.config import RunConfig
-from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.topics.creation import create_topics
@@ -22,7 +21,7 @@ from seamlessflow.infra.network.ports import free_port
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.cluster import KAFKA_DIR, NoRunData, NoRunningRun, kafka_of_running
 from seamlessflow.processes.launcher import Launcher
-from seamlessflow.processes.run_lock import only_run
+from seamlessflow.processes.locks import only_run
 from seamlessflow.processes.specs import SCHEDULER, LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
@@ -33,8 +32,7 @@ from seamlessflow.runs.training import is_finished
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, TASKS, TRAJECTORIES
 from seamlessflow.watching.display import Display
-from seamlessflow.watching.observer import Observer
-from seamlessflow.watching.progress import RunProgress
+from seamlessflow.watching.observer import Observer, progress_from_now
 
 _WRITTEN = (CONTROL, FLEET, TASKS, PROMPTS)
 
@@ -108,9 +106,8 @@ def train_recorded(
 def _run(config: RunConfig, display: Display, launcher: Launcher, kafka: KafkaSettings) -> None:
     """Start scheduler and trainers; stop them once the leader has ended."""
     specs = ProcessSpecs(config, LaunchContext(kafka, free_port(), dict(os.environ)))
-    progress = RunProgress(config.run.policy, config.run.steps, since_ms=now_ms())
     trainers = specs.trainers()
-    with Observer(kafka, progress) as observer:
+    with Observer(kafka, progress_from_now(config)) as observer:
         try:
             display.phase("training on recorded sessions")
             launcher.start(specs.scheduler())

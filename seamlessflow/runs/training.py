@@ -1,9 +1,12 @@
-"""Training on one machine from beginning to end, for the demo and for a user's configuration.
+"""Training from beginning to end, for the demo and for a user's configuration.
 
-A directory with an earlier run of the same configuration is resumed: every process finds its place
-on the log or in its checkpoint. With held-back tasks, the first and the last weights are evaluated.
+The first node, which has the gateway, makes the run (`train`); each further one adds its workers
+and ends with the run (`follow`). A directory with an earlier run of the same configuration is
+resumed: every process finds its place on the log or in its checkpoint. With held-back tasks, the
+first and the last weights are evaluated.
 """
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -12,23 +15,26 @@ from pathlib import Path
 from seamlessflow.config import RunConfig
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.kafka.topics.creation import TopicOptions, create_topics
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.processes.launcher import Launcher
-from seamlessflow.processes.run_lock import only_run
+from seamlessflow.processes.cluster import has_address
+from seamlessflow.processes.launcher import MORE_TIME, Launcher, NotReady
+from seamlessflow.processes.locks import only_run, only_run_on
+from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import System, kafka_to_run_on
-from seamlessflow.processes.topics_lock import only_run_on
 from seamlessflow.processes.usage import LoadMeter
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.reports.summary import LauncherFacts
 from seamlessflow.runs.evaluation import EvaluationPlan, evaluate
 from seamlessflow.scheduler.tasks.file import read as read_tasks
 from seamlessflow.schemas.records import RunFinished
-from seamlessflow.schemas.topics import CONTROL
+from seamlessflow.schemas.topics import CONTROL, TOPICS
 from seamlessflow.watching.display import Display
+from seamlessflow.watching.observer import Observer, StallReports, frozen, progress_from_now
 
 Prepare = Callable[[Launcher], float]
 """Makes the model while the other processes start; returns the seconds of its warm-up."""
@@ -70,11 +76,28 @@ def train(
         return write_report(config, kafka, facts, launcher.stopping)
 
 
-def _only_run_on(config: RunConfig, stopping: Stopping) -> AbstractContextManager[None]:
-    """Return the lock of the topics; an embedded Kafka is in the directory, which is locked."""
-    if config.kafka is None:
-        return nullcontext()
-    return only_run_on(config.kafka, config.out, stopping)
+def follow(
+    config: RunConfig, kafka: KafkaSettings, node: str, display: Display, stop: Stop
+) -> None:
+    """Run the processes of a node until the run ends; end them.
+
+    Raises `NotReady` if the run of the first node is not to be seen in `config.out`, and what
+    `Launcher.check` raises, each after all processes have ended.
+    """
+    workers = sum("rollout" in worker.tags for worker in config.workers)
+    supervisor = Supervisor(config.restarts, display.notice)
+    with (
+        only_run(config.out, f"node-{node}"),
+        Launcher(config.logs_dir, stop, supervisor) as launcher,
+    ):
+        create_topics(kafka, TOPICS.values(), TopicOptions(workers=workers), launcher.stopping)
+        if is_finished(config, kafka, launcher.stopping):
+            return
+        display.phase(f"waiting for the run of node {config.head}")
+        _wait_for_head(config, launcher)
+        display.phase(f"running the workers of node {node}")
+        context = LaunchContext(kafka, 1, dict(os.environ), node=node, head=config.head)
+        _run_workers(config, ProcessSpecs(config, context), kafka, launcher, display)
 
 
 def run_processes(
@@ -128,6 +151,13 @@ def is_finished(config: RunConfig, kafka: KafkaSettings, stopping: Stopping) -> 
     return all(steps >= config.run.steps for steps in made.values())
 
 
+def _only_run_on(config: RunConfig, stopping: Stopping) -> AbstractContextManager[None]:
+    """Return the lock of the topics; an embedded Kafka is in the directory, which is locked."""
+    if config.kafka is None:
+        return nullcontext()
+    return only_run_on(config.kafka, config.out, stopping)
+
+
 def _evaluate(
     config: RunConfig, system: System, held_back: HeldBackTasks, stopping: Stopping
 ) -> float | None:
@@ -144,3 +174,35 @@ def _evaluate(
     show = system.progress.apply
     result = evaluate(system.kafka, plan, system.wait_for, now_ms, show, stopping)
     return result.reward
+
+
+def _wait_for_head(config: RunConfig, launcher: Launcher) -> None:
+    limit_s = config.start_timeout_s
+    try:
+        launcher.wait_for("start", lambda: has_address(config.out), limit_s)
+    except NotReady as error:
+        text = f"out: no run of node {config.head} in {config.out}, which all nodes must share"
+        raise NotReady(text, limit_s, error.tails, MORE_TIME) from error
+
+
+def _run_workers(
+    config: RunConfig,
+    specs: ProcessSpecs,
+    kafka: KafkaSettings,
+    launcher: Launcher,
+    display: Display,
+) -> None:
+    with Observer(kafka, progress_from_now(config)) as observer, StallReports(kafka) as reports:
+        launcher.report_to(lambda still: reports.send(frozen(still.name, still.limit_s, now_ms())))
+        rollouts, trainers = specs.rollouts(), specs.trainers()
+        for spec in (*rollouts, *trainers):
+            launcher.start(spec)
+
+        def ended() -> bool:
+            display.progress(observer.poll())
+            return observer.progress.is_finished
+
+        launcher.wait_for("the last step", ended, float("inf"))
+        display.phase("stopping the workers in order")
+        for specs_of_kind in (trainers, rollouts):
+            launcher.end(spec.name for spec in specs_of_kind)

@@ -1,7 +1,7 @@
 """Display of a running run: a live panel on a terminal, single lines elsewhere."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Protocol, Self
@@ -13,9 +13,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from seamlessflow.schemas.steps import step_name
 from seamlessflow.trainer.metrics.reasons import listed
-from seamlessflow.watching.progress import RECENT_STEPS, RunProgress
-from seamlessflow.watching.step_lines import StepLines
+from seamlessflow.watching.progress import RECENT_STEPS, RunProgress, Step
 
 _BARS = "▁▂▃▄▅▆▇█"
 _REFRESH_S = 0.5
@@ -223,6 +223,56 @@ def limits(progress: RunProgress) -> str:
     return ", ".join(f"{limit} {share:.0%}" for limit, share in progress.recent_limits().items())
 
 
+class StepLines:
+    """The lines of steps that were not shown yet."""
+
+    def __init__(self) -> None:
+        self._shown: set[tuple[str, int, int]] = set()
+        self._newest: dict[str, Step | None] = {}
+
+    def new(self, progress: RunProgress) -> list[str]:
+        """Return a line for each step that the present processes completed since the last call.
+
+        With several policies each line begins with the name of its policy.
+        """
+        if progress.others:
+            of_policies = (progress, *progress.others.values())
+            return [
+                f"{policy.policy}: {line}" for policy in of_policies for line in self._own(policy)
+            ]
+        return self._own(progress)
+
+    def _own(self, progress: RunProgress) -> list[str]:
+        name = progress.policy
+        if progress.last is self._newest.get(name):  # called often; a step is one object
+            return []
+        self._newest[name] = progress.last
+        fresh = [
+            step
+            for _, step in sorted(progress.steps.items())
+            if step.at_ms >= progress.since_ms
+            and (name, step.step, step.version) not in self._shown
+        ]
+        self._shown |= {(name, step.step, step.version) for step in fresh}
+        return [step_line(step, progress) for step in fresh]
+
+
+def step_line(step: Step, progress: RunProgress) -> str:
+    """Return version, reward, tokens, staleness of a step, and what was left out of it."""
+    metrics = step.metrics
+    parts = [f"{step_name(step.step)}/{progress.total}", f"version {step.version}"]
+    parts.append("no reward" if step.reward is None else f"reward {step.reward:.3f}")
+    parts.append(f"{metrics.get('tokens_trained', 0):,.0f} tokens trained")
+    if "staleness_max" in metrics:
+        mean, most = metrics.get("staleness_mean", 0.0), metrics["staleness_max"]
+        parts.append(f"staleness {mean:.1f}, at most {most:.0f}")
+    if speed := progress.tokens_per_s():
+        parts.append(f"{speed:,.0f} tokens/s")
+    if left_out := _left_out(metrics):
+        parts.append(f"left out: {', '.join(left_out)}")
+    return " · ".join(parts)
+
+
 def _bar(progress: RunProgress) -> RenderableType:
     line = Table.grid(padding=(0, 1))
     left = progress.seconds_left()
@@ -267,3 +317,20 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _left_out(metrics: Mapping[str, float]) -> list[str]:
+    """Return tokens, groups and sessions that did not enter the loss, each with its reason."""
+    parts = []
+    for name, value in sorted(metrics.items()):
+        family, _, reason = name.partition("/")
+        match family:
+            case "masked" if value > 0:
+                parts.append(f"{value:,.0f} tokens {reason}")
+            case "filtered" if value > 0:
+                parts.append(f"{value:.0%} of the groups {reason}")
+            case "dropped" if value > 0:
+                parts.append(f"{value:.0f} groups dropped as {reason}")
+            case "samples_failed" if value > 0:
+                parts.append(f"{value:.0f} sessions failed")
+    return parts

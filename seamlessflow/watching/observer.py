@@ -1,16 +1,28 @@
-"""Observer of a run: folds `control` and `fleet` into its progress."""
+"""Observer of a run, for the launcher: reads its progress, and reports processes that stand still.
 
+The progress is a fold over `control` and `fleet`, the reports are written to `control`: the
+scheduler reports what it sees on the log, and cannot report itself, nor the broker.
+"""
+
+import logging
 from types import TracebackType
 from typing import Self
 
+from seamlessflow.config import RunConfig
+from seamlessflow.infra import clock
+from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError
 from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.unreadable import Unreadable
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import ProgressStalled
 from seamlessflow.schemas.topics import CONTROL, FLEET
 from seamlessflow.watching.progress import RunProgress
 
 _POLL_S = 0.05
+_CLOSE_S = 10.0
+_log = logging.getLogger(__name__)
 
 
 class Observer:
@@ -42,3 +54,59 @@ class Observer:
                 else:
                     self.progress.apply(item.record)
         return self.progress
+
+
+def progress_from_now(config: RunConfig) -> RunProgress:
+    """Return the progress of a run whose present processes start now, with all its policies."""
+    steps = config.run.steps
+    return RunProgress(
+        config.run.policy,
+        steps,
+        since_ms=clock.now_ms(),
+        others={name: RunProgress(name, steps) for name in config.policies},
+    )
+
+
+def frozen(name: str, limit_s: float, now_ms: int) -> ProgressStalled:
+    """Return the report about a process that gave no sign of life for `limit_s`. Pure."""
+    limit_ms = round(1000 * limit_s)
+    return ProgressStalled(
+        at_ms=now_ms,
+        what=f"{name} stands still",
+        detail=f"no sign of life for {limit_s:g} s; it is ended by force and started again",
+        since_ms=now_ms - limit_ms,
+        process=name,
+        deadline_ms=limit_ms,
+    )
+
+
+class StallReports:
+    """Writer of the reports; it connects for the first one. A context manager."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self._kafka = kafka
+        self._producer: Producer | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._producer is None:
+            return
+        try:
+            self._producer.close(_CLOSE_S)
+        except KafkaUnavailable as away:
+            _log.warning("a process that stood still is not reported on the log: %s", away)
+
+    def send(self, report: ProgressStalled) -> None:
+        """Write a report, or once Kafka is back; the launcher goes on without it."""
+        try:
+            self._producer = self._producer or Producer(self._kafka, "launcher-stalls")
+            self._producer.send(CONTROL.name, report)
+        except SeamlessFlowError as failed:
+            _log.warning("not reported on the log: %s (%s)", report.what, failed)

@@ -1,6 +1,6 @@
 """Permissions of Kafka users (ACLs): what one allows, and its creation on a cluster.
 
-The permissions that each kind of process needs are in `seamlessflow/access/needs.py`.
+The permissions that each kind of process needs are in `seamlessflow/access.py`.
 """
 
 from collections.abc import Iterable

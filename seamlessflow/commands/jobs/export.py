@@ -6,8 +6,7 @@ from pathlib import Path
 
 import typer
 
-from seamlessflow.commands.jobs.merge import reading_bar
-from seamlessflow.console import clean_console
+from seamlessflow.console import clean_console, reading_bar
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
@@ -30,7 +29,7 @@ def run_export(out: Path | None, job: ExportJob) -> None:
         with (
             stoppable() as stop,
             kafka_to_inspect(out) as kafka,
-            reading_bar(clean_console(stderr=True)) as show,
+            reading_bar() as show,
         ):
             outcome = export(kafka, job, show, lambda: stop.asked)
     except (Interrupted, ExportStopped):

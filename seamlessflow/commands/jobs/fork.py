@@ -8,8 +8,7 @@ from pathlib import Path
 import orjson
 import typer
 
-from seamlessflow.commands.jobs.merge import reading_bar
-from seamlessflow.console import clean_console
+from seamlessflow.console import clean_console, reading_bar
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
@@ -46,7 +45,7 @@ def run_fork(options: ForkOptions) -> None:
         with (
             stoppable() as stop,
             kafka_to_inspect(options.out) as kafka,
-            reading_bar(clean_console(stderr=True)) as show,
+            reading_bar() as show,
         ):
             outcome = fork_sessions(kafka, job, show, lambda: stop.asked)
     except (Interrupted, ForkingStopped):

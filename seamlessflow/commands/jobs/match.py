@@ -10,8 +10,7 @@ import orjson
 import typer
 from rich.table import Table
 
-from seamlessflow.commands.jobs.merge import reading_bar
-from seamlessflow.console import clean_console
+from seamlessflow.console import clean_console, reading_bar
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.infra.errors import ExitStatus, SettingsRejected
 from seamlessflow.infra.rendering.library import families
@@ -56,7 +55,7 @@ def run_match(options: MatchOptions) -> None:
         with (
             stoppable() as stop,
             kafka_to_inspect(options.out) as kafka,
-            reading_bar(clean_console(stderr=True)) as show,
+            reading_bar() as show,
         ):
             outcome = run_trial(
                 kafka, options.selection, options.strictness, change, show, lambda: stop.asked

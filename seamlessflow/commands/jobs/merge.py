@@ -1,8 +1,6 @@
 """The command `replay merge` behind its options: progress, outcome, exit status."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +8,8 @@ import orjson
 import typer
 from rich.columns import Columns
 from rich.console import Console
-from rich.progress import Progress
 
-from seamlessflow.console import clean_console
+from seamlessflow.console import clean_console, reading_bar
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
@@ -24,8 +21,6 @@ from seamlessflow.recorded.merge.two_trees import two_sessions
 from seamlessflow.recorded.merge.view import merge_json, merge_view
 from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.recorded.show.tree_view import session_view
-
-Show = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +63,7 @@ def run_merge(options: MergeOptions) -> None:
                 directory=options.directory,
             )
             check(job)
-            with reading_bar(clean_console(stderr=True)) as show:
+            with reading_bar() as show:
                 outcome = replay_merge(job, options.processes, show, lambda: stop.asked)
             if options.as_json:
                 print(orjson.dumps(merge_json(outcome), option=orjson.OPT_INDENT_2).decode())
@@ -88,15 +83,3 @@ def _show_trees(console: Console, job: MergeJob, session_id: str) -> None:
     if sessions is not None:
         trees = [session_view(session, None) for session in sessions]
         console.print(Columns(trees, equal=True, expand=True, width=console.width // 2 - 1))
-
-
-@contextmanager
-def reading_bar(console: Console) -> Iterator[Show]:
-    """Show a bar on a terminal, or nothing; return what is called with each progress."""
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("reading events", total=None)
-
-        def show(count: int, total: int) -> None:
-            bar.update(task, advance=count, total=total)
-
-        yield show

@@ -198,7 +198,7 @@ def _write(
 
 
 def _plot(path: Path, steps: list[RepeatedStep], options: TrainOptions) -> None:
-    from seamlessflow.reports.comparison_chart import plot_comparison
+    from seamlessflow.reports.charts import plot_comparison
 
     title = ", ".join(options.replaced) or "executed again"
     recorded = {shown_step(step.recorded.step): step.recorded.metrics for step in steps}

@@ -223,7 +223,7 @@ def _measured(step: "MeasuredStep") -> str:
 def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     from dataclasses import replace
 
-    from seamlessflow.checks.strategies import strategy_faults
+    from seamlessflow.checks.callables import strategy_faults
     from seamlessflow.config_file import load
     from seamlessflow.device_defaults import by_modelled_devices
     from seamlessflow.each_policy import left_out

@@ -153,7 +153,7 @@ def _workers(
 def _loaded(
     config: Path | None, options: dict[str, dict[str, Any]], measured: dict[str, Any]
 ) -> "RunConfig":
-    from seamlessflow.checks.strategies import strategy_faults
+    from seamlessflow.checks.callables import strategy_faults
     from seamlessflow.config_file import parse, sections_of
     from seamlessflow.device_defaults import by_modelled_devices
     from seamlessflow.lab.calibration.sections import under

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seamlessflow.access.needs import (
+from seamlessflow.access import (
     AGENTS,
     GATEWAY,
     MANAGER,

@@ -23,7 +23,7 @@ from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.schemas.records import ProgressStalled
 from seamlessflow.schemas.topics import CONTROL, TOPICS
-from seamlessflow.watching.stall_reports import StallReports, frozen
+from seamlessflow.watching.observer import StallReports, frozen
 
 pytestmark = [pytest.mark.kafka, pytest.mark.soak]
 LIMIT_S = 300

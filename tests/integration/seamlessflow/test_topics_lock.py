@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.access.needs import RUN_GROUP
+from seamlessflow.access import RUN_GROUP
 from seamlessflow.infra.deadline import never
 from seamlessflow.infra.kafka.start.members import client_ids
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.processes.topics_lock import TopicsInUse, only_run_on
+from seamlessflow.processes.locks import TopicsInUse, only_run_on
 from seamlessflow.schemas.topics import CONTROL
 from tests.waiting import until
 
@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from seamlessflow.infra.deadline import never
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.processes.topics_lock import only_run_on
+from seamlessflow.processes.locks import only_run_on
 
 settings = KafkaSettings(
     bootstrap_servers=sys.argv[1], topic_prefix=sys.argv[2], session_timeout_s=6

@@ -16,7 +16,7 @@ from benchmarks.learning.sampler import Completion
 from benchmarks.learning.sessions import Played, PlayedTurn, Seat, recorded
 from benchmarks.trail.game import Walk, make_tasks
 from benchmarks.trail.prepare import prepare
-from seamlessflow.demo.dialogues import arguments
+from seamlessflow.demo.task import arguments
 from seamlessflow.schemas.tokens import pack
 from seamlessflow.trainer.credit import EstimatorName
 from seamlessflow.trainer.data.sessions import ValidSession

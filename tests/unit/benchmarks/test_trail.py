@@ -5,7 +5,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from benchmarks.trail.game import LEVELS, TrailTask, Walk, following, make_tasks, question
-from seamlessflow.demo.dialogues import arguments
+from seamlessflow.demo.task import arguments
 
 TASK = TrailTask(
     id="t",

@@ -6,9 +6,8 @@ from safetensors.torch import load_file
 from transformers import AutoConfig
 
 from seamlessflow.demo.configuration import RENDERER
-from seamlessflow.demo.model import make_model
+from seamlessflow.demo.model import NOT_TRAINED, Demonstrator, make_model, warm_up
 from seamlessflow.demo.task import LOOKUP
-from seamlessflow.demo.warmup import NOT_TRAINED, Demonstrator, warm_up
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.schemas.tokens import pack, unpack
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.demo.dialogues import dialogue
 from seamlessflow.demo.task import (
     LookupTask,
+    dialogue,
     look_up,
     make_tasks,
     pairs,

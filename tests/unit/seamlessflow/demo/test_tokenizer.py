@@ -7,8 +7,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from seamlessflow.demo.configuration import RENDERER
-from seamlessflow.demo.dialogues import answer_text, call_text, dialogue
-from seamlessflow.demo.task import LOOKUP, make_tasks
+from seamlessflow.demo.task import LOOKUP, answer_text, call_text, dialogue, make_tasks
 from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.schemas.tokens import unpack

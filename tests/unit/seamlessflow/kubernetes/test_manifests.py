@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from seamlessflow.__main__ import app
 from seamlessflow.config_file import as_written, load, parse, sections_of
 from seamlessflow.kubernetes.faults import cluster_faults
-from seamlessflow.kubernetes.kafka import cluster
-from seamlessflow.kubernetes.manifests import as_yaml, manifests
+from seamlessflow.kubernetes.manifests import as_yaml, kafka_cluster, manifests
 from seamlessflow.kubernetes.objects import ClusterNames
 from seamlessflow.producers.gateway.calls.keys import derived_admin_key
 from tests.unit.seamlessflow.kubernetes.rendered_example import (
@@ -42,7 +41,7 @@ def named(kind: str, name: str) -> dict[str, Any]:
     return found
 
 
-EVERY = [*objects(), *cluster("kafka")]
+EVERY = [*objects(), *kafka_cluster("kafka")]
 
 
 @pytest.mark.parametrize("one", EVERY, ids=lambda o: f"{o['kind']}/{o['metadata']['name']}")

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from seamlessflow.reports.charts import plot_lengths
 from seamlessflow.reports.lengths import bias, length_figures
-from seamlessflow.reports.lengths_chart import plot_lengths
 from seamlessflow.reports.reward_curve import SessionFacts, session_facts, step_facts
 from seamlessflow.schemas.records import StepGroup
 from tests.builders.records import control

@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 
 from seamlessflow.__main__ import app
 from seamlessflow.config import RunConfig
-from seamlessflow.demo.dialogues import dialogue
 from seamlessflow.demo.model import make_model
-from seamlessflow.demo.task import LOOKUP, make_tasks
+from seamlessflow.demo.task import LOOKUP, dialogue, make_tasks
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.weights.adapter import CONFIG, AdapterInvalid
 from seamlessflow.infra.weights.manifest import WeightsInvalid
@@ -21,7 +20,7 @@ from seamlessflow.infra.weights.versions import version_directory
 from seamlessflow.inspection.model_directory import incomplete
 from seamlessflow.runs.chosen_weights import NoSuchVersion, choose_weights
 from seamlessflow.runs.merged_model import write_merged
-from seamlessflow.runs.supervised.training import fine_tune
+from seamlessflow.runs.supervised import fine_tune
 from tests.builders.engines.adapters import adapter
 from tests.builders.trainer.models import write_tiny
 

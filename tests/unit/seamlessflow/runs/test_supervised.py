@@ -10,13 +10,12 @@ from safetensors.torch import load_file
 
 from seamlessflow.config import RunConfig
 from seamlessflow.demo.configuration import RENDERER
-from seamlessflow.demo.dialogues import dialogue
 from seamlessflow.demo.model import make_model
-from seamlessflow.demo.task import LOOKUP, make_tasks
+from seamlessflow.demo.task import LOOKUP, dialogue, make_tasks
 from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.infra.rendering.renderer import Renderer
-from seamlessflow.runs.supervised.conversations import ConversationsRejected, read_conversations
-from seamlessflow.runs.supervised.training import SupervisedForeign, fine_tune
+from seamlessflow.runs.conversations import ConversationsRejected, read_conversations
+from seamlessflow.runs.supervised import SupervisedForeign, fine_tune
 from tests.builders.line_forms import LINE_FORMS, SEPARATORS, Written
 
 ASKED: dict[str, Any] = {"role": "user", "content": "key 7"}

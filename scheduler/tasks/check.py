@@ -1,0 +1,55 @@
+"""Check of files of tasks before a run, by their first lines. The scheduler reads all lines later.
+
+Called by the checks of a configuration (`seamlessflow/checks`).
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from seamlessflow.infra.faults import Fault, SettingPath
+from seamlessflow.scheduler.tasks.file import TaskLine, TasksRejected, task_lines
+from seamlessflow.scheduler.tasks.forks import fork_id
+
+_LINES, _FORKS = 1_000, 20
+_OWN_SIZE = b'"group_size"'
+
+Seen = dict[str, str]
+"""Places of tasks by their ids."""
+
+
+def task_faults(setting: SettingPath, path: Path, seen: Seen | None = None) -> Iterator[Fault]:
+    """Yield the first fault of a file; `seen` are the tasks of other files, and get its own."""
+    lines = islice(task_lines(path), _LINES)
+    yield from _faults(setting, path, lines, {} if seen is None else seen)
+
+
+def fork_faults(setting: SettingPath, path: Path, seen: Seen) -> Iterator[Fault]:
+    """Yield the first fault of a file of forks; `seen` are the tasks of other files."""
+    yield from _faults(setting, path, islice(task_lines(path, fork_id), _FORKS), seen)
+
+
+def may_have_sizes(path: Path) -> bool:
+    """Return whether some task of the first lines may have a group size of its own."""
+    try:
+        with path.open("rb") as file:
+            return any(_OWN_SIZE in line for line in islice(file, _LINES))
+    except OSError:
+        return True  # what is wrong with the file is a fault of its own
+
+
+def _faults(
+    setting: SettingPath, path: Path, lines: Iterable[TaskLine], seen: Seen
+) -> Iterator[Fault]:
+    places: Seen = {}
+    try:
+        for line in lines:
+            if (first := places.get(line.task_id) or seen.get(line.task_id)) is not None:
+                reason = f"{first} has the id {line.task_id!r}, too"
+                raise TasksRejected(path, line.number, reason)
+            places[line.task_id] = f"line {line.number}"
+        if not places:
+            raise TasksRejected(path, 0, "there are no tasks in it")
+    except TasksRejected as error:
+        yield Fault(setting, str(error))
+    seen.update({task_id: f"{path}, {place}" for task_id, place in places.items()})

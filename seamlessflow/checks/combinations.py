@@ -1,0 +1,136 @@
+"""Check of settings that are right in themselves, and of no use or not possible together.
+
+Each process demands some of its settings together, and its faults are seen before it is started.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import BaseModel, ValidationError
+
+from seamlessflow.config import RunConfig
+from seamlessflow.consumers.trajectories.settings import ManagerSettings
+from seamlessflow.each_policy import each_policy
+from seamlessflow.infra.faults import Fault, faults
+from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings, ProcessSettings, from_environment
+from seamlessflow.infra.variables import misspelt, place_in
+from seamlessflow.processes.child import ChildSpec
+from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
+from seamlessflow.producers.agents.settings import AgentsSettings
+from seamlessflow.producers.gateway.settings import GatewaySettings
+from seamlessflow.producers.rollout.settings import RolloutSettings
+from seamlessflow.scheduler.settings import SchedulerSettings
+from seamlessflow.scheduler.tasks.check import may_have_sizes
+from seamlessflow.trainer.credit import COMPARED
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.unread import unread
+
+_SETTINGS: dict[str, type[ProcessSettings]] = {
+    "seamlessflow.consumers.trajectories": ManagerSettings,
+    "seamlessflow.producers.agents": AgentsSettings,
+    "seamlessflow.producers.gateway": GatewaySettings,
+    "seamlessflow.producers.rollout": RolloutSettings,
+    "seamlessflow.scheduler": SchedulerSettings,
+    "seamlessflow.trainer": TrainerSettings,
+    "seamlessflow.trainer.ranks": TrainerSettings,
+}
+
+_TRAINED = ("train_truncated", "train_inexact")
+
+
+def faults_of_processes(config: RunConfig, trainers: bool) -> Iterator[Fault]:
+    """Yield what the processes of a run, with or without trainers, would refuse; each once."""
+    made = ProcessSpecs(config, LaunchContext(config.kafka or KafkaSettings(), 1, {}))
+    agents = [] if config.opened_outside else [made.agents()]
+    for spec in (made.gateway(), made.manager(), made.scheduler(), *agents):
+        yield from _refused(spec)
+    places = {worker.id: number for number, worker in enumerate(config.workers)}
+    for policy_config in each_policy(config):
+        yield from dict.fromkeys(_of_workers(policy_config, places, trainers))
+
+
+def truncation_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault for each setting that trains log-probs which no trainer computes.
+
+    Turns that top-p or top-k cut are trained only with an engine whose log-probs fit. vLLM's are
+    among the tokens kept: `producers/rollout/roles/device.py` would refuse them later.
+    """
+    policy = config.policy
+    cut = [f"policy.top_p is {policy.top_p:g}"] if policy.top_p < 1 else []
+    cut += [f"policy.top_k is {policy.top_k}"] if policy.top_k > 0 else []
+    if config.rollout.engine != "vllm" or not cut:
+        return
+    for name in _TRAINED:
+        if getattr(policy, name):
+            text = f"{' and '.join(cut)}, and vLLM reports log-probs among the tokens kept only"
+            remedy = "set top_p: 1 and top_k: 0, rollout.engine: torch, or this to false"
+            yield Fault(("policy", name), f"{text}, which no trainer computes: {remedy}")
+
+
+def update_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault for a mode that would be `together` in all but its name.
+
+    Without lag no worker may stay behind, and so none waits.
+    """
+    mode = config.rollout.update.mode
+    if config.run.lag == 0 and mode != "together":
+        text = f"{mode} has no effect with run.lag 0: each worker loads new weights at once"
+        yield Fault(("rollout", "update", "mode"), f"{text}; set run.lag to 1 or more, or together")
+
+
+def group_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault if every group has one session, and the advantage is its difference to others.
+
+    Tasks and forks may have groups of a size of their own.
+    """
+    pacing, trainer = config.pacing, config.trainer
+    files = [pacing.tasks, *(source.tasks for source in pacing.sources.values())]
+    compared = trainer.advantage in COMPARED and trainer.loss.chosen_surrogate != "cloning"
+    if config.run.group_size > 1 or not compared or pacing.forks or config.opened_outside:
+        return
+    if not any(may_have_sizes(path) for path in files if path is not None):
+        text = f"advantage {trainer.advantage} compares the sessions of a group, and of one alone"
+        remedy = "nothing would be learned: set 2 or more, or another trainer.advantage"
+        yield Fault(("run", "group_size"), f"{text} {remedy}")
+
+
+def unread_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault for each setting of an algorithm that was set and has no effect.
+
+    No policy's trainer would read it, such as one of another surrogate or estimator. Those of the
+    run count for each policy that has them, those of a further policy for it alone.
+    """
+    trainers = tuple(policy_config.trainer for policy_config in each_policy(config))
+    for path, text in unread(config.trainer, trainers):
+        yield Fault(("trainer", *path), text)
+    for (name, section), trainer in zip(config.policies.items(), trainers[1:], strict=True):
+        for path, text in unread(section.trainer, (trainer,)):
+            yield Fault(("policies", name, "trainer", *path), text)
+
+
+def _of_workers(config: RunConfig, places: Mapping[str, int], trainers: bool) -> Iterator[Fault]:
+    """Yield faults of the processes of a policy's workers, whose own variables win over all
+    settings. `places`: their numbers in the configuration.
+    """
+    made = ProcessSpecs(config, LaunchContext(config.kafka or KafkaSettings(), 1, {}))
+    for worker in config.workers:
+        specs = [made.rollout(worker)] if "rollout" in worker.tags else []
+        specs += [made.training(worker)] if trainers and "train" in worker.tags else []
+        setting = ("workers", places[worker.id], "environment")
+        for line in misspelt(worker.environment, ENV_PREFIX):
+            yield Fault(setting, line.strip())
+        for spec in specs:
+            for fault in _refused(spec):
+                place = place_in(worker.environment, fault.path)
+                yield fault._replace(path=(*setting, *place)) if place else fault
+
+
+def _refused(spec: ChildSpec) -> Iterator[Fault]:
+    kind = _SETTINGS[spec.module]
+    values, wrong = from_environment(kind, spec.environment)
+    for name, text in wrong.items():
+        yield Fault(tuple(name.upper().removeprefix(ENV_PREFIX).lower().split("__")), text)
+    try:
+        # Not `kind(**values)`, which would read the environment of this process, too.
+        BaseModel.__init__(kind.__new__(kind), **values)
+    except ValidationError as error:
+        yield from faults(error, kind)

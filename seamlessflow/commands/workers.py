@@ -1,0 +1,136 @@
+"""The commands that run workers on a host, `seamlessflow node` and `worker`.
+
+The one starts all of a run's that belong to the host, the other adds one to a run under way.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from seamlessflow.config import RunConfig, WorkerSection
+    from seamlessflow.infra.settings import KafkaSettings
+    from seamlessflow.processes.child import ChildSpec
+
+
+def node(
+    config: Annotated[Path, typer.Option(help="Run configuration, the same on all nodes.")],
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name of this node.  [SLURMD_NODENAME, or the host name]"),
+    ] = None,
+) -> None:
+    """Start what belongs to this host, a node of the run; ends with the run.
+
+    The first node (`node` in the file) has gateway, manager, scheduler and agents; each node has
+    the processes of the workers that name it. See runbooks/slurm.md.
+    """
+    import os
+    import socket
+    from functools import partial
+
+    from seamlessflow.checks.check import before_node
+    from seamlessflow.config_file import load
+    from seamlessflow.console import long_job_console
+    from seamlessflow.nodes import node_name
+
+    this_node = node_name(name, os.environ, socket.gethostname())
+    loaded = load(config, partial(before_node, name=this_node))
+    # Not earlier: a missing package is a fault that the check names.
+    from seamlessflow.runs.training import follow
+    from seamlessflow.runs.training_run import run_training, shown
+
+    kafka = loaded.kafka
+    if this_node == loaded.head or kafka is None:  # only a run of one node has no Kafka of its own
+        run_training(loaded)
+        return
+    what = f"node {this_node}"
+    shown(
+        loaded,
+        long_job_console(),
+        lambda display, stop: follow(loaded, kafka, this_node, display, stop),
+        what,
+    )
+
+
+def worker(
+    name: Annotated[str, typer.Argument(metavar="ID", help="Id of the worker, new in the run.")],
+    config: Annotated[Path, typer.Option(help="Configuration of the run that it joins.")],
+    tags: Annotated[
+        str, typer.Option(help="Its tags, with commas: rollout, and such as describe it.")
+    ] = "rollout",
+    device: Annotated[
+        str | None, typer.Option(help="Its device, as workers[].device.  [as rollout.torch]")
+    ] = None,
+    devices: Annotated[
+        str, typer.Option(help="Numbers of its devices, with commas, if it is several.")
+    ] = "",
+) -> None:
+    """Let a worker join a run: it gets turns once it has the weights. Ctrl-C or SIGTERM ends it.
+
+    Its turns then go on at other workers, from their last token. Its Kafka is that of the run, or
+    the one of the configuration: on another machine that has to be a Kafka of your own, and the
+    run's directory a shared one.
+    """
+    import os
+    import sys
+
+    from seamlessflow.config_file import load
+    from seamlessflow.processes.cluster import kafka_of_running
+
+    loaded = load(config)
+    asked = {
+        "id": name,
+        "tags": _listed(tags),
+        "device": device,
+        "devices": tuple(map(_number, _listed(devices))),
+    }
+    _worker_section(loaded, asked)  # what is wrong with it is said before a run is looked for
+    kafka = loaded.kafka or kafka_of_running(loaded.out)
+    spec = joining(loaded, asked, kafka, os.environ)
+    # The process itself: it gets the signals, and its exit status is that of the command.
+    os.execve(sys.executable, spec.command, dict(spec.environment))  # nosec B606
+
+
+def joining(
+    config: "RunConfig",
+    asked: Mapping[str, Any],
+    kafka: "KafkaSettings",
+    environment: Mapping[str, str],
+) -> "ChildSpec":
+    """Return the rollout process of a worker that joins. Raises `typer.BadParameter`."""
+    from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
+
+    made = _worker_section(config, asked)
+    return ProcessSpecs(config, LaunchContext(kafka, 1, environment)).rollout(made)
+
+
+def _worker_section(config: "RunConfig", asked: Mapping[str, Any]) -> "WorkerSection":
+    """Return the settings of a worker that joins. Raises `typer.BadParameter`."""
+    from pydantic import ValidationError
+
+    from seamlessflow.config import WorkerSection
+
+    try:
+        made = WorkerSection.model_validate(asked)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise typer.BadParameter(f"{place}: {first['msg']}") from error
+    if any(made.id == member.id for member in config.workers):
+        raise typer.BadParameter(f"the run has a worker {made.id} of its own: choose another id")
+    if "rollout" not in made.tags or "train" in made.tags:
+        raise typer.BadParameter("tags: a worker that joins rolls out; ranks are those of the run")
+    return made
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise typer.BadParameter(f"devices: {text!r} is no number")
+    return int(text)

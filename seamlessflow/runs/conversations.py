@@ -1,0 +1,215 @@
+"""Conversations of a JSONL file as chains, with each answer as the policy would have sampled it.
+
+What follows an answer is appended to its tokens, as in a session. Where the template would change
+them, such as for a new user message that removes thinking, the next answer begins another chain.
+
+Each answer is read back from its tokens, as those of a policy are. A text may spell control tokens:
+it then ends early, or a part of it becomes thinking or a call. It would be learned as another
+answer than the one in the file, without a word. So it is compared.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.json_lines import json_fault, json_lines
+from seamlessflow.infra.rendering.completion import ParsedMessage
+from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.settings import RendererError
+from seamlessflow.producers.gateway.dialects.canonical import functions_json
+from seamlessflow.producers.gateway.dialects.openai_chat.messages import canonical_messages
+from seamlessflow.producers.gateway.dialects.openai_chat.tools import read_tools
+from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.schemas.json_text import read_json
+from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.trainer.data.chains import NOWHERE, Chain, Tokens
+
+Message = Mapping[str, Any]
+_SHOWN = 10
+
+
+class ConversationsRejected(SeamlessFlowError):
+    """A file with lines that cannot be learned; `faults` has a text for each."""
+
+    lasting = True
+
+    def __init__(self, path: Path, faults: Sequence[str]) -> None:
+        self.path = path
+        self.faults = tuple(faults)
+        more = len(faults) - _SHOWN
+        lines = [*faults[:_SHOWN], *([f"and {more} further lines"] if more > 0 else [])]
+        super().__init__("\n  ".join([f"{path} cannot be learned:", *lines]))
+
+
+@dataclass(slots=True)
+class _Branch:
+    """A chain that grows; `answers` has start and end, in bytes, and number of each answer."""
+
+    ids: bytes
+    answers: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tuple[Chain, ...]]:
+    """Return the chains of each line, none of them of more than `longest` tokens.
+
+    A line is `{"messages": [...], "tools": [...]}` in OpenAI's chat format; each assistant message
+    is learned, but those with `weight` 0. Raises `ConversationsRejected` with each bad line, also
+    with one whose tokens are not read back as the answer.
+    """
+    chains, faults = [], []
+    try:
+        with path.open("rb") as file:
+            lines = list(json_lines(file))
+    except OSError as error:
+        raise ConversationsRejected(path, [error.strerror or str(error)]) from error
+    for number, _, _, content in lines:
+        try:
+            row = json.loads(content.decode())
+            chains.append(_chains(f"{path.name}:{number}", row, renderer, longest))
+        except ApiError as error:
+            faults.append(f"{path}:{number}: {error.message}")
+        except (ValueError, RecursionError, RendererError) as error:
+            text = json_fault(content, error) if isinstance(error, ValueError) else error
+            faults.append(f"{path}:{number}: {text}")
+    if not chains and not faults:
+        faults.append("it has no conversation")
+    if faults:
+        raise ConversationsRejected(path, faults)
+    return chains
+
+
+def _chains(name: str, row: object, renderer: Renderer, longest: int) -> tuple[Chain, ...]:
+    messages, tools, turns = _parts(row)
+    branches: list[_Branch] = []
+    prompt, answer = b"", b""
+    if not turns:
+        raise ValueError("no message is an answer (role assistant) to learn")
+    if turns[0] == 0:
+        raise ValueError("message 0 is an answer, to nothing")
+    for number, place in enumerate(turns):
+        added = None
+        if number:
+            new = messages[turns[number - 1] + 1 : place]
+            added = renderer.bridge(renderer.tail(prompt), answer, new, tools)
+        if added is None:
+            branches.append(_Branch(renderer.render(messages[:place], tools)))
+        else:
+            branches[-1].ids += added
+        branch = branches[-1]
+        prompt, answer = branch.ids, renderer.answer(messages[: place + 1], tools)
+        _check_read_back(place, messages[place], tools, renderer, prompt, answer)
+        branch.ids = prompt + answer
+        branch.answers.append((len(prompt), len(branch.ids), number))
+        if (tokens := len(branch.ids) // TOKEN_BYTES) > longest:
+            raise ValueError(f"{tokens} tokens, more than policy.max_context ({longest})")
+    names = tuple(f"turn-{number}" for number in range(len(turns)))
+    return tuple(Chain(name, names, _tokens(branch)) for branch in branches)
+
+
+def _parts(row: object) -> tuple[list[Message], list[Message] | None, list[int]]:
+    """Return messages and tools as the gateway reads those of a call, and the places of the
+    answers to learn.
+    """
+    if not isinstance(row, dict):
+        raise ValueError("not a JSON object")
+    values = row.get("messages")
+    messages = list(map(orjson.loads, canonical_messages(values)))
+    tools = functions_json(read_tools(row.get("tools")))
+    turns = [place for place, message in enumerate(values or ()) if _learned(place, message)]
+    return messages, read_json(tools) if tools else None, turns
+
+
+def _learned(place: int, message: Message) -> bool:
+    weight = 1 if message.get("weight") is None else message["weight"]
+    if weight not in (0, 1):
+        raise ValueError(f"message {place} has the weight {weight!r:.80}, which is neither 0 nor 1")
+    return message.get("role") == "assistant" and weight == 1
+
+
+def _tokens(branch: _Branch) -> Tokens:
+    ids_T = np.frombuffer(branch.ids, "<i4").astype(np.int32)
+    size = len(ids_T)
+    turns_T, offsets_T = np.full((2, size), NOWHERE, np.int32)
+    for start, end, number in branch.answers:
+        answer = slice(start // TOKEN_BYTES, end // TOKEN_BYTES)
+        turns_T[answer] = number
+        offsets_T[answer] = np.arange(answer.stop - answer.start)
+    zeros_T, ones_T = np.zeros(size, np.float32), np.ones(size, np.float32)
+    versions_T = np.full(size, NOWHERE, np.int32)
+    return Tokens(ids_T, turns_T >= 0, zeros_T, ones_T, versions_T, turns_T, offsets_T, zeros_T)
+
+
+def _check_read_back(
+    place: int,
+    message: Message,
+    tools: Sequence[Message] | None,
+    renderer: Renderer,
+    prompt: bytes,
+    answer: bytes,
+) -> None:
+    """Raise `ValueError` if the ids `answer` behind `prompt` are not read as the message.
+
+    White space at the ends of texts does not count, nor how arguments are spelt.
+    """
+    calls = message.get("tool_calls") or ()
+    # A line may have calls without tools; without any, a call would be read as text.
+    offered = tools or [{"type": "function", "function": _named(call)} for call in calls] or None
+    read = renderer.parse(answer, offered, renderer.tail(prompt))
+    for part, written, learned in _compared(message, read):
+        if written != learned:
+            raise ValueError(
+                f"message {place} would be learned otherwise: its {part} is {_shown(written)}, and "
+                f"its tokens read {_shown(learned)}; leave out control tokens of the model, and "
+                "what its template does not write"
+            )
+
+
+def _compared(message: Message, read: ParsedMessage) -> Sequence[tuple[str, object, object]]:
+    """Return name, given value and read value of each part of an answer."""
+    return (
+        ("reasoning_content", _text(message, "reasoning_content"), (read.reasoning or "").strip()),
+        ("content", _text(message, "content"), read.content.strip()),
+        (
+            "tool_calls",
+            [
+                (_named(call)["name"], _value(call["function"]["arguments"] or "{}"))
+                for call in message.get("tool_calls") or ()
+            ],
+            [(call.name, _value(call.arguments)) for call in read.tool_calls],
+        ),
+        (
+            "text",
+            "no call",
+            f"a malformed call ({read.malformed[0]})" if read.malformed else "no call",
+        ),
+    )
+
+
+def _text(message: Message, member: str) -> str:
+    return str(message.get(member) or "").strip()
+
+
+def _named(call: Message) -> dict[str, str]:
+    return {"name": call["function"]["name"]}
+
+
+def _value(value: object) -> object:
+    """Return a value with text that is JSON as its value: some formats write numbers as text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    if isinstance(value, dict):
+        return {name: _value(member) for name, member in value.items()}
+    return [_value(member) for member in value] if isinstance(value, list) else value
+
+
+def _shown(value: object) -> str:
+    return f"{value!r:.120}"
