@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import xxhash
 
