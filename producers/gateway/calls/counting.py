@@ -8,12 +8,12 @@ import orjson
 
 from seamlessflow.infra import clock
 from seamlessflow.infra.telemetry.tracing import Telemetry
-from seamlessflow.producers.gateway.calls.callers import Caller
+from seamlessflow.producers.gateway.calls.callers import MODULE_HEADER, Caller, text_in
 from seamlessflow.producers.gateway.dialects.canonical import Prompt
 from seamlessflow.producers.gateway.errors import ApiError, refused
 from seamlessflow.producers.gateway.exchange import Exchange
-from seamlessflow.producers.gateway.link.link import Link
-from seamlessflow.producers.gateway.link.pending import OK
+from seamlessflow.producers.gateway.link import Link
+from seamlessflow.producers.gateway.replies import OK
 from seamlessflow.producers.gateway.server_span import served
 from seamlessflow.producers.gateway.settings import GatewaySection
 from seamlessflow.schemas.records import CommandAnswered, CountTokens
@@ -56,7 +56,7 @@ class Counting:
             reply=self._link.address,
             messages=asked.messages,
             tools=asked.tools,
-            module=exchange.headers.get(b"x-seamlessflow-module", b"").decode("utf-8", "replace"),
+            module=text_in(exchange.headers, MODULE_HEADER),
             terms=caller.terms,
         )
 

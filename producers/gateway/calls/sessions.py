@@ -25,13 +25,13 @@ from seamlessflow.infra import clock
 from seamlessflow.infra.settings import SamplingSection
 from seamlessflow.infra.telemetry.tracing import Span, Telemetry
 from seamlessflow.infra.worker.tags import WISHES, read_wishes
+from seamlessflow.producers.gateway.calls.callers import sent_key
 from seamlessflow.producers.gateway.calls.keys import Keys
-from seamlessflow.producers.gateway.calls.retries import sent_key
 from seamlessflow.producers.gateway.dialects.dialect import turn_of
 from seamlessflow.producers.gateway.errors import ApiError, refused
 from seamlessflow.producers.gateway.exchange import Exchange
-from seamlessflow.producers.gateway.link.link import Command, Link
-from seamlessflow.producers.gateway.link.pending import OK, Reply
+from seamlessflow.producers.gateway.link import Command, Link
+from seamlessflow.producers.gateway.replies import OK, Reply
 from seamlessflow.producers.gateway.server_span import opened_in, served, trace_headers
 from seamlessflow.producers.gateway.settings import GatewaySection
 from seamlessflow.schemas.forks import check_form

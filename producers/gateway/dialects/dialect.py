@@ -23,7 +23,7 @@ _PREFIXES = (CHAT, COMPLETION, MESSAGE, RESPONSE)
 class ChoiceDelta(NamedTuple):
     """The next part of a choice: what some tokens add to its message (JSON, maybe `{}`).
 
-    It adds reasoning, text or to one call, never two of these (`calls/delta_parts.py`).
+    It adds reasoning, text or to one call, never two of these (`calls/streamed.py`).
     The other fields are set if log-probs were asked for: int32 ids, float32 log-probs, the arrays
     `topk_ids` and `topk_logprobs`, and the number of the first token in the completion.
     """
