@@ -19,9 +19,9 @@ from seamlessflow.producers.gateway.dialects.google_content.history import (
     canonical_history,
 )
 from seamlessflow.producers.gateway.dialects.google_content.members import members
-from seamlessflow.producers.gateway.dialects.google_content.schemas import json_schema
 from seamlessflow.producers.gateway.dialects.google_content.tools import (
     function_choice,
+    json_schema,
     read_functions,
 )
 from seamlessflow.producers.gateway.dialects.parameters import (
@@ -94,7 +94,7 @@ def prompt(body: bytes) -> Prompt:
 
 def _history(request: Mapping[str, Any]) -> GoogleHistory:
     history = canonical_history(request.get("systemInstruction"), request.get("contents", []))
-    if history.ends_with_model:
+    if history.ends_with_assistant:
         raise bad("contents", _NO_PREFILL)
     return history
 

@@ -11,8 +11,12 @@ from typing import Any
 import orjson
 
 from seamlessflow.producers.gateway.dialects.canonical import canonical_json
-from seamlessflow.producers.gateway.dialects.split_turns import is_split, joined
-from seamlessflow.producers.gateway.dialects.tool_results import Wording, places_by_call
+from seamlessflow.producers.gateway.dialects.history import (
+    Wording,
+    is_split,
+    joined,
+    places_by_call,
+)
 from seamlessflow.producers.gateway.errors import bad
 
 Message = Mapping[str, Any]
