@@ -6,8 +6,8 @@ computes or waits without `await` does so. The launcher ends a process that stan
 
 Agents that ignore that they were asked to end are reported, counted, and in the end a cause to
 start anew. Their sessions are closed and their places free; what they still hold is memory and a
-thread. A process in which as many are left as it may run at once ends with a passing fault, and
-whatever supervises it starts another. Called by `episode.py` and `runner.py`.
+thread. A process in which as many are left as it may run at once ends with a passing fault. Its
+supervisor starts another. Called by `episode.py` and `runner.py`.
 """
 
 import asyncio

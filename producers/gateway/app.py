@@ -172,12 +172,12 @@ class App:
 
     async def _list_models(self, exchange: Exchange, session: str | None) -> None:
         self._keys.require_any(exchange.headers)
-        await exchange.answer(200, self._models.listing(_is_googles(exchange)))
+        await exchange.answer(200, self._models.listing(_speaks_google(exchange)))
 
     async def _show_model(self, exchange: Exchange, session: str | None) -> None:
         self._keys.require_any(exchange.headers)
         name = model_in(exchange.path)
-        await exchange.answer(200, self._models.description(name, _is_googles(exchange)))
+        await exchange.answer(200, self._models.description(name, _speaks_google(exchange)))
 
     async def _health(self, exchange: Exchange, _: str | None) -> None:
         await exchange.answer(200, b'{"status":"alive"}')
@@ -229,7 +229,7 @@ def _split(path: str, http_method: str) -> tuple[str, str | None]:
     return f"/sessions/*/{rest}".removesuffix("/"), session
 
 
-def _is_googles(exchange: Exchange) -> bool:
+def _speaks_google(exchange: Exchange) -> bool:
     return dialect_of(exchange.route, exchange.headers) is GOOGLE
 
 

@@ -9,11 +9,13 @@ could not be written gets 503 at once.
 """
 
 import asyncio
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import xxhash
 
@@ -32,8 +34,14 @@ from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.tracing import Telemetry
-from seamlessflow.producers.gateway.errors import ApiError
-from seamlessflow.producers.gateway.replies import ExpectedReply, PendingReplies, Reply, ReplyInbox
+from seamlessflow.producers.gateway.errors import ApiError, refused
+from seamlessflow.producers.gateway.replies import (
+    OK,
+    ExpectedReply,
+    PendingReplies,
+    Reply,
+    ReplyInbox,
+)
 from seamlessflow.producers.gateway.settings import GatewaySection
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import (
@@ -149,6 +157,17 @@ class Link:
         """Return whether Kafka acknowledged a heartbeat within `kafka_timeout_s`."""
         return time.monotonic() - self._acknowledged < self._settings.kafka_timeout_s
 
+    def command_fields(self, session_id: str, expiry_s: float) -> dict[str, Any]:
+        """Return the fields that all commands for a session have, of a new one."""
+        issued_at_ms = now_ms()
+        return {
+            "command_id": secrets.token_hex(12),
+            "session_id": session_id,
+            "issued_at_ms": issued_at_ms,
+            "expires_at_ms": issued_at_ms + int(expiry_s * 1000),
+            "reply": self.address,
+        }
+
     def send(self, command: Command, expected: ExpectedReply | None, headers: Headers = ()) -> None:
         """Send a command; `expected` gets the replies. Raises `ApiError` (413, 501, 503)."""
         try:
@@ -186,7 +205,10 @@ class Link:
             expected.inbox.put(error)
 
     async def ask(self, command: Command, headers: Headers = ()) -> Reply:
-        """Send a session command and return its reply. Raises `ApiError` (413, 503, 504)."""
+        """Send a session command and return its reply.
+
+        Raises `ApiError` (413, 503, 504), and the manager's refusal.
+        """
         inbox = ReplyInbox()
         expected = ExpectedReply(inbox, command.session_id, command.command_id, 0, False)
         timeout_s = self._settings.command_timeout_s
@@ -194,11 +216,13 @@ class Link:
             self.send(command, expected, headers)
             async with asyncio.timeout(timeout_s):
                 _, reply = await inbox.next_reply()
-                return reply
         except TimeoutError:
             raise ApiError(504, f"no answer within {timeout_s:g} s", code="timeout") from None
         finally:
             self.forget(expected)
+        if isinstance(reply, CommandAnswered) and reply.status != OK:
+            raise refused(reply.status, reply.reason, reply.detail)
+        return reply
 
     def _deliver(self, replies: Sequence[Reply]) -> None:
         for reply in replies:

@@ -1,7 +1,7 @@
 """Client of the gateway's session calls: open, reward, close. Repeats what failed in passing.
 
 Any gateway serves any session. So each gets calls in turn, and a call that one does not answer goes
-to the next; one that does not serve is passed over for a while.
+to the next. A gateway that does not serve is passed over for a while.
 
 An outage of Kafka or of a manager is waited out, however long it is: the manager closes sessions
 that grow too old, so a call that comes too late is refused in the end. Only this client knows the

@@ -1,8 +1,8 @@
 """Refusals of a call that name its parameter in the dialect's words, all dialects alike. Pure.
 
 An engine that samples by a schema can sample no call. So a forced call goes without the schema, as
-at the vendors, where it binds texts alone; and a schema beside tools that the model may call or not
-is refused.
+at the vendors, where it binds texts alone. A schema beside tools that the model may call or not is
+refused.
 
 Managers and workers know only the canonical request, so their errors name no parameter of it.
 """

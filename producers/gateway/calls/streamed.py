@@ -2,7 +2,7 @@
 
 Kafka delivers replies at least once; a repeated delta is dropped, by its token offset. A gap should
 not occur. After one (a retry joined in the middle) the client gets no more deltas until the turn
-ends, and then the rest of the message, computed from the whole message.
+ends. Then it gets the rest of the message, computed from the whole message.
 
 The manager merges the deltas that it reads together, and a fast engine samples several kinds at
 once. Clients take the kinds of a chunk for exclusive: some read its text and skip its calls, some

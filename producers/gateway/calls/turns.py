@@ -9,7 +9,6 @@ no turn counts as delivered that is not. A retry may get that answer all the sam
 import asyncio
 import itertools
 import logging
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -311,13 +310,8 @@ class Turns:
         failed = expected.answered and not expected.completed
         if not alone or failed or expected.delivered:
             return
-        now_ms = clock.now_ms()
         command = CancelTurn(
-            command_id=secrets.token_hex(12),
-            session_id=expected.session_id,
-            issued_at_ms=now_ms,
-            expires_at_ms=now_ms + int(self._settings.turn_timeout_s * 1000),
-            reply=self._link.address,
+            **self._link.command_fields(expected.session_id, self._settings.turn_timeout_s),
             turn_id=expected.waits_for,
             reason="client_gone",
         )

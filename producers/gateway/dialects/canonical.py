@@ -91,6 +91,12 @@ def functions_json(functions: Sequence[Mapping[str, object]]) -> bytes | None:
     return ordered_json(listed, "tools") if listed else None
 
 
+def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    """Return a call in canonical form."""
+    function = {"name": name, "arguments": arguments}
+    return {"id": call_id, "type": "function", "function": function}
+
+
 def call_input(arguments: str) -> bytes:
     """Return a call's arguments as a JSON object, written as they were sampled."""
     arguments = arguments or "{}"

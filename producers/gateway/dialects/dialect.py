@@ -5,8 +5,8 @@ the bytes of an answer. A new protocol is a module or folder beside the others a
 `routes.py`.
 
 An event of a stream has the same form in all dialects: its JSON stands on one line. The standard
-ends a line at CR and LF alone, but some clients read a stream by lines of text and end one at
-U+0085, U+2028 and U+2029 too. JSON may hold these three as they are; here they are always escaped.
+ends a line at CR and LF alone. But some clients read a stream by lines of text, which also end at
+U+0085, U+2028 and U+2029. JSON may hold these three as they are; here they are always escaped.
 """
 
 from collections.abc import Sequence

@@ -9,7 +9,7 @@ read is refused with 400, never dropped.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from seamlessflow.producers.gateway.dialects.canonical import call_arguments
+from seamlessflow.producers.gateway.dialects.canonical import call_arguments, tool_call
 from seamlessflow.producers.gateway.dialects.history import ReadHistory, ReadMessage, Wording
 from seamlessflow.producers.gateway.dialects.parameters import text
 from seamlessflow.producers.gateway.errors import ApiError, bad
@@ -162,9 +162,8 @@ def _tool_result(place: str, block: Block) -> ReadMessage:
     return ReadMessage("tool", texts=[shown], answered_call=call)
 
 
-def _call(place: str, block: Block) -> dict[str, object]:
+def _call(place: str, block: Block) -> dict[str, Any]:
     match block:
         case {"id": str(call_id), "name": str(name), "input": value} if call_id and name:
-            function = {"name": name, "arguments": call_arguments(f"{place}.input", value)}
-            return {"id": call_id, "type": "function", "function": function}
+            return tool_call(call_id, name, call_arguments(f"{place}.input", value))
     raise bad(place, f"{place} must have an id, a name and an input")

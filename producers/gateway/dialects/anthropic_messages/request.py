@@ -17,6 +17,7 @@ from seamlessflow.producers.gateway.dialects.canonical import (
     ordered_json,
 )
 from seamlessflow.producers.gateway.dialects.parameters import (
+    INT32,
     Check,
     flag,
     number,
@@ -32,7 +33,6 @@ from seamlessflow.producers.gateway.errors import bad
 from seamlessflow.schemas.records import Sampling
 
 DIALECT = "anthropic.messages"
-_INT32 = 2**31 - 1
 _NO_PREFILL = (
     "This model does not support assistant message prefill. "
     "The conversation must end with a user message."
@@ -94,7 +94,7 @@ def _thinking(config: object) -> str:
 
 
 def _sampling(request: Mapping[str, Any]) -> Sampling:
-    most = whole(1, _INT32)("max_tokens", _required(request, "max_tokens"))
+    most = whole(1, INT32)("max_tokens", _required(request, "max_tokens"))
     asked: dict[str, Any] = {"max_tokens": most}
     for name in request.keys() & _SAMPLING.keys():
         field, check = _SAMPLING[name]
@@ -187,7 +187,7 @@ def _described(place: str, tool: Mapping[str, Any]) -> dict[str, object]:
 _SAMPLING: Mapping[str, tuple[str, Check]] = {
     "temperature": ("temperature", number(0, 1)),
     "top_p": ("top_p", number(0, 1)),
-    "top_k": ("top_k", whole(0, _INT32)),
+    "top_k": ("top_k", whole(0, INT32)),
     "stop_sequences": ("stop", stop_list),
 }
 _REFUSED: Mapping[str, Check] = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seamlessflow.producers.gateway.dialects.canonical import call_arguments
+from seamlessflow.producers.gateway.dialects.canonical import call_arguments, tool_call
 from seamlessflow.producers.gateway.dialects.google_content.members import (
     at,
     listed,
@@ -172,8 +172,7 @@ def _call(place: str, value: object, unnamed: str) -> dict[str, Any]:
     if not isinstance(name, str) or not name:
         raise bad(f"{place}.name", f"{place}.name must be text and not empty")
     arguments = call_arguments(f"{place}.args", fields.get("args", {}))
-    function = {"name": name, "arguments": arguments}
-    return {"id": text(f"{place}.id", call_id), "type": "function", "function": function}
+    return tool_call(text(f"{place}.id", call_id), name, arguments)
 
 
 def _answered(place: str, name: str, call_id: object, asked: _Said) -> str:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from seamlessflow.producers.gateway.dialects.canonical import tool_call
 from seamlessflow.producers.gateway.dialects.history import Wording, canonical_turns
 from seamlessflow.producers.gateway.dialects.openai_responses.items import (
     Item,
     custom_call,
     reasoning_text,
     shell_call,
-    tool_call,
     turn_of_item,
 )
 from seamlessflow.producers.gateway.dialects.openai_responses.tools import function_name
