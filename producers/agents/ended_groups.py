@@ -55,7 +55,7 @@ def watch_groups(
     settings: KafkaSettings,
     client_id: str,
     end: Callable[[list[str]], object],
-    failed: Callable[[BaseException], object],
+    failed: Callable[[BaseException], None],
 ) -> ReaderThread:
     """Read `control` from its present end in a thread, which calls `end` and `failed`."""
 
@@ -63,9 +63,6 @@ def watch_groups(
         if ended := ended_by(item.record for item in received):
             end(ended)
 
-    def fail(error: BaseException) -> None:
-        failed(error)
-
     reader = Reader(settings, client_id)
     reader.assign({(CONTROL.name, 0): END})
-    return ReaderThread("ended groups", reader, deliver, fail).start()
+    return ReaderThread("ended groups", reader, deliver, failed).start()

@@ -18,7 +18,6 @@ from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.names import PROVIDER
 from seamlessflow.infra.telemetry.tracing import Telemetry
 from seamlessflow.producers.agents.ended_groups import EndedGroups
-from seamlessflow.producers.agents.failure_cause import is_infrastructure_failure
 from seamlessflow.producers.agents.gateway_client.client import (
     GatewayClient,
     GatewayRefused,
@@ -35,17 +34,17 @@ from seamlessflow.producers.agents.gateway_client.ending import (
     Ending,
     EndingRules,
     closing_calls,
+    is_infrastructure_failure,
 )
 from seamlessflow.producers.agents.harness.agent import Agent
+from seamlessflow.producers.agents.harness.callables import Callback, CallThreads, invoke
 from seamlessflow.producers.agents.harness.command import TRY_AGAIN, CommandFailed
 from seamlessflow.producers.agents.harness.containment import ContainedCall
-from seamlessflow.producers.agents.harness.loading import Callback, invoke
 from seamlessflow.producers.agents.harness.session import AgentSession, SharedHttpClient
-from seamlessflow.producers.agents.harness.threads import CallThreads
-from seamlessflow.producers.agents.leftovers import END_GRACE_S, Leftovers
 from seamlessflow.producers.agents.result import BadResult, Result, judged, result_of
 from seamlessflow.producers.agents.serving import ServingTime
 from seamlessflow.producers.agents.settings import AgentsSection
+from seamlessflow.producers.agents.stalls import END_GRACE_S, Leftovers
 from seamlessflow.schemas.forks import PLAYBACK, history, of_session
 from seamlessflow.schemas.identity import session_id
 from seamlessflow.schemas.json_text import read_json

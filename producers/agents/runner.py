@@ -8,7 +8,6 @@ next owner of their tasks.
 import asyncio
 import logging
 import os
-from collections.abc import Callable
 from functools import partial
 
 from seamlessflow.infra.clock import now_ms
@@ -23,14 +22,12 @@ from seamlessflow.producers.agents.ended_groups import EndedGroups, watch_groups
 from seamlessflow.producers.agents.episode import Episodes
 from seamlessflow.producers.agents.gateway_client.client import GatewayClient
 from seamlessflow.producers.agents.harness.agent import Agent, CallableAgent, CommandAgent
+from seamlessflow.producers.agents.harness.callables import CallThreads, load_callable
 from seamlessflow.producers.agents.harness.command import Command
 from seamlessflow.producers.agents.harness.containment import contain_exits
-from seamlessflow.producers.agents.harness.loading import load_callable
-from seamlessflow.producers.agents.harness.threads import CallThreads
-from seamlessflow.producers.agents.leftovers import Leftovers
-from seamlessflow.producers.agents.loop_watch import LoopWatch
 from seamlessflow.producers.agents.serving import ServingTime, watch_engines
 from seamlessflow.producers.agents.settings import AgentsSection, AgentsSettings
+from seamlessflow.producers.agents.stalls import Leftovers, LoopWatch, Report
 from seamlessflow.producers.agents.task_feed import AgentCapacity, StartedTask, TaskFeed
 from seamlessflow.schemas.records import ProgressStalled, Record
 from seamlessflow.schemas.topics import CONTROL, FLEET, TASKS
@@ -118,7 +115,7 @@ def _watches(
     ended: EndedGroups,
     serving: ServingTime,
     running: "_RunningEpisodes",
-    report: Callable[[ProgressStalled], object],
+    report: Report,
 ) -> list[ReaderThread | LoopWatch]:
     """Begin to learn when engines serve, what blocks the event loop and, with redundancy, which
     groups have ended. The readers call back in the event loop.
@@ -141,7 +138,7 @@ def _watches(
     return watches
 
 
-def _tell(notice: str, report: Callable[[ProgressStalled], object]) -> None:
+def _tell(notice: str, report: Report) -> None:
     """Log what blocks the event loop, and report it for the display."""
     _log.warning("%s", notice)
     at_ms = now_ms()

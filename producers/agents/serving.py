@@ -119,19 +119,16 @@ def watch_engines(
     settings: KafkaSettings,
     client_id: str,
     note: Callable[[list[Record]], object],
-    failed: Callable[[BaseException], object],
+    failed: Callable[[BaseException], None],
 ) -> ReaderThread:
     """Read the heartbeats on `fleet` in a thread, which calls `note` and `failed`."""
 
     def deliver(received: list[Received]) -> None:
         note([item.record for item in received])
 
-    def fail(error: BaseException) -> None:
-        failed(error)
-
     reader = Reader(settings, client_id, wanted=_is_rollout_beat)
     reader.assign({(FLEET.name, 0): BEGINNING})
-    return ReaderThread("engines", reader, deliver, fail).start()
+    return ReaderThread("engines", reader, deliver, failed).start()
 
 
 def _is_rollout_beat(key: bytes) -> bool:

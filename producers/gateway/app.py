@@ -17,12 +17,7 @@ from seamlessflow.producers.gateway.calls.callers import Callers
 from seamlessflow.producers.gateway.calls.counting import CountForm, Counting
 from seamlessflow.producers.gateway.calls.in_flight import CallsInFlight
 from seamlessflow.producers.gateway.calls.keys import Keys
-from seamlessflow.producers.gateway.calls.model_list import (
-    google_listing,
-    google_model,
-    listing,
-    one_model,
-)
+from seamlessflow.producers.gateway.calls.models import Models
 from seamlessflow.producers.gateway.calls.sessions import Sessions
 from seamlessflow.producers.gateway.calls.turns import Turns
 from seamlessflow.producers.gateway.dialects.anthropic_messages.request import (
@@ -32,7 +27,7 @@ from seamlessflow.producers.gateway.dialects.dialect import Dialect
 from seamlessflow.producers.gateway.dialects.google_content.request import prompt as content_prompt
 from seamlessflow.producers.gateway.errors import ApiError, ClientGone
 from seamlessflow.producers.gateway.exchange import Exchange, Receive, Scope, Send
-from seamlessflow.producers.gateway.link.link import Link
+from seamlessflow.producers.gateway.link import Link
 from seamlessflow.producers.gateway.routes import (
     DIALECTS,
     GOOGLE,
@@ -67,12 +62,11 @@ class App:
         admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
         self._keys = Keys(settings.secret.get_secret_value(), admin_key, settings.api_keys)
         self._callers = Callers(self._keys, settings)
-        self._settings = settings
+        self._models = Models(settings.models)
         self._metrics = metrics
         self._turns = Turns(link, settings, metrics, tracing)
         self._counting = Counting(link, settings, tracing)
         self._sessions = Sessions(link, settings, self._keys, url, tracing)
-        self._started = int(time.time())
         self.in_flight = CallsInFlight(link, settings.max_in_flight, settings.max_in_flight_bytes)
         self._counts: dict[tuple[str, int], Callable[[float], None]] = {}
         metrics.gauge("seamlessflow_gateway_in_flight").set_function(lambda: self.in_flight.count)
@@ -178,19 +172,12 @@ class App:
 
     async def _list_models(self, exchange: Exchange, session: str | None) -> None:
         self._keys.require_any(exchange.headers)
-        names = self._settings.models
-        google = dialect_of(exchange.route, exchange.headers) is GOOGLE
-        await exchange.answer(
-            200, google_listing(names) if google else listing(names, self._started)
-        )
+        await exchange.answer(200, self._models.listing(_speaks_google(exchange)))
 
     async def _show_model(self, exchange: Exchange, session: str | None) -> None:
         self._keys.require_any(exchange.headers)
         name = model_in(exchange.path)
-        if name not in self._settings.models:
-            raise ApiError(404, f"there is no model {name!r}", code="model_not_found")
-        google = dialect_of(exchange.route, exchange.headers) is GOOGLE
-        await exchange.answer(200, google_model(name) if google else one_model(name, self._started))
+        await exchange.answer(200, self._models.description(name, _speaks_google(exchange)))
 
     async def _health(self, exchange: Exchange, _: str | None) -> None:
         await exchange.answer(200, b'{"status":"alive"}')
@@ -240,6 +227,10 @@ def _split(path: str, http_method: str) -> tuple[str, str | None]:
     if spoken:
         return route_of(f"/{rest}", http_method), session
     return f"/sessions/*/{rest}".removesuffix("/"), session
+
+
+def _speaks_google(exchange: Exchange) -> bool:
+    return dialect_of(exchange.route, exchange.headers) is GOOGLE
 
 
 async def _answer_error(

@@ -6,11 +6,18 @@ written when the connection closes, so such an answer must close it.
 
 A client of HTTP/1.0 knows no chunks: its stream ends where the connection closes.
 
+A client may offer to go on in another protocol: `Connection: Upgrade, HTTP2-Settings` with
+`Upgrade: h2c` is what Java's client sends by default. The gateway takes up no offer, and a server
+that does not must read the request as it is (RFC 9110, section 7.8). But httptools ends each
+request with an offer behind its head, so that its body would be empty. Such a head is therefore
+parsed again without the offer.
+
 Bytes that are not HTTP, and heads that are too slow or too long, get an error in JSON like all
 other errors.
 """
 
 import asyncio
+from collections.abc import Iterable
 from functools import partial
 from http import HTTPStatus
 from typing import Any, ClassVar, cast
@@ -21,7 +28,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from seamlessflow.producers.gateway.dialects.openai_shape import error_body
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.producers.gateway.exchange import BODY_IS_HERE, NEXT_SIZE, TAKEN
-from seamlessflow.producers.gateway.http_parser import OfferlessParser
 
 LONGEST_HEAD = 65_536
 """Most bytes of a head that arrives in several reads; the transport limits a single read."""
@@ -29,6 +35,8 @@ LONGEST_HEAD = 65_536
 _HEAD = b"HTTP/1.1 "
 _CONTINUE = b"HTTP/1.1 100"
 _WITHOUT_CHUNKS = "1.0"
+_CONNECT = b"CONNECT"
+_OFFERS = (b"upgrade", b"http2-settings")
 
 
 class _OneWrite:
@@ -82,7 +90,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         one_write = _OneWrite(transport, self.head_timeout_s)
         super().connection_made(cast(asyncio.Transport, one_write))
-        self._offerless = OfferlessParser(self, _parser)
+        self._offerless = _OfferlessParser(self)
         self.parser = cast(httptools.HttpRequestParser, self._offerless)
         self._start_head_timer()
 
@@ -168,11 +176,62 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
+class _OfferlessParser:
+    """A parser of the requests of one connection; a drop-in for httptools'.
+
+    `protocol` has the callbacks and the `url` and `headers` that they collect. Its
+    `on_headers_complete` and `on_message_complete` do nothing while `is_offer` is true.
+    """
+
+    def __init__(self, protocol: Any) -> None:
+        self._protocol = protocol
+        self._parser = _parser(protocol)
+
+    @property
+    def is_offer(self) -> bool:
+        """Return whether the head that ends now offers another protocol, so it is parsed again."""
+        # The target of a CONNECT is what the client wants to talk to: there is no body.
+        return bool(self._parser.should_upgrade()) and self._parser.get_method() != _CONNECT
+
+    def feed_data(self, data: bytes) -> None:
+        """Read bytes. Raises as httptools does, but for an offer only at a CONNECT."""
+        while data:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as offer:
+                if not self.is_offer:
+                    raise
+                data = self._head_without_offer() + data[offer.args[0] :]
+                self._parser = _parser(self._protocol)
+
+    def _head_without_offer(self) -> bytes:
+        parser, protocol = self._parser, self._protocol
+        version = parser.get_http_version().encode()
+        begin = b"%b %b HTTP/%b" % (parser.get_method(), protocol.url, version)
+        return b"\r\n".join([begin, *_kept(protocol.headers), b"", b""])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
+
+
 def _parser(protocol: object) -> Any:
     parser = httptools.HttpRequestParser(protocol)
     # As uvicorn does: a client may send on behind a request that closes the connection.
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
+
+
+def _kept(headers: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
+    """Return the lines of a head but those of the offer."""
+    lines: list[bytes] = []
+    for name, value in headers:
+        if name == b"connection":
+            words = [word for word in value.split(b",") if word.strip().lower() not in _OFFERS]
+            value = b",".join(words).strip()
+        if name not in _OFFERS:
+            lines.append(name + b": " + value)
+    return lines
 
 
 def _announce(cycle: RequestResponseCycle, size: int) -> None:

@@ -3,17 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from seamlessflow.producers.gateway.dialects import openai_completions, openai_shape
-from seamlessflow.producers.gateway.dialects.anthropic_messages import events as messages_events
 from seamlessflow.producers.gateway.dialects.anthropic_messages import request as messages_request
 from seamlessflow.producers.gateway.dialects.anthropic_messages import response as messages_response
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
 from seamlessflow.producers.gateway.dialects.dialect import Dialect
-from seamlessflow.producers.gateway.dialects.google_content import events as content_events
 from seamlessflow.producers.gateway.dialects.google_content import request as content_request
 from seamlessflow.producers.gateway.dialects.google_content import response as content_response
 from seamlessflow.producers.gateway.dialects.openai_chat import request as chat_request
 from seamlessflow.producers.gateway.dialects.openai_chat import response as chat_response
-from seamlessflow.producers.gateway.dialects.openai_responses import events as responses_events
 from seamlessflow.producers.gateway.dialects.openai_responses import request as responses_request
 from seamlessflow.producers.gateway.dialects.openai_responses import response as responses_response
 from seamlessflow.producers.gateway.exchange import EVENT_STREAM, JSON
@@ -50,7 +47,7 @@ class OpenAiResponses(_ServerSent):
 
     parse = staticmethod(responses_request.parse)
     completion = staticmethod(responses_response.completion)
-    events = staticmethod(responses_events.ResponseEvents)
+    events = staticmethod(responses_response.ResponseEvents)
     error_body = staticmethod(openai_shape.error_body)
 
 
@@ -59,7 +56,7 @@ class AnthropicMessages(_ServerSent):
 
     parse = staticmethod(messages_request.parse)
     completion = staticmethod(messages_response.completion)
-    events = staticmethod(messages_events.MessageEvents)
+    events = staticmethod(messages_response.MessageEvents)
     error_body = staticmethod(messages_response.error_body)
 
 
@@ -69,9 +66,9 @@ class GoogleContent:
     The path names the model and the form of the answer, so that each call has a dialect of its own.
     """
 
-    waiting = content_events.WAITING
+    waiting = content_response.WAITING
     completion = staticmethod(content_response.completion)
-    events = staticmethod(content_events.ContentEvents)
+    events = staticmethod(content_response.ContentEvents)
     error_body = staticmethod(content_response.error_body)
 
     def __init__(self, model: str, form: content_request.Form) -> None:

@@ -24,7 +24,7 @@ from seamlessflow.infra.telemetry.output import MetricsOutput
 from seamlessflow.infra.telemetry.tracing import telemetry
 from seamlessflow.producers.gateway.app import App
 from seamlessflow.producers.gateway.http_protocol import HttpProtocol
-from seamlessflow.producers.gateway.link.link import Link
+from seamlessflow.producers.gateway.link import Link
 from seamlessflow.producers.gateway.settings import GatewaySection, GatewaySettings
 from seamlessflow.schemas.topics import FLEET, REPLIES, REQUESTS
 

@@ -12,7 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seamlessflow.infra.faults import suggestion
-from seamlessflow.producers.agents.harness.loading import CallableNotFound, Callback, load_callable
+from seamlessflow.producers.agents.harness.callables import (
+    CallableNotFound,
+    Callback,
+    load_callable,
+)
 
 
 def main() -> None:

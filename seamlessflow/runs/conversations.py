@@ -24,7 +24,7 @@ from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.settings import RendererError
 from seamlessflow.producers.gateway.dialects.canonical import functions_json
 from seamlessflow.producers.gateway.dialects.openai_chat.messages import canonical_messages
-from seamlessflow.producers.gateway.dialects.openai_chat.tools import read_tools
+from seamlessflow.producers.gateway.dialects.openai_chat.request import read_tools
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.schemas.json_text import read_json
 from seamlessflow.schemas.tokens import TOKEN_BYTES

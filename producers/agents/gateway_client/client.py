@@ -1,6 +1,8 @@
 """Client of the gateway's session calls: open, reward, close. Repeats what failed in passing.
 
-Of several gateways each gets calls in turn, and a call that one does not answer goes to the next.
+Any gateway serves any session. So each gets calls in turn, and a call that one does not answer goes
+to the next. A gateway that does not serve is passed over for a while.
+
 An outage of Kafka or of a manager is waited out, however long it is: the manager closes sessions
 that grow too old, so a call that comes too late is refused in the end. Only this client knows the
 gateway's admin key. Called by `episode.py`.
@@ -8,7 +10,7 @@ gateway's admin key. Called by `episode.py`.
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -19,9 +21,12 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka import log
 from seamlessflow.infra.settings import SamplingSection
 from seamlessflow.infra.telemetry.contexts import Headers
-from seamlessflow.producers.agents.gateway_client.connections import CallFailed, HttpAnswer
+from seamlessflow.producers.agents.gateway_client.connections import (
+    CallFailed,
+    HttpAnswer,
+    HttpConnections,
+)
 from seamlessflow.producers.agents.gateway_client.ending import CloseCall
-from seamlessflow.producers.agents.gateway_client.rotation import GatewayRotation
 from seamlessflow.producers.agents.result import RewardCall
 from seamlessflow.schemas.json_form import to_json
 from seamlessflow.schemas.records import Task
@@ -32,6 +37,9 @@ _RETRIED = {0, 408, 429, 502, 503, 504}
 
 UNAUTHORIZED = (401, 403)
 """Statuses of a wrong admin key."""
+
+PASSED_OVER_S = 5.0
+"""Time for which a gateway gets no calls after it failed, or closed a connection by itself."""
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
@@ -196,6 +204,41 @@ class GatewayClient:
         self._gateways.pass_over(gateway)
         detail = {"error": {"code": "unreachable", "message": reason}}
         return HttpAnswer(0, orjson.dumps(detail))
+
+
+class GatewayRotation:
+    """Connections to each of the gateways whose URLs `urls` lists, with commas."""
+
+    def __init__(self, urls: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._gateways = [HttpConnections(url.strip()) for url in urls.split(",")]
+        self._clock = clock
+        self._back_at = dict.fromkeys(self._gateways, float("-inf"))
+        self._next = 0
+
+    def choose(self) -> HttpConnections:
+        """Return the next gateway that serves; if none does, the one that failed first."""
+        count = len(self._gateways)
+        in_turn = [self._gateways[(self._next + place) % count] for place in range(count)]
+        chosen = next((gateway for gateway in in_turn if self._serves(gateway)), None)
+        chosen = chosen or min(in_turn, key=lambda gateway: self._back_at[gateway])
+        self._next = (self._gateways.index(chosen) + 1) % count
+        return chosen
+
+    def pass_over(self, gateway: HttpConnections) -> None:
+        """Give a gateway no calls for a while, if others serve."""
+        self._back_at[gateway] = self._clock() + PASSED_OVER_S
+
+    def any_serves(self) -> bool:
+        """Return whether a gateway is left that is not passed over."""
+        return any(self._serves(gateway) for gateway in self._gateways)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        for gateway in self._gateways:
+            gateway.close()
+
+    def _serves(self, gateway: HttpConnections) -> bool:
+        return self._back_at[gateway] <= self._clock()
 
 
 def _pauses() -> Iterator[float]:

@@ -6,11 +6,9 @@
 import os
 from typing import Protocol
 
-from seamlessflow.producers.agents.harness.command import Command, CommandFailed
-from seamlessflow.producers.agents.harness.loading import Callback, invoke
-from seamlessflow.producers.agents.harness.proxies import exempted
+from seamlessflow.producers.agents.harness.callables import Callback, CallThreads, invoke
+from seamlessflow.producers.agents.harness.command import Command, CommandFailed, exempted
 from seamlessflow.producers.agents.harness.session import AgentSession
-from seamlessflow.producers.agents.harness.threads import CallThreads
 from seamlessflow.schemas.json_text import read_json
 
 
@@ -45,7 +43,7 @@ class CallableAgent:
 class CommandAgent:
     """Agent that is a program: it reads the task from standard input and may print its result.
 
-    The last line of its output is the result if it is a JSON object or a number (`output.py`); a
+    The last line of its output is the result if it is a JSON object or a number (`command.py`); a
     judge gets any other as `last_line`. Exit status 0 is success, 75 (try again) a failure of the
     infrastructure, any other a crash.
     """

@@ -3,14 +3,23 @@
 A program reads the task as JSON from standard input and, unless it is longer than Linux allows,
 from `SEAMLESSFLOW_TASK`. The session is in `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_MODEL`, the
 same of `ANTHROPIC` and `GEMINI` (whose base URLs have no `/v1`; Google's client reads
-`GOOGLE_GEMINI_BASE_URL`) and `SEAMLESSFLOW_SESSION`. In a session that
-begins in the middle of a recorded one, `SEAMLESSFLOW_MESSAGES_FILE` names a file with the messages
-so far, a JSON array in OpenAI's chat form. No setting of this process is passed on, above all not
-the admin key. Variables of proxies are, and the gateway's host is added to `NO_PROXY`.
+`GOOGLE_GEMINI_BASE_URL`) and `SEAMLESSFLOW_SESSION`. In a session that begins in the middle of a
+recorded one, `SEAMLESSFLOW_MESSAGES_FILE` names a file with the messages so far, a JSON array in
+OpenAI's chat form. No setting of this process is passed on, above all not the admin key.
+
+Calls of agents go to the gateway itself, whatever proxy the environment names. A proxy of a company
+does not reach a gateway on this host or its network, and would read the sessions' keys. So its
+variables are passed on, and the gateway's host is added to `NO_PROXY`.
+
+The result of a program is the last line of its standard output that has a content. The line may
+have what terminals are sent besides text: colour codes, a byte order mark, earlier states of a
+progress bar before a carriage return.
 """
 
 import asyncio
+import json
 import os
+import re
 import signal
 from asyncio.subprocess import Process
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,22 +27,32 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import BinaryIO
+from urllib.parse import urlsplit
 
 import orjson
 
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.json_lines import line_content
 from seamlessflow.infra.settings import ENV_PREFIX
-from seamlessflow.producers.agents.harness.output import result_in
-from seamlessflow.producers.agents.harness.proxies import exempted
 from seamlessflow.producers.agents.harness.session import AgentSession
+from seamlessflow.producers.agents.result import LAST_LINE
 
 TRY_AGAIN = 75
 """Exit status EX_TEMPFAIL of sysexits.h."""
 ENDING_GRACE_S = 2.0
 _LONGEST_VARIABLE_BYTES = 131_000
 """Linux refuses to start a program with a longer variable (MAX_ARG_STRLEN, 128 KiB)."""
-
 _ERROR_TAIL_BYTES = 2_000
+LONGEST_LINE_BYTES = 16 * 1024**2
+_READ_BYTES = (64 * 1024, 1024**2, 2 * LONGEST_LINE_BYTES)
+"""Bytes from the end that are read, each if those before had no whole line."""
+_TERMINAL_CODES = re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # CSI: colours, moves of the cursor
+    rb"|\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, links
+    rb"|[ -/]*[0-~])"  # others, such as the choice of a character set
+)
+_NO_PROXY = ("no_proxy", "NO_PROXY")
+"""Names of one variable; some libraries read one, some the other."""
 
 
 class CommandFailed(SeamlessFlowError):
@@ -92,6 +111,65 @@ class Command:
             finally:
                 await _end_group(process)
             return CommandResult(exit_status, result_in(output), _tail(errors, _ERROR_TAIL_BYTES))
+
+
+def exempted(environment: Mapping[str, str], url: str) -> Mapping[str, str]:
+    """Return the variables that exempt the URL's host from the proxies of the environment.
+
+    Hosts that are exempted already stay so. Ports are left out: not all libraries know them there.
+    """
+    host = urlsplit(url).hostname or ""
+    present = {name: environment[name] for name in _NO_PROXY if name in environment}
+    changed = {}
+    for name in _NO_PROXY:
+        hosts = present.get(name, next(iter(present.values()), ""))
+        listed = [entry.strip() for entry in hosts.split(",") if entry.strip()]
+        if not {host, "*"} & set(listed) and host:
+            listed.append(host)
+        changed[name] = ",".join(listed)
+    return changed
+
+
+def result_in(output: BinaryIO) -> object:
+    """Return the result that a program printed: a mapping or a number.
+
+    Of an output without one, a mapping with `LAST_LINE` alone, for the reason and the judge. `NaN`
+    and `Infinity` are read, so that they are refused as rewards.
+    """
+    line = _last_line(output)
+    if len(line) > LONGEST_LINE_BYTES:
+        return {LAST_LINE: f"a line of more than {LONGEST_LINE_BYTES} bytes"}
+    text = line.decode(errors="replace")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict | int | float) else {LAST_LINE: text}
+
+
+def _last_line(output: BinaryIO) -> bytes:
+    """Return the content of the last line that has one; empty if there is none.
+
+    Of a line that is longer than allowed, a part that is also longer.
+    """
+    length = output.seek(0, os.SEEK_END)
+    tail = b""
+    for size in _READ_BYTES:
+        output.seek(max(0, length - size))
+        tail = output.read()
+        # Of a part of the output, the first line may be cut.
+        lines = (tail if size >= length else tail.partition(b"\n")[2]).split(b"\n")
+        if content := next(filter(None, map(_content, reversed(lines))), b""):
+            return content
+        if size >= length:
+            return b""
+    return tail
+
+
+def _content(line: bytes) -> bytes:
+    """Return the text of a line that a terminal would show in the end."""
+    states = _TERMINAL_CODES.sub(b"", line).split(b"\r")
+    return next(filter(None, map(line_content, reversed(states))), b"")
 
 
 def _variables(payload: bytes, session: AgentSession) -> Mapping[str, str]:

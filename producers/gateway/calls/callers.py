@@ -1,18 +1,25 @@
-"""The session that a call belongs to, found without any change to the agent. Pure.
+"""The caller, as the headers of a call name it without any change to the agent. Pure.
+
+They say which session a call belongs to, the tags that it asks for, and if it is a retry.
 
 A session's own key, or a path with the admin key, gives the session's id, which stands for this one
 session. With an API key, the path or else the agent's own header gives a name; without either, the
 key's name is used. A session with a name begins with its first request; after it was closed, the
 next request begins another one. Sub-agents that name their parent's session are part of it.
+
+The vendors' clients count their retries. Codex (0.169.0) does not, but each of its requests has the
+id of the user's turn. Within such a turn its history only grows, so an equal body is a retry.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import orjson
+
 from seamlessflow.infra.worker.tags import read_wishes
 from seamlessflow.producers.gateway.calls.keys import INVALID_KEY, Keys
-from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.errors import ApiError, bad
 from seamlessflow.producers.gateway.exchange import key_of
 from seamlessflow.producers.gateway.settings import GatewaySection
 from seamlessflow.schemas.records import SessionTerms
@@ -29,8 +36,15 @@ SESSION_HEADERS = (
 TAGS_HEADER = b"x-seamlessflow-tags"
 """Header with the tags that a call asks for of its worker."""
 
+MODULE_HEADER, AGENT_HEADER = b"x-seamlessflow-module", b"x-seamlessflow-agent"
+"""Headers with the module of the agent that calls, and with the name of the agent."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
 _LONGEST_AGENT = 200
+_RETRY_KEY, _RETRY_COUNT = b"idempotency-key", b"x-stainless-retry-count"
+_CODEX_TURN = b"x-codex-turn-metadata"
+_LONGEST_KEY = 256
+_COUNT_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +89,7 @@ class Callers:
 
     def _by_name(self, name: str, headers: Mapping[bytes, bytes]) -> Caller:
         opening = self._opening
-        agent = headers.get(b"x-seamlessflow-agent") or headers.get(b"user-agent", b"")
+        agent = headers.get(AGENT_HEADER) or headers.get(b"user-agent", b"")
         terms = SessionTerms(
             policy=opening.policy,
             policies=opening.modules,
@@ -89,23 +103,64 @@ class Callers:
 def named_by_header(headers: Mapping[bytes, bytes]) -> str | None:
     """Return the session that an agent's own header names, or None. Raises `ApiError` (400)."""
     for header in SESSION_HEADERS:
-        value = headers.get(header, b"").decode("utf-8", "replace")
-        if value:
+        if value := text_in(headers, header):
             return _name(header.decode(), value)
     return None
 
 
+def text_in(headers: Mapping[bytes, bytes], header: bytes) -> str:
+    """Return a header as text; empty without it."""
+    return headers.get(header, b"").decode("utf-8", "replace")
+
+
 def wishes_in(headers: Mapping[bytes, bytes]) -> tuple[str, ...]:
     """Return the tags that a call asks for of its worker. Raises `ApiError` (400)."""
-    sent = headers.get(TAGS_HEADER)
+    sent = text_in(headers, TAGS_HEADER)
     if not sent:
         return ()
     try:
-        return read_wishes(sent.decode("utf-8", "replace"))
+        return read_wishes(sent)
     except ValueError as error:
         param = TAGS_HEADER.decode()
         message = f"{param}: {error}"
         raise ApiError(400, message, code="invalid_value", param=param) from error
+
+
+def retry_count(headers: Mapping[bytes, bytes]) -> int:
+    """Return how often the client tried before, by its own count."""
+    count = headers.get(_RETRY_COUNT, b"")
+    return int(count[:_COUNT_DIGITS]) if count.isdigit() else 0
+
+
+def idempotency_key(headers: Mapping[bytes, bytes], body_hash: bytes) -> str | None:
+    """Return the key that all tries of a turn share and no other call has, or None.
+
+    Raises `ApiError` (400) if it is too long.
+    """
+    key = sent_key(headers)
+    return _codex_key(headers.get(_CODEX_TURN, b""), body_hash) if key is None else key
+
+
+def sent_key(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return the client's `Idempotency-Key`, or None. Raises `ApiError` (400) if it is too long."""
+    key = headers.get(_RETRY_KEY)
+    if key is None:
+        return None
+    if len(key) > _LONGEST_KEY:
+        name = _RETRY_KEY.decode()
+        raise bad(name, f"{name} has {len(key)} bytes, which is over {_LONGEST_KEY}")
+    # One character for each byte, so that different keys stay different.
+    return key.decode("latin-1")
+
+
+def _codex_key(metadata: bytes, body_hash: bytes) -> str | None:
+    try:
+        turn_id = orjson.loads(metadata)["turn_id"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    if not isinstance(turn_id, str) or not 0 < len(turn_id) <= _LONGEST_KEY:
+        return None
+    return f"codex {turn_id} {body_hash.hex()}"
 
 
 def _name(param: str, value: str) -> str:

@@ -1,19 +1,16 @@
 """Token counts of prompts, in the dialects that know them. A count makes no turn."""
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import orjson
 
-from seamlessflow.infra import clock
 from seamlessflow.infra.telemetry.tracing import Telemetry
-from seamlessflow.producers.gateway.calls.callers import Caller
+from seamlessflow.producers.gateway.calls.callers import MODULE_HEADER, Caller, text_in
 from seamlessflow.producers.gateway.dialects.canonical import Prompt
-from seamlessflow.producers.gateway.errors import ApiError, refused
+from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.producers.gateway.exchange import Exchange
-from seamlessflow.producers.gateway.link.link import Link
-from seamlessflow.producers.gateway.link.pending import OK
+from seamlessflow.producers.gateway.link import Link
 from seamlessflow.producers.gateway.server_span import served
 from seamlessflow.producers.gateway.settings import GatewaySection
 from seamlessflow.schemas.records import CommandAnswered, CountTokens
@@ -43,25 +40,14 @@ class Counting:
         with served(self._telemetry, exchange, caller.session_id) as span:
             reply = await self._link.ask(command, span.headers)
             if not isinstance(reply, CommandAnswered) or reply.tokens is None:
-                raise _not_counted(reply)
+                raise ApiError(500, "the manager gave no count")
             await exchange.answer(200, orjson.dumps({form.member: reply.tokens}))
 
     def _command(self, asked: Prompt, caller: Caller, exchange: Exchange) -> CountTokens:
-        now_ms = clock.now_ms()
         return CountTokens(
-            command_id=secrets.token_hex(12),
-            session_id=caller.session_id,
-            issued_at_ms=now_ms,
-            expires_at_ms=now_ms + int(self._settings.command_expiry_s * 1000),
-            reply=self._link.address,
+            **self._link.command_fields(caller.session_id, self._settings.command_expiry_s),
             messages=asked.messages,
             tools=asked.tools,
-            module=exchange.headers.get(b"x-seamlessflow-module", b"").decode("utf-8", "replace"),
+            module=text_in(exchange.headers, MODULE_HEADER),
             terms=caller.terms,
         )
-
-
-def _not_counted(reply: object) -> ApiError:
-    if isinstance(reply, CommandAnswered) and reply.status != OK:
-        return refused(reply.status, reply.reason, reply.detail)
-    return ApiError(500, "the manager gave no count")

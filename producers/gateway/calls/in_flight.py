@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.producers.gateway.exchange import Exchange
-from seamlessflow.producers.gateway.link.link import Link
+from seamlessflow.producers.gateway.link import Link
 
 _log = logging.getLogger(__name__)
 

@@ -21,17 +21,16 @@ from pydantic import (
     model_validator,
 )
 
-from seamlessflow.infra import clock
 from seamlessflow.infra.settings import SamplingSection
-from seamlessflow.infra.telemetry.tracing import Span, Telemetry
+from seamlessflow.infra.telemetry.tracing import Telemetry
 from seamlessflow.infra.worker.tags import WISHES, read_wishes
+from seamlessflow.producers.gateway.calls.callers import sent_key
 from seamlessflow.producers.gateway.calls.keys import Keys
-from seamlessflow.producers.gateway.calls.retries import sent_key
 from seamlessflow.producers.gateway.dialects.dialect import turn_of
-from seamlessflow.producers.gateway.errors import ApiError, refused
+from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.producers.gateway.exchange import Exchange
-from seamlessflow.producers.gateway.link.link import Command, Link
-from seamlessflow.producers.gateway.link.pending import OK, Reply
+from seamlessflow.producers.gateway.link import Link
+from seamlessflow.producers.gateway.replies import Reply
 from seamlessflow.producers.gateway.server_span import opened_in, served, trace_headers
 from seamlessflow.producers.gateway.settings import GatewaySection
 from seamlessflow.schemas.forks import check_form
@@ -162,7 +161,7 @@ class Sessions:
             max_idle_ms=_ms(body.max_idle_s),
         )
         with served(self._telemetry, exchange, session_id) as span:
-            answered = await self._carry_out(command, span)
+            answered = await self._link.ask(command, span.headers)
             # The session's calls belong to the trace of the program that opened it.
             parent = trace_headers(exchange.headers) if self._telemetry.enabled else ()
             answer = {
@@ -212,14 +211,14 @@ class Sessions:
         """Serve `GET /sessions/{id}`. Raises `ApiError`."""
         question = DescribeSession(**self._command_fields(session_id))
         with served(self._telemetry, exchange, session_id) as span:
-            answered = await self._carry_out(question, span)
+            answered = await self._link.ask(question, span.headers)
             if not isinstance(answered, CommandAnswered) or answered.state is None:
                 raise ApiError(500, "the manager gave no description")
             await exchange.answer(200, answered.state)
 
     async def _answer(self, exchange: Exchange, command: AssignReward | CloseSession) -> None:
         with served(self._telemetry, exchange, command.session_id) as span:
-            answered = await self._carry_out(command, span)
+            answered = await self._link.ask(command, span.headers)
             # Not the id of the request: that may be a name, which stands for the open session.
             await exchange.answer(200, orjson.dumps({"session_id": answered.session_id}))
 
@@ -235,21 +234,7 @@ class Sessions:
             raise ApiError(400, message, code="invalid_value", param=param) from error
 
     def _command_fields(self, session_id: str) -> dict[str, Any]:
-        now_ms = clock.now_ms()
-        return {
-            "command_id": secrets.token_hex(12),
-            "session_id": session_id,
-            "issued_at_ms": now_ms,
-            "expires_at_ms": now_ms + _ms(self._settings.command_expiry_s),
-            "reply": self._link.address,
-        }
-
-    async def _carry_out(self, command: Command, span: Span) -> Reply:
-        """Send a command and return the manager's answer. Raises `ApiError`."""
-        reply = await self._link.ask(command, span.headers)
-        if isinstance(reply, CommandAnswered) and reply.status != OK:
-            raise refused(reply.status, reply.reason, reply.detail)
-        return reply
+        return self._link.command_fields(session_id, self._settings.command_expiry_s)
 
     def _key_end_ms(self, command: OpenSession, answered: Reply) -> int:
         """Return the end of the session's key: the same for a call that is repeated."""

@@ -1,16 +1,30 @@
-"""The streamed answer to one call: from replies, one at a time, to bytes for the client. Pure."""
+"""The streamed answer to one call: from replies, one at a time, to bytes for the client. Pure.
 
-from collections.abc import Callable
+Kafka delivers replies at least once; a repeated delta is dropped, by its token offset. A gap should
+not occur. After one (a retry joined in the middle) the client gets no more deltas until the turn
+ends. Then it gets the rest of the message, computed from the whole message.
+
+The manager merges the deltas that it reads together, and a fast engine samples several kinds at
+once. Clients take the kinds of a chunk for exclusive: some read its text and skip its calls, some
+read its first call alone. So no event of any dialect has more than one kind, or more than one call.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from seamlessflow.producers.gateway.calls.delivered import Delivered
-from seamlessflow.producers.gateway.calls.delta_parts import delta_parts
+import orjson
+
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
 from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta, Events
 from seamlessflow.producers.gateway.errors import ApiError, refused
-from seamlessflow.producers.gateway.link.pending import OK, Reply
+from seamlessflow.producers.gateway.replies import OK, Reply
 from seamlessflow.schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
 from seamlessflow.schemas.tokens import TOKEN_BYTES
+
+_CALLS = b'"tool_calls":'
+_TEXTS = ("reasoning_content", "content")
+_NAMED = tuple(b'"%b":' % name.encode() for name in _TEXTS)
 
 
 class StreamedAnswer:
@@ -99,23 +113,32 @@ class StreamedAnswer:
         return _written(events, choice, piece)
 
 
-def _written(events: Events, choice: int, piece: ChoiceDelta) -> bytes:
-    """Return the events of a piece, each with one kind; log-probs go with the first."""
-    first, *others = delta_parts(piece.delta)
-    data = events.delta(choice, piece._replace(delta=first))
-    return data + b"".join(events.delta(choice, ChoiceDelta(other)) for other in others)
+class Delivered:
+    """The progress of one streamed choice, in tokens."""
 
+    __slots__ = ("_deltas", "_gap", "offset")
 
-def _from_token(tensor: TokenTensor, offset: int) -> TokenTensor:
-    """Return the tensor without the rows of tokens before `offset`."""
-    offset = min(offset, tensor.to_token)
-    rows = tensor.to_token - tensor.from_token
-    if not tensor.data or not rows or offset <= tensor.from_token:
-        return tensor
-    size = len(tensor.data) // rows
-    data = tensor.data[(offset - tensor.from_token) * size :]
-    shape = (tensor.to_token - offset, *tensor.shape[1:])
-    return replace(tensor, from_token=offset, shape=shape, data=data)
+    def __init__(self) -> None:
+        self.offset = 0
+        self._deltas: list[bytes] = []
+        self._gap = False
+
+    def accept(self, reply: ReplyDelta) -> bool:
+        """Return whether the delta continues what the client has; if so, count it as sent."""
+        if self._gap or reply.token_offset != self.offset:
+            # A delta that reaches further than what the client has shows that tokens are missing.
+            self._gap = self._gap or reply.token_offset + reply.token_count > self.offset
+            return False
+        self.offset += reply.token_count
+        if reply.delta is not None:
+            self._deltas.append(reply.delta)
+        return True
+
+    def missing_delta(self, reply: ReplyFinished) -> bytes | None:
+        """Return the delta that completes the message, or None if nothing is missing."""
+        if reply.delta is not None and not self._gap and reply.token_offset == self.offset:
+            return reply.delta
+        return missing(reply.message, self._deltas)
 
 
 def answered_turn(choice: int, reply: ReplyDelta | ReplyFinished) -> str:
@@ -130,3 +153,75 @@ def finished(reply: Reply) -> ReplyFinished:
     if isinstance(reply, ReplyFinished | CommandAnswered):
         raise refused(reply.status, reply.reason, reply.detail)
     raise TypeError(f"{type(reply).__name__} does not end a turn")
+
+
+def _written(events: Events, choice: int, piece: ChoiceDelta) -> bytes:
+    """Return the events of a piece, each with one kind; log-probs go with the first."""
+    first, *others = delta_parts(piece.delta)
+    data = events.delta(choice, piece._replace(delta=first))
+    return data + b"".join(events.delta(choice, ChoiceDelta(other)) for other in others)
+
+
+def delta_parts(delta: bytes) -> Sequence[bytes]:
+    """Return deltas that hold reasoning, text or one call each, in the order of sampling.
+
+    More of a call that has begun comes first. A delta of one kind is returned as it is.
+    """
+    # In a text these names would stand behind backslashes: the usual delta needs no reading.
+    if _CALLS not in delta and not all(name in delta for name in _NAMED):
+        return (delta,)
+    parts = list(_parts(orjson.loads(delta)))
+    return (delta,) if len(parts) < 2 else [orjson.dumps(part) for part in parts]
+
+
+def _parts(read: Mapping[str, Any]) -> Iterator[Mapping[str, object]]:
+    calls = read.get("tool_calls") or ()
+    yield from ({"tool_calls": [call]} for call in calls if "id" not in call)
+    yield from ({name: read[name]} for name in _TEXTS if read.get(name))
+    yield from ({"tool_calls": [call]} for call in calls if "id" in call)
+
+
+def missing(message: bytes | None, deltas: Sequence[bytes]) -> bytes | None:
+    """Return the part of `message` that `deltas` lack, as a delta; None if they lack nothing."""
+    if message is None:
+        return None
+    whole = orjson.loads(message)
+    parts = [orjson.loads(delta) for delta in deltas]
+    rest: dict[str, object] = {}
+    for name in _TEXTS:
+        sent = sum(len(part.get(name) or "") for part in parts)
+        if tail := (whole.get(name) or "")[sent:]:
+            rest[name] = tail
+    if calls := _missing_calls(whole.get("tool_calls") or (), parts):
+        rest["tool_calls"] = calls
+    return orjson.dumps(rest) if rest else None
+
+
+def _missing_calls(
+    calls: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]
+) -> list[dict[str, object]]:
+    sent: dict[int, int] = {}
+    for part in parts:
+        for call in part.get("tool_calls") or ():
+            arguments = (call.get("function") or {}).get("arguments") or ""
+            sent[call["index"]] = sent.get(call["index"], 0) + len(arguments)
+    rest: list[dict[str, object]] = []
+    for index, call in enumerate(calls):
+        # The first delta of a call has its id and name; only arguments can be missing after it.
+        if index not in sent:
+            rest.append({"index": index, **call})
+        elif tail := call["function"]["arguments"][sent[index] :]:
+            rest.append({"index": index, "function": {"arguments": tail}})
+    return rest
+
+
+def _from_token(tensor: TokenTensor, offset: int) -> TokenTensor:
+    """Return the tensor without the rows of tokens before `offset`."""
+    offset = min(offset, tensor.to_token)
+    rows = tensor.to_token - tensor.from_token
+    if not tensor.data or not rows or offset <= tensor.from_token:
+        return tensor
+    size = len(tensor.data) // rows
+    data = tensor.data[(offset - tensor.from_token) * size :]
+    shape = (tensor.to_token - offset, *tensor.shape[1:])
+    return replace(tensor, from_token=offset, shape=shape, data=data)

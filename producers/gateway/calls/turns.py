@@ -9,28 +9,33 @@ no turn counts as delivered that is not. A retry may get that answer all the sam
 import asyncio
 import itertools
 import logging
-import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from seamlessflow.infra import clock
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.tracing import Span, Telemetry
-from seamlessflow.producers.gateway.calls.blame import blame
-from seamlessflow.producers.gateway.calls.callers import Caller, wishes_in
-from seamlessflow.producers.gateway.calls.keep_alive import KeepAliveTimer
-from seamlessflow.producers.gateway.calls.retries import idempotency_key, retry_count
-from seamlessflow.producers.gateway.calls.schemas_and_tools import with_bound_schema
+from seamlessflow.producers.gateway.calls.callers import (
+    AGENT_HEADER,
+    MODULE_HEADER,
+    Caller,
+    idempotency_key,
+    retry_count,
+    text_in,
+    wishes_in,
+)
+from seamlessflow.producers.gateway.calls.refusals import blame, with_bound_schema
 from seamlessflow.producers.gateway.calls.streamed import StreamedAnswer, answered_turn, finished
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
 from seamlessflow.producers.gateway.dialects.dialect import Dialect, Events
 from seamlessflow.producers.gateway.errors import ApiError, ClientGone
 from seamlessflow.producers.gateway.exchange import Exchange
-from seamlessflow.producers.gateway.link.inbox import ExpectedReply, ReplyInbox
-from seamlessflow.producers.gateway.link.link import Link
+from seamlessflow.producers.gateway.link import Link
+from seamlessflow.producers.gateway.replies import ExpectedReply, ReplyInbox
 from seamlessflow.producers.gateway.server_span import (
     describe_answer,
     describe_request,
@@ -47,6 +52,46 @@ _WATCH_AFTER_S = 0.1
 # A reply without tokens: the turn is still alive, the client gets a keep-alive.
 _STILL_ALIVE = ReplyDelta(gateway="", session_id="", turn_id="", token_offset=0, token_count=0)
 _CLOSED = "session_closed"
+
+
+class _TimerLoop(Protocol):
+    """The part of an event loop that a timer needs."""
+
+    def time(self) -> float:
+        """Return the loop's time, in seconds."""
+        ...
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call back once, after `delay` seconds."""
+        ...
+
+
+class KeepAliveTimer:
+    """A timer that calls `expired` after each `seconds` without a `restart`, until `cancel`."""
+
+    def __init__(self, loop: _TimerLoop, seconds: float, expired: Callable[[], None]) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._expired = expired
+        self._since = loop.time()
+        self._timer = loop.call_later(seconds, self._check)
+
+    def restart(self) -> None:
+        """Begin to wait for `seconds` again."""
+        # Called for each event, so it only notes the time; `_check` reads it when the timer is due.
+        self._since = self._loop.time()
+
+    def cancel(self) -> None:
+        """Stop the timer."""
+        self._timer.cancel()
+
+    def _check(self) -> None:
+        left_s = self._since + self._seconds - self._loop.time()
+        if left_s <= 0:
+            self.restart()
+            self._expired()
+            left_s = self._seconds
+        self._timer = self._loop.call_later(left_s, self._check)
 
 
 @dataclass(slots=True)
@@ -183,8 +228,8 @@ class Turns:
             choice=choice,
             stream=request.stream,
             wants_logprobs=request.wants_logprobs,
-            module=_text(headers.get(b"x-seamlessflow-module", b"")),
-            agent=_text(headers.get(b"x-seamlessflow-agent", b"")),
+            module=text_in(headers, MODULE_HEADER),
+            agent=text_in(headers, AGENT_HEADER),
             deadline_ms=deadline_ms,
             terms=call.caller.terms,
             previous_turn=request.previous_turn,
@@ -265,13 +310,8 @@ class Turns:
         failed = expected.answered and not expected.completed
         if not alone or failed or expected.delivered:
             return
-        now_ms = clock.now_ms()
         command = CancelTurn(
-            command_id=secrets.token_hex(12),
-            session_id=expected.session_id,
-            issued_at_ms=now_ms,
-            expires_at_ms=now_ms + int(self._settings.turn_timeout_s * 1000),
-            reply=self._link.address,
+            **self._link.command_fields(expected.session_id, self._settings.turn_timeout_s),
             turn_id=expected.waits_for,
             reason="client_gone",
         )
@@ -294,7 +334,3 @@ def _timed_out() -> ApiError:
 
 def _client_gone(inbox: ReplyInbox, _: object) -> None:
     inbox.put(ClientGone())
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")

@@ -4,8 +4,13 @@ A dialect makes a `CanonicalRequest` from an HTTP body; `turns.py` makes command
 is canonical: keys are sorted, absent members left out. Tools and schemas of answers are an
 exception: they keep the order in which the agent wrote their members, because chat templates and
 engines write them in that order.
+
+Arguments of a tool call are JSON text. Some dialects have an object there. A model may sample text
+that is not a JSON object. It is sent to the agent as `{"$arguments": text}`, so that the agent
+sends back exactly what was sampled.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,6 +21,8 @@ import xxhash
 from seamlessflow.producers.gateway.errors import bad
 from seamlessflow.schemas.json_text import write_json
 from seamlessflow.schemas.records import Sampling
+
+_TEXT = "$arguments"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +91,43 @@ def functions_json(functions: Sequence[Mapping[str, object]]) -> bytes | None:
     return ordered_json(listed, "tools") if listed else None
 
 
+def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    """Return a call in canonical form."""
+    function = {"name": name, "arguments": arguments}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def call_input(arguments: str) -> bytes:
+    """Return a call's arguments as a JSON object, written as they were sampled."""
+    arguments = arguments or "{}"
+    try:
+        value = orjson.loads(arguments)
+    except orjson.JSONDecodeError:  # also for JSON that many parsers refuse: 1e999, "\ud800"
+        value = None
+    if not isinstance(value, dict) or _is_wrapped_text(value):
+        return orjson.dumps({_TEXT: arguments})
+    return arguments.encode()
+
+
+def call_arguments(place: str, value: object) -> str:
+    """Return the arguments of a call's input, written as most models do. Raises `ApiError`."""
+    if not isinstance(value, dict):
+        raise bad(place, f"{place} must be an object")
+    if _is_wrapped_text(value):
+        return str(value[_TEXT])
+    try:
+        # json writes a space after each comma and colon, as most models do; orjson does not.
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError as error:
+        raise bad(place, f"{place} is nested too deeply") from error
+
+
 def _json(value: object, param: str, *, sort_keys: bool) -> bytes:
     try:
         return write_json(value, sort_keys=sort_keys)
     except TypeError as error:
         raise bad(param, f"{param} cannot be stored: {error}") from error
+
+
+def _is_wrapped_text(value: Mapping[str, object]) -> bool:
+    return len(value) == 1 and isinstance(value.get(_TEXT), str)

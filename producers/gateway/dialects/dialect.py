@@ -3,6 +3,10 @@
 A dialect is a set of pure functions: from an HTTP body to a `CanonicalRequest`, and from replies to
 the bytes of an answer. A new protocol is a module or folder beside the others and a line in
 `routes.py`.
+
+An event of a stream has the same form in all dialects: its JSON stands on one line. The standard
+ends a line at CR and LF alone. But some clients read a stream by lines of text, which also end at
+U+0085, U+2028 and U+2029. JSON may hold these three as they are; here they are always escaped.
 """
 
 from collections.abc import Sequence
@@ -19,11 +23,16 @@ MESSAGE = "msg_"
 RESPONSE = "resp_"
 _PREFIXES = (CHAT, COMPLETION, MESSAGE, RESPONSE)
 
+_NEXT_LINE, _SEPARATORS = "\x85".encode(), b"\xe2\x80"
+"""U+0085, and the first bytes of U+2028 and U+2029, which many quotation marks share."""
+_ESCAPED = {end.encode(): f"\\u{ord(end):04x}".encode() for end in "\x85\u2028\u2029"}
+_SPACES = bytes.maketrans(b"\r\n", b"  ")
+
 
 class ChoiceDelta(NamedTuple):
     """The next part of a choice: what some tokens add to its message (JSON, maybe `{}`).
 
-    It adds reasoning, text or to one call, never two of these (`calls/delta_parts.py`).
+    It adds reasoning, text or to one call, never two of these (`calls/streamed.py`).
     The other fields are set if log-probs were asked for: int32 ids, float32 log-probs, the arrays
     `topk_ids` and `topk_logprobs`, and the number of the first token in the completion.
     """
@@ -91,3 +100,20 @@ def turn_of(response_id: str) -> str:
         if response_id.startswith(prefix):
             return response_id.removeprefix(prefix)
     return response_id
+
+
+def event(body: bytes, kind: str = "") -> bytes:
+    """Return an event with this JSON, and a name of its own if it has a `kind`."""
+    if not kind:
+        return b"data: %b\n\n" % on_one_line(body)
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), on_one_line(body))
+
+
+def on_one_line(body: bytes) -> bytes:
+    """Return JSON without an end of a line: arguments of a call may have been sampled with some."""
+    if b"\n" in body or b"\r" in body:
+        body = body.translate(_SPACES)
+    if _SEPARATORS in body or _NEXT_LINE in body:
+        for end, escaped in _ESCAPED.items():
+            body = body.replace(end, escaped)
+    return body

@@ -12,8 +12,7 @@ from typing import Any
 import orjson
 
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest, canonical_json
-from seamlessflow.producers.gateway.dialects.dialect import COMPLETION, ChoiceDelta
-from seamlessflow.producers.gateway.dialects.event_lines import event
+from seamlessflow.producers.gateway.dialects.dialect import COMPLETION, ChoiceDelta, event
 from seamlessflow.producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
 from seamlessflow.producers.gateway.dialects.parameters import (
     Check,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import orjson
 
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
-from seamlessflow.producers.gateway.dialects.event_lines import event
+from seamlessflow.producers.gateway.dialects.dialect import event
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.schemas.records import ReplyFinished
 

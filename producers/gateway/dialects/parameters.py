@@ -17,6 +17,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Check = Callable[[str, Any], object]
 MOST_STOPS = 16
+INT32, INT64 = 2**31 - 1, 2**63 - 1
+"""Largest whole numbers that fields of records hold."""
 
 
 def read_body(body: bytes) -> dict[str, Any]:

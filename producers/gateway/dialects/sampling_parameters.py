@@ -5,6 +5,8 @@ from typing import Any
 
 from seamlessflow.producers.gateway.dialects.canonical import ordered_json
 from seamlessflow.producers.gateway.dialects.parameters import (
+    INT32,
+    INT64,
     Check,
     flag,
     number,
@@ -15,7 +17,6 @@ from seamlessflow.producers.gateway.dialects.parameters import (
 from seamlessflow.producers.gateway.errors import bad
 from seamlessflow.schemas.records import Sampling
 
-_INT32, _INT64 = 2**31 - 1, 2**63 - 1
 _NOTHING_ASKED = Sampling()
 _ANY_OBJECT = '{"type":"object"}'
 _bias = number(-100, 100)
@@ -57,12 +58,12 @@ def _biases(name: str, value: Any) -> dict[str, float]:
 
 
 def _is_token(name: str) -> bool:
-    return name.isascii() and name.isdecimal() and len(name) <= len(str(_INT32))
+    return name.isascii() and name.isdecimal() and len(name) <= len(str(INT32))
 
 
 def _top_k(name: str, value: Any) -> int:
     # Some engines write "all tokens" as -1, the record writes it as 0.
-    return max(0, whole(-1, _INT32)(name, value))
+    return max(0, whole(-1, INT32)(name, value))
 
 
 def _one_tool_call(name: str, value: Any) -> bool:
@@ -70,8 +71,8 @@ def _one_tool_call(name: str, value: Any) -> bool:
 
 
 _FIELDS: Mapping[str, tuple[str, Check]] = {
-    "max_tokens": ("max_tokens", whole(1, _INT32)),
-    "max_completion_tokens": ("max_tokens", whole(1, _INT32)),
+    "max_tokens": ("max_tokens", whole(1, INT32)),
+    "max_completion_tokens": ("max_tokens", whole(1, INT32)),
     "temperature": ("temperature", number(0, 2)),
     "top_p": ("top_p", number(0, 1)),
     "top_k": ("top_k", _top_k),
@@ -80,8 +81,8 @@ _FIELDS: Mapping[str, tuple[str, Check]] = {
     "frequency_penalty": ("frequency_penalty", number(-2, 2)),
     "repetition_penalty": ("repetition_penalty", number(0, 10)),
     "logit_bias": ("logit_bias", _biases),
-    "min_tokens": ("min_tokens", whole(0, _INT32)),
-    "seed": ("seed", whole(-_INT64, _INT64)),
+    "min_tokens": ("min_tokens", whole(0, INT32)),
+    "seed": ("seed", whole(-INT64, INT64)),
     "stop": ("stop", stops),
     "parallel_tool_calls": ("one_tool_call", _one_tool_call),
 }

@@ -8,9 +8,11 @@ from openai.types.responses import Response, ResponseStreamEvent
 
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
 from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
-from seamlessflow.producers.gateway.dialects.openai_responses.events import ResponseEvents
 from seamlessflow.producers.gateway.dialects.openai_responses.request import parse
-from seamlessflow.producers.gateway.dialects.openai_responses.response import completion
+from seamlessflow.producers.gateway.dialects.openai_responses.response import (
+    ResponseEvents,
+    completion,
+)
 from seamlessflow.schemas.records import ReplyFinished
 from tests.builders.records.replies import answer
 

@@ -9,11 +9,10 @@ from seamlessflow.producers.agents.ended_groups import EndedGroups
 from seamlessflow.producers.agents.episode import Episodes
 from seamlessflow.producers.agents.gateway_client.client import GatewayClient
 from seamlessflow.producers.agents.harness.agent import Agent
-from seamlessflow.producers.agents.harness.loading import Callback
-from seamlessflow.producers.agents.harness.threads import CallThreads
-from seamlessflow.producers.agents.leftovers import Leftovers
+from seamlessflow.producers.agents.harness.callables import Callback, CallThreads
 from seamlessflow.producers.agents.serving import ServingTime
 from seamlessflow.producers.agents.settings import AgentsSection
+from seamlessflow.producers.agents.stalls import Leftovers
 from seamlessflow.schemas.records import Task
 from tests.builders.records.tasks import task
 from tests.integration.agents.scripted_gateway import (

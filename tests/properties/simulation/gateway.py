@@ -5,8 +5,8 @@ Two instances share one of these; a call waits at the instance that sent it.
 
 from dataclasses import dataclass, field
 
-from seamlessflow.producers.gateway.calls.delivered import Delivered
-from seamlessflow.producers.gateway.link.pending import PendingReplies
+from seamlessflow.producers.gateway.calls.streamed import Delivered
+from seamlessflow.producers.gateway.replies import PendingReplies
 from seamlessflow.schemas import records as r
 
 Finished = r.ReplyFinished | r.CommandAnswered

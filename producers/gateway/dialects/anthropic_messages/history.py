@@ -2,20 +2,16 @@
 
 Consecutive messages of one role are one message, as at the vendor. Each tool result is a message of
 its own, in the order of the calls, and must answer one in the last assistant message. An answer of
-ours that an agent sends
-back becomes the message that was sampled. Input that a text model cannot read is refused with 400,
-never dropped.
+ours that an agent sends back becomes the message that was sampled. Input that a text model cannot
+read is refused with 400, never dropped.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from seamlessflow.producers.gateway.dialects.call_arguments import call_arguments
-from seamlessflow.producers.gateway.dialects.canonical import canonical_json
+from seamlessflow.producers.gateway.dialects.canonical import call_arguments, tool_call
+from seamlessflow.producers.gateway.dialects.history import ReadHistory, ReadMessage, Wording
 from seamlessflow.producers.gateway.dialects.parameters import text
-from seamlessflow.producers.gateway.dialects.split_turns import joined
-from seamlessflow.producers.gateway.dialects.tool_results import Wording, places_by_call
 from seamlessflow.producers.gateway.errors import ApiError, bad
 
 Block = Mapping[str, Any]
@@ -36,49 +32,11 @@ _RESULTS = Wording(
 _TEXT_ONLY = "this model takes text and calls of the agent's own tools only"
 
 
-@dataclass(slots=True)
-class _Message:
-    """A message while its blocks are read."""
-
-    role: str
-    texts: list[str] = field(default_factory=list)
-    thoughts: list[str] = field(default_factory=list)
-    calls: list[dict[str, object]] = field(default_factory=list)
-    answered_call: str | None = None
-
-    def canonical(self) -> dict[str, object]:
-        if self.role != "assistant":
-            read: dict[str, object] = {"role": self.role, "content": "\n".join(self.texts)}
-            return (
-                read if self.answered_call is None else read | {"tool_call_id": self.answered_call}
-            )
-        read, content = {"role": "assistant"}, "".join(self.texts)
-        if content or not self.calls:
-            read["content"] = content
-        if thought := "".join(self.thoughts):
-            read["reasoning_content"] = thought
-        return read | {"tool_calls": self.calls} if self.calls else read
-
-
-class AnthropicHistory:
+class AnthropicHistory(ReadHistory[ReadMessage]):
     """The messages of a request, read one after the other."""
 
     def __init__(self) -> None:
-        self._messages: list[_Message] = []
-
-    @property
-    def ends_with_assistant(self) -> bool:
-        """Return whether the model would have to continue an answer that the request begins."""
-        return bool(self._messages) and self._messages[-1].role == "assistant"
-
-    def canonical(self) -> tuple[bytes, ...]:
-        """Return the messages as canonical JSON.
-
-        Raises `ApiError` for a second result of a call, and for a call without any.
-        """
-        read = joined([message.canonical() for message in self._messages])
-        places = places_by_call(read, _RESULTS)
-        return tuple(canonical_json(read[place], "messages") for place in places)
+        super().__init__(ReadMessage, _RESULTS)
 
     def read_system(self, system: object) -> None:
         """Add the system prompt. Raises `ApiError`."""
@@ -106,30 +64,18 @@ class AnthropicHistory:
         for where, block in _blocks(f"{place}.content", content):
             read(self, where, block)
 
-    def _message_of(self, role: str) -> _Message:
-        """Return the last message if it is of this role, otherwise begin one."""
-        if not self._messages or self._messages[-1].role != role:
-            self._messages.append(_Message(role))
-        return self._messages[-1]
-
     def _system(self, place: str, block: Block) -> None:
         self._message_of("system").texts.append(_text(place, block))
 
     def _user(self, place: str, block: Block) -> None:
         if block.get("type") == "tool_result":
             result = _tool_result(place, block)
-            if result.answered_call not in self._calls():
+            if result.answered_call not in [call["id"] for call in self._last_answer().calls]:
                 where = f"{place}.tool_use_id"
                 raise bad(where, _LONE.format(where=where, call=result.answered_call))
             self._messages.append(result)
         else:
             self._message_of("user").texts.append(_text(place, block))
-
-    def _calls(self) -> Sequence[object]:
-        """Return the ids of the calls in the last assistant message."""
-        answers = (message for message in reversed(self._messages) if message.role == "assistant")
-        last = next(answers, None)
-        return [] if last is None else [call["id"] for call in last.calls]
 
     def _assistant(self, place: str, block: Block) -> None:
         message = self._message_of("assistant")
@@ -204,7 +150,7 @@ def _refused(place: str, block: object) -> ApiError:
     return bad(place, f"{place} must be an object with a type")
 
 
-def _tool_result(place: str, block: Block) -> _Message:
+def _tool_result(place: str, block: Block) -> ReadMessage:
     call = block.get("tool_use_id")
     if not isinstance(call, str) or not call:
         raise bad(f"{place}.tool_use_id", f"{place}.tool_use_id must name a tool call")
@@ -213,12 +159,11 @@ def _tool_result(place: str, block: Block) -> _Message:
     words = "\n".join(_text(where, part) for where, part in parts)
     # Chat templates have no form for a failed result.
     shown = f"Error: {words}" if block.get("is_error") is True else words
-    return _Message("tool", texts=[shown], answered_call=call)
+    return ReadMessage("tool", texts=[shown], answered_call=call)
 
 
-def _call(place: str, block: Block) -> dict[str, object]:
+def _call(place: str, block: Block) -> dict[str, Any]:
     match block:
         case {"id": str(call_id), "name": str(name), "input": value} if call_id and name:
-            function = {"name": name, "arguments": call_arguments(f"{place}.input", value)}
-            return {"id": call_id, "type": "function", "function": function}
+            return tool_call(call_id, name, call_arguments(f"{place}.input", value))
     raise bad(place, f"{place} must have an id, a name and an input")

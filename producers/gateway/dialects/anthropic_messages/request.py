@@ -2,20 +2,22 @@
 
 Unsupported members that would change the answer are refused by name; other unknown members are
 ignored, since the vendor's clients keep adding new ones. The gateway refuses to continue an answer
-that the request begins, as the vendor's later models do.
+that the request begins, as the vendor's later models do. Tools that Anthropic defines are refused,
+as only its own models know them.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from seamlessflow.producers.gateway.dialects.anthropic_messages.history import canonical_history
-from seamlessflow.producers.gateway.dialects.anthropic_messages.tools import (
-    canonical_choice,
-    canonical_tools,
-    one_tool_call,
+from seamlessflow.producers.gateway.dialects.canonical import (
+    CanonicalRequest,
+    Prompt,
+    functions_json,
+    ordered_json,
 )
-from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest, Prompt, ordered_json
 from seamlessflow.producers.gateway.dialects.parameters import (
+    INT32,
     Check,
     flag,
     number,
@@ -31,7 +33,6 @@ from seamlessflow.producers.gateway.errors import bad
 from seamlessflow.schemas.records import Sampling
 
 DIALECT = "anthropic.messages"
-_INT32 = 2**31 - 1
 _NO_PREFILL = (
     "This model does not support assistant message prefill. "
     "The conversation must end with a user message."
@@ -46,7 +47,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     history = canonical_history(request.get("system"), _required(request, "messages"))
     if history.ends_with_assistant:
         raise bad("messages", _NO_PREFILL)
-    tools, tool_names = canonical_tools(request.get("tools"))
+    tools, tool_names = _tools(request.get("tools"))
     return CanonicalRequest(
         dialect=DIALECT,
         model=text("model", _required(request, "model")),
@@ -54,7 +55,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
         tools=tools,
         template_args=None,
         sampling=_sampling(request),
-        tool_choice=canonical_choice(request.get("tool_choice", {"type": "auto"}), tool_names),
+        tool_choice=_tool_choice(request.get("tool_choice", {"type": "auto"}), tool_names),
         choices=1,
         stream=flag("stream", request.get("stream", False)),
         include_usage=True,
@@ -70,7 +71,7 @@ def prompt(body: bytes) -> Prompt:
     refuse(request, _REFUSED)
     text("model", _required(request, "model"))
     history = canonical_history(request.get("system"), _required(request, "messages"))
-    tools, _ = canonical_tools(request.get("tools"))
+    tools, _ = _tools(request.get("tools"))
     return Prompt(history.canonical(), tools)
 
 
@@ -93,12 +94,12 @@ def _thinking(config: object) -> str:
 
 
 def _sampling(request: Mapping[str, Any]) -> Sampling:
-    most = whole(1, _INT32)("max_tokens", _required(request, "max_tokens"))
+    most = whole(1, INT32)("max_tokens", _required(request, "max_tokens"))
     asked: dict[str, Any] = {"max_tokens": most}
     for name in request.keys() & _SAMPLING.keys():
         field, check = _SAMPLING[name]
         asked[field] = check(name, request[name])
-    if one_tool_call(request.get("tool_choice")):
+    if _one_tool_call(request.get("tool_choice")):
         asked["one_tool_call"] = True
     if schema := _schema(request):
         asked["json_schema"] = schema
@@ -119,10 +120,74 @@ def _schema(request: Mapping[str, Any]) -> str | None:
     raise bad(name, f"{name} must be of type json_schema and have a schema")
 
 
+def _tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
+    """Return the tools as one JSON array with schemas as they were sent, and their names.
+
+    The array is None if there are no tools. Raises `ApiError`.
+    """
+    if tools is None or tools == []:
+        return None, frozenset()
+    if not isinstance(tools, list):
+        raise bad("tools", "tools must be a list")
+    read = [_tool(f"tools.{n}", tool) for n, tool in enumerate(tools)]
+    names = frozenset(str(tool["name"]) for tool in read)
+    if len(names) < len(read):
+        raise bad("tools", "tools: tool names must be unique")
+    return functions_json(read), names
+
+
+def _tool_choice(choice: object, names: frozenset[str]) -> str:
+    """Return what `tool_choice` asks for: auto, none, required or a name. Raises `ApiError`."""
+    match choice:
+        case {"type": "auto" | "none" as kind}:
+            return str(kind) if names else "auto"
+        case {"type": "any"}:
+            wanted = "required"
+        case {"type": "tool", "name": str(wanted)}:
+            if wanted not in names:
+                raise bad("tool_choice", f"tool_choice names {wanted!r}, which is not in tools")
+        case _:
+            raise bad(
+                "tool_choice", "tool_choice must be of type auto, any, tool (with name), none"
+            )
+    if not names:
+        raise bad("tool_choice", "tool_choice needs tools")
+    return wanted
+
+
+def _one_tool_call(choice: object) -> bool:
+    """Return whether `tool_choice` asks for at most one call. Raises `ApiError`."""
+    wanted = choice.get("disable_parallel_tool_use") if isinstance(choice, dict) else None
+    return wanted is not None and flag("tool_choice.disable_parallel_tool_use", wanted)
+
+
+def _tool(place: str, tool: object) -> dict[str, object]:
+    if not isinstance(tool, dict):
+        raise bad(place, f"{place} must be an object")
+    kind = tool.get("type")
+    if kind not in (None, "custom"):
+        raise bad(place, f"{place}: this model knows no tool of type {kind!r}, only your own")
+    name = tool.get("name")
+    if not isinstance(name, str) or not name:
+        raise bad(f"{place}.name", f"{place}.name must be text and not empty")
+    return {"name": name, **_described(place, tool)}
+
+
+def _described(place: str, tool: Mapping[str, Any]) -> dict[str, object]:
+    description, schema = tool.get("description"), tool.get("input_schema")
+    if not isinstance(schema, dict):
+        raise bad(f"{place}.input_schema", f"{place}.input_schema must be an object")
+    if description is None:
+        return {"parameters": schema}
+    if not isinstance(description, str):
+        raise bad(f"{place}.description", f"{place}.description must be text")
+    return {"description": description, "parameters": schema}
+
+
 _SAMPLING: Mapping[str, tuple[str, Check]] = {
     "temperature": ("temperature", number(0, 1)),
     "top_p": ("top_p", number(0, 1)),
-    "top_k": ("top_k", whole(0, _INT32)),
+    "top_k": ("top_k", whole(0, INT32)),
     "stop_sequences": ("stop", stop_list),
 }
 _REFUSED: Mapping[str, Check] = {

@@ -1,4 +1,4 @@
-"""Whole answers and errors of the Anthropic messages dialect. Pure.
+"""Answers and errors of the Anthropic messages dialect, as JSON and as server-sent events. Pure.
 
 A message is called `msg_<turn id>`. Clients expect thinking to be signed; the signature is the turn
 id, which the gateway does not check when it comes back.
@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 
-from seamlessflow.producers.gateway.dialects.call_arguments import call_input
-from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
-from seamlessflow.producers.gateway.dialects.dialect import MESSAGE
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest, call_input
+from seamlessflow.producers.gateway.dialects.dialect import MESSAGE, ChoiceDelta, event
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.schemas.records import ReplyFinished
 
+_PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _TOO_LONG = "prompt is too long: {} tokens > {} maximum"
 _STOP_REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}
 _TYPES = {
@@ -39,12 +39,101 @@ def completion(
     answer = answers[0]
     read = orjson.loads(answer.message or b"{}")
     body = {
-        **head(turn_id, request),
+        **_head(turn_id, request),
         "content": _content(read, turn_id, request),
-        **ending(answer),
-        "usage": usage(answer),
+        **_ending(answer),
+        "usage": _usage(answer),
     }
     return orjson.dumps(body)
+
+
+class MessageEvents:
+    """The events of one answer; each method returns the bytes to send.
+
+    Content is sent in blocks, one open at a time. Text is sent as it arrives, a tool call as a
+    whole.
+    """
+
+    def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
+        self._turn_id = turn_id
+        self._head = _head(turn_id, request)
+        self._thinking = request.echoed["thinking"]
+        self._open: str | None = None
+        """Type of the open block, or None."""
+        self._begun = 0
+        """Count of blocks that have begun."""
+
+    def open(self, prompt_tokens: int) -> bytes:
+        """Begin the message, without content; its token counts are repeated at the end."""
+        message = {**self._head, "usage": _prompt_usage(prompt_tokens)}
+        return _event("message_start", message=message)
+
+    def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
+        """Write the next part of the message: thinking, then text, then calls."""
+        read = orjson.loads(piece.delta)
+        data = b""
+        if thought := read.get("reasoning_content"):
+            data += self._add_thinking(thought)
+        if text := read.get("content"):
+            data += self._open_block("text", {"text": ""})
+            data += self._delta({"type": "text_delta", "text": text})
+        for call in read.get("tool_calls") or ():
+            data += self._add_call(call)
+        return data
+
+    def finish(self, choice: int, answer: ReplyFinished) -> bytes:
+        """End the last block, and write the stop reason and the token counts."""
+        return self._close_block() + _event(
+            "message_delta", delta=_ending(answer), usage=_usage(answer)
+        )
+
+    def end(self, answers: Sequence[ReplyFinished]) -> bytes:
+        """End the stream."""
+        return _event("message_stop")
+
+    def failed(self, error: ApiError) -> bytes:
+        """End a stream that failed after it began."""
+        return event(error_body(error, self._turn_id), "error")
+
+    def keep_alive(self) -> bytes:
+        """Write an event that every client skips."""
+        return _PING
+
+    def _add_thinking(self, text: str) -> bytes:
+        if self._thinking == "hidden":
+            return _PING
+        data = self._open_block("thinking", {"thinking": "", "signature": ""})
+        if self._thinking == "omitted":
+            return data + _PING
+        return data + self._delta({"type": "thinking_delta", "thinking": text})
+
+    def _add_call(self, call: Mapping[str, Any]) -> bytes:
+        function = call["function"]
+        named = {"id": call["id"], "name": function["name"], "input": {}}
+        sampled = call_input(function["arguments"]).decode()
+        data = self._close_block() + self._open_block("tool_use", named)
+        return data + self._delta({"type": "input_json_delta", "partial_json": sampled})
+
+    def _open_block(self, kind: str, empty: Mapping[str, object]) -> bytes:
+        if self._open == kind:
+            return b""
+        data = self._close_block()
+        block = {"type": kind, **empty}
+        data += _event("content_block_start", index=self._begun, content_block=block)
+        self._open = kind
+        self._begun += 1
+        return data
+
+    def _delta(self, delta: Mapping[str, str]) -> bytes:
+        return _event("content_block_delta", index=self._begun - 1, delta=delta)
+
+    def _close_block(self) -> bytes:
+        if self._open is None:
+            return b""
+        signed = {"type": "signature_delta", "signature": self._turn_id}
+        data = self._delta(signed) if self._open == "thinking" else b""
+        self._open = None
+        return data + _event("content_block_stop", index=self._begun - 1)
 
 
 def error_body(error: ApiError, request_id: str = "") -> bytes:
@@ -63,7 +152,7 @@ def error_body(error: ApiError, request_id: str = "") -> bytes:
     return orjson.dumps({"type": "error", "error": shown, "request_id": known_id})
 
 
-def head(turn_id: str, request: CanonicalRequest) -> dict[str, object]:
+def _head(turn_id: str, request: CanonicalRequest) -> dict[str, object]:
     """Return the members of a message that has no content yet."""
     return {
         "id": MESSAGE + turn_id,
@@ -76,7 +165,7 @@ def head(turn_id: str, request: CanonicalRequest) -> dict[str, object]:
     }
 
 
-def ending(answer: ReplyFinished) -> dict[str, str | None]:
+def _ending(answer: ReplyFinished) -> dict[str, str | None]:
     """Return why a message ended. One with calls ended with them, even if text followed."""
     stop = answer.stop_sequence if answer.finish_reason == "stop" else None
     usual = "end_turn" if stop is None else "stop_sequence"
@@ -84,7 +173,7 @@ def ending(answer: ReplyFinished) -> dict[str, str | None]:
     return {"stop_reason": reason, "stop_sequence": stop}
 
 
-def prompt_usage(prompt_tokens: int) -> dict[str, object]:
+def _prompt_usage(prompt_tokens: int) -> dict[str, object]:
     """Return the token counts before sampling.
 
     Those of the engine's cache are not known. They are 0: clients add them up without a check.
@@ -97,9 +186,9 @@ def prompt_usage(prompt_tokens: int) -> dict[str, object]:
     }
 
 
-def usage(answer: ReplyFinished) -> dict[str, object]:
+def _usage(answer: ReplyFinished) -> dict[str, object]:
     """Return the token counts; those of thinking only if the renderer can count them."""
-    counts = prompt_usage(answer.prompt_tokens) | {"output_tokens": answer.completion_tokens}
+    counts = _prompt_usage(answer.prompt_tokens) | {"output_tokens": answer.completion_tokens}
     if answer.reasoning_tokens is None:
         return counts
     return counts | {"output_tokens_details": {"thinking_tokens": answer.reasoning_tokens}}
@@ -122,3 +211,7 @@ def _content(
             {"type": "tool_use", "id": call["id"], "name": function["name"], "input": arguments}
         )
     return blocks
+
+
+def _event(kind: str, **members: object) -> bytes:
+    return event(orjson.dumps({"type": kind, **members}), kind)

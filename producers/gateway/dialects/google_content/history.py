@@ -3,26 +3,23 @@
 Consecutive contents of one role are one message: a streamed answer comes back in as many contents
 as it had events. Each function's response is a message of its own and must answer a call of the
 last message of the model, by its id, or else by its name in the order of the calls, in which the
-responses then stand. An answer of
-ours that an agent sends back becomes the message that was sampled. Input that a text model cannot
-read is refused with 400, never dropped.
+responses then stand. An answer of ours that an agent sends back becomes the message that was
+sampled. Input that a text model cannot read is refused with 400, never dropped.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seamlessflow.producers.gateway.dialects.call_arguments import call_arguments
-from seamlessflow.producers.gateway.dialects.canonical import canonical_json
+from seamlessflow.producers.gateway.dialects.canonical import call_arguments, tool_call
 from seamlessflow.producers.gateway.dialects.google_content.members import (
     at,
     listed,
     members,
     signed_thought,
 )
+from seamlessflow.producers.gateway.dialects.history import ReadHistory, ReadMessage, Wording
 from seamlessflow.producers.gateway.dialects.parameters import flag, text, unsupported
-from seamlessflow.producers.gateway.dialects.split_turns import joined
-from seamlessflow.producers.gateway.dialects.tool_results import Wording, places_by_call
 from seamlessflow.producers.gateway.errors import ApiError, bad
 from seamlessflow.schemas.json_text import write_json
 
@@ -42,52 +39,23 @@ _TEXT_ONLY = "this model takes text, and calls and responses of the agent's own 
 
 
 @dataclass(slots=True)
-class _Said:
+class _Said(ReadMessage):
     """A message while its parts are read."""
 
-    role: str
-    texts: list[str] = field(default_factory=list)
-    thoughts: list[str] = field(default_factory=list)
     signed: list[str] = field(default_factory=list)
-    calls: list[dict[str, Any]] = field(default_factory=list)
     answered: set[str] = field(default_factory=set)
-    answered_call: str | None = None
 
-    def canonical(self) -> dict[str, object]:
-        if self.role != "assistant":
-            read: dict[str, object] = {"role": self.role, "content": "\n".join(self.texts)}
-            return (
-                read if self.answered_call is None else read | {"tool_call_id": self.answered_call}
-            )
-        read, content = {"role": "assistant"}, "".join(self.texts)
-        if content or not self.calls:
-            read["content"] = content
+    def thought(self) -> str:
         # An agent may have left out the thoughts that it was shown, but not their signatures.
-        if thought := "".join(self.signed) or "".join(self.thoughts):
-            read["reasoning_content"] = thought
-        return read | {"tool_calls": self.calls} if self.calls else read
+        return "".join(self.signed) or ReadMessage.thought(self)
 
 
-class GoogleHistory:
+class GoogleHistory(ReadHistory[_Said]):
     """The messages of a request, read one after the other."""
 
     def __init__(self) -> None:
-        self._messages: list[_Said] = []
+        super().__init__(_Said, _RESULTS)
         self._calls = 0
-
-    @property
-    def ends_with_model(self) -> bool:
-        """Return whether the model would have to continue an answer that the request begins."""
-        return bool(self._messages) and self._messages[-1].role == "assistant"
-
-    def canonical(self) -> tuple[bytes, ...]:
-        """Return the messages as canonical JSON.
-
-        Raises `ApiError` for a second response of a call, and for a call without any.
-        """
-        read = joined([message.canonical() for message in self._messages])
-        places = places_by_call(read, _RESULTS)
-        return tuple(canonical_json(read[place], "contents") for place in places)
 
     def read_system(self, instruction: object) -> None:
         """Add the system instruction; its role does not matter. Raises `ApiError`."""
@@ -115,12 +83,6 @@ class GoogleHistory:
         for where, kind, part in parts:
             read(self, where, kind, part)
 
-    def _message_of(self, role: str) -> _Said:
-        """Return the last message if it is of this role, otherwise begin one."""
-        if not self._messages or self._messages[-1].role != role:
-            self._messages.append(_Said(role))
-        return self._messages[-1]
-
     def _user(self, place: str, kind: str, part: Part) -> None:
         if kind == "functionResponse":
             self._messages.append(self._response(at(place, kind), part[kind]))
@@ -146,8 +108,7 @@ class GoogleHistory:
         unsupported([])(f"{place}.parts", fields.get("parts", []))
         unsupported(False)(f"{place}.willContinue", fields.get("willContinue", False))
         name = text(f"{place}.name", fields.get("name", ""))
-        spoken = (message for message in reversed(self._messages) if message.role == "assistant")
-        asked = next(spoken, _Said("assistant"))
+        asked = self._last_answer()
         call = _answered(place, name, fields.get("id"), asked)
         asked.answered.add(call)
         shown = _shown(f"{place}.response", fields.get("response", {}))
@@ -211,8 +172,7 @@ def _call(place: str, value: object, unnamed: str) -> dict[str, Any]:
     if not isinstance(name, str) or not name:
         raise bad(f"{place}.name", f"{place}.name must be text and not empty")
     arguments = call_arguments(f"{place}.args", fields.get("args", {}))
-    function = {"name": name, "arguments": arguments}
-    return {"id": text(f"{place}.id", call_id), "type": "function", "function": function}
+    return tool_call(text(f"{place}.id", call_id), name, arguments)
 
 
 def _answered(place: str, name: str, call_id: object, asked: _Said) -> str:

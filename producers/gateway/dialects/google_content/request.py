@@ -19,12 +19,14 @@ from seamlessflow.producers.gateway.dialects.google_content.history import (
     canonical_history,
 )
 from seamlessflow.producers.gateway.dialects.google_content.members import members
-from seamlessflow.producers.gateway.dialects.google_content.schemas import json_schema
 from seamlessflow.producers.gateway.dialects.google_content.tools import (
     function_choice,
+    json_schema,
     read_functions,
 )
 from seamlessflow.producers.gateway.dialects.parameters import (
+    INT32,
+    INT64,
     Check,
     flag,
     number,
@@ -43,7 +45,6 @@ Form = Literal["whole", "events", "array"]
 """Forms of an answer: one object, server-sent events, or a JSON array that grows."""
 
 MOST_LOGPROBS = 20
-_INT32, _INT64 = 2**31 - 1, 2**63 - 1
 _CONFIG = "generationConfig"
 _ANY_JSON = "{}"
 _NO_PREFILL = "contents must end with a user's text or a function's response, not with the model's"
@@ -94,7 +95,7 @@ def prompt(body: bytes) -> Prompt:
 
 def _history(request: Mapping[str, Any]) -> GoogleHistory:
     history = canonical_history(request.get("systemInstruction"), request.get("contents", []))
-    if history.ends_with_model:
+    if history.ends_with_assistant:
         raise bad("contents", _NO_PREFILL)
     return history
 
@@ -163,10 +164,10 @@ def _whole(low: int, high: int) -> Callable[[str, Any], int]:
 _SAMPLING: Mapping[str, tuple[str, Check]] = {
     "temperature": ("temperature", number(0, 2)),
     "topP": ("top_p", number(0, 1)),
-    "topK": ("top_k", _whole(0, _INT32)),
-    "maxOutputTokens": ("max_tokens", _whole(1, _INT32)),
+    "topK": ("top_k", _whole(0, INT32)),
+    "maxOutputTokens": ("max_tokens", _whole(1, INT32)),
     "stopSequences": ("stop", stop_list),
-    "seed": ("seed", _whole(-_INT64, _INT64)),
+    "seed": ("seed", _whole(-INT64, INT64)),
     "presencePenalty": ("presence_penalty", number(-2, 2)),
     "frequencyPenalty": ("frequency_penalty", number(-2, 2)),
 }

@@ -1,7 +1,10 @@
-"""Whole answers and errors of Google's `generateContent`. Pure.
+"""Answers and errors of Google's `generateContent`: whole, as events, or as a JSON array. Pure.
 
 A response is called by the id of its turn. Thoughts are shown only if the request asks for them; a
 signature beside the first call, or else beside the last text, holds them in any case.
+
+Each event is a response with what came since the last one; the clients add them up. Text is sent as
+it arrives, a call as a whole.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,15 +12,16 @@ from typing import Any
 
 import orjson
 
-from seamlessflow.producers.gateway.dialects.call_arguments import call_input
-from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
-from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
+from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest, call_input
+from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta, event, on_one_line
 from seamlessflow.producers.gateway.dialects.google_content.members import signature
 from seamlessflow.producers.gateway.dialects.scores import scores
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.schemas.records import ReplyFinished
 
 Part = dict[str, object]
+WAITING = b"\n\n"
+"""Bytes that clients skip in both forms. The vendor's own client takes a comment for an error."""
 _TOO_LONG = "The input token count ({}) exceeds the maximum number of tokens allowed ({})."
 _NUMBERED = "token_id:"
 _RPC = "type.googleapis.com/google.rpc."
@@ -40,8 +44,82 @@ def completion(
 ) -> bytes:
     """Return the body of a whole answer with one candidate for each of `answers`."""
     candidates = [_candidate(number, answer, request) for number, answer in enumerate(answers)]
-    body = {"candidates": candidates, "usageMetadata": usage(answers), **tail(turn_id, request)}
+    body = {"candidates": candidates, "usageMetadata": _usage(answers), **_tail(turn_id, request)}
     return orjson.dumps(body)
+
+
+class ContentEvents:
+    """The events of one answer; each method returns the bytes to send."""
+
+    def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
+        self._request = request
+        self._tail = _tail(turn_id, request)
+        self._array = request.echoed["form"] == "array"
+        self._begun = False
+        self._unsigned: dict[int, str] = {}
+        """By choice, the thought that no signature holds so far."""
+        self._finished: list[ReplyFinished] = []
+
+    def open(self, prompt_tokens: int) -> bytes:
+        """Begin with nothing: the first event is a candidate's."""
+        return b""
+
+    def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
+        """Write the next part of a candidate: thoughts, then text, then calls."""
+        read = orjson.loads(piece.delta)
+        parts: list[Part] = []
+        if thought := read.get("reasoning_content"):
+            self._unsigned[choice] = self._unsigned.get(choice, "") + thought
+            if self._request.echoed["thoughts"]:
+                parts.append({"text": thought, "thought": True})
+        if text := read.get("content"):
+            parts.append({"text": text})
+        parts += [
+            {**_call_part(call), **self._signed(choice)} for call in read.get("tool_calls") or ()
+        ]
+        scored = self._request.wants_logprobs and piece.logprobs is not None
+        if not parts and not scored:
+            return WAITING
+        candidate = _partial_candidate(choice, parts)
+        if scored:
+            most = self._request.sampling.top_logprobs
+            candidate["logprobsResult"] = _logprobs_result(piece, most, piece.from_token)
+        return self._event({"candidates": [candidate], **self._tail})
+
+    def finish(self, choice: int, answer: ReplyFinished) -> bytes:
+        """End a candidate, with the token counts of all that have ended."""
+        self._finished.append(answer)
+        candidate = _partial_candidate(choice, [{"text": "", **self._signed(choice)}])
+        candidate["finishReason"] = _reason(answer)
+        counts = _usage(self._finished)
+        return self._event({"candidates": [candidate], "usageMetadata": counts, **self._tail})
+
+    def end(self, answers: Sequence[ReplyFinished]) -> bytes:
+        """End the answer."""
+        return b"\n]\n" if self._array else b""
+
+    def failed(self, error: ApiError) -> bytes:
+        """End an answer that failed after it began."""
+        return self._written(error_body(error)) + (b"\n]\n" if self._array else b"")
+
+    def keep_alive(self) -> bytes:
+        """Write blank lines, which every client skips."""
+        return WAITING
+
+    def _signed(self, choice: int) -> dict[str, object]:
+        """Return the member that holds the thought so far, if there is any."""
+        thought = self._unsigned.pop(choice, "")
+        return {"thoughtSignature": signature(thought)} if thought else {}
+
+    def _event(self, body: dict[str, object]) -> bytes:
+        return self._written(orjson.dumps(body))
+
+    def _written(self, body: bytes) -> bytes:
+        if not self._array:
+            return event(body)
+        begin = b"\n,\r\n" if self._begun else b"["
+        self._begun = True
+        return begin + on_one_line(body)
 
 
 def error_body(error: ApiError) -> bytes:
@@ -60,17 +138,17 @@ def error_body(error: ApiError) -> bytes:
     return orjson.dumps({"error": shown})
 
 
-def tail(turn_id: str, request: CanonicalRequest) -> dict[str, object]:
+def _tail(turn_id: str, request: CanonicalRequest) -> dict[str, object]:
     """Return the members with which an answer, and each event of a stream, ends."""
     return {"modelVersion": request.model, "responseId": turn_id}
 
 
-def reason(answer: ReplyFinished) -> str:
+def _reason(answer: ReplyFinished) -> str:
     """Return why a candidate ended. One with calls ended by itself, as at the vendor."""
     return "MAX_TOKENS" if answer.finish_reason == "length" else "STOP"
 
 
-def usage(answers: Sequence[ReplyFinished]) -> dict[str, object]:
+def _usage(answers: Sequence[ReplyFinished]) -> dict[str, object]:
     """Return the token counts. The prompt counts once for all candidates.
 
     Tokens of thoughts are counted apart if the renderer can count them.
@@ -86,14 +164,14 @@ def usage(answers: Sequence[ReplyFinished]) -> dict[str, object]:
     return counts | {"thoughtsTokenCount": apart} if apart else counts
 
 
-def call_part(call: Mapping[str, Any]) -> Part:
+def _call_part(call: Mapping[str, Any]) -> Part:
     """Return the part with a call."""
     function = call["function"]
     arguments = orjson.Fragment(call_input(function["arguments"]))
     return {"functionCall": {"id": call["id"], "name": function["name"], "args": arguments}}
 
 
-def logprobs_result(
+def _logprobs_result(
     source: ChoiceDelta | ReplyFinished, most: int, from_token: int = 0
 ) -> dict[str, object]:
     """Return the log-probs of the sampled tokens, with `most` likely ones at each place."""
@@ -113,19 +191,23 @@ def _candidate(number: int, answer: ReplyFinished, request: CanonicalRequest) ->
     read = orjson.loads(answer.message or b"{}")
     candidate: dict[str, object] = {
         "content": {"parts": _message_parts(read, request.echoed["thoughts"]), "role": "model"},
-        "finishReason": reason(answer),
+        "finishReason": _reason(answer),
         "index": number,
     }
     if request.wants_logprobs and answer.logprobs is not None:
-        result = logprobs_result(answer, request.sampling.top_logprobs)
+        result = _logprobs_result(answer, request.sampling.top_logprobs)
         candidate["logprobsResult"] = result
         if count := len(result["chosenCandidates"]):  # type: ignore[arg-type]
             candidate["avgLogprobs"] = result["logProbabilitySum"] / count  # type: ignore[operator]
     return candidate
 
 
+def _partial_candidate(choice: int, parts: Sequence[Part]) -> dict[str, Any]:
+    return {"content": {"parts": parts, "role": "model"}, "index": choice}
+
+
 def _message_parts(message: Mapping[str, Any], shows_thoughts: bool) -> list[Part]:
-    calls = [call_part(call) for call in message.get("tool_calls") or ()]
+    calls = [_call_part(call) for call in message.get("tool_calls") or ()]
     said: Part = {"text": message.get("content") or ""}
     thought = message.get("reasoning_content")
     signed = calls[0] if calls else said

@@ -1,10 +1,19 @@
-"""Functions of a Google request in canonical form, and the choice among them. Pure."""
+"""Functions of a Google request in canonical form, and the choice among them. Pure.
+
+Schemas of parameters, and of answers, are Google's `Schema` objects (a part of OpenAPI 3.0). They
+become JSON Schema: types lose their capitals, `nullable` becomes a further type, `propertyOrdering`
+the order of the properties. Members that only JSON Schema has stay as they are.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seamlessflow.producers.gateway.dialects.google_content.members import at, listed, members
-from seamlessflow.producers.gateway.dialects.google_content.schemas import json_schema
+from seamlessflow.producers.gateway.dialects.google_content.members import (
+    at,
+    camel,
+    listed,
+    members,
+)
 from seamlessflow.producers.gateway.dialects.parameters import unsupported
 from seamlessflow.producers.gateway.errors import bad
 
@@ -13,6 +22,9 @@ _MODES = ("AUTO", "ANY", "NONE", "VALIDATED")
 _NAMING = ("ANY", "VALIDATED")
 """Modes that may name the functions they allow."""
 _STREAMED = "streamFunctionCallArguments"
+_COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
+_RENAMED = (*_COUNTS, "anyOf", "propertyOrdering", "additionalProperties")
+_NO_TYPE = "TYPE_UNSPECIFIED"
 
 
 def read_functions(tools: object) -> list[Function]:
@@ -67,6 +79,20 @@ def function_choice(
     return ("required" if mode == "ANY" else "auto"), shown
 
 
+def json_schema(place: str, schema: object) -> dict[str, Any]:
+    """Return a schema as JSON Schema, its members in their order. Raises `ApiError`."""
+    if not isinstance(schema, dict):
+        raise bad(place, f"{place} must be an object")
+    fields = {_known(name): value for name, value in schema.items() if value is not None}
+    read = {name: _member(at(place, name), name, value) for name, value in fields.items()}
+    if read.get("type") == _NO_TYPE.lower():
+        del read["type"]
+    order = read.pop("propertyOrdering", None)
+    if order is not None and "properties" in read:
+        read["properties"] = _ordered(order, read["properties"])
+    return _with_null(read) if read.pop("nullable", False) is True else read
+
+
 def _mode(place: str, value: object) -> str:
     mode = value.upper() if isinstance(value, str) else value
     if mode == "MODE_UNSPECIFIED":
@@ -107,3 +133,41 @@ def _parameters(place: str, fields: Mapping[str, Any]) -> dict[str, object]:
     if not isinstance(schema, dict):
         raise bad(where, f"{where} must be an object")
     return {"parameters": schema}
+
+
+def _known(name: str) -> str:
+    return camel_name if (camel_name := camel(name)) in _RENAMED else name
+
+
+def _member(place: str, name: str, value: Any) -> Any:
+    if name == "type":
+        return value.lower() if isinstance(value, str) else value
+    if name in _COUNTS and isinstance(value, str) and value.isdecimal() and len(value) < 10:
+        return int(value)  # A 64-bit number is text in the vendor's JSON.
+    if name == "items":
+        return json_schema(place, value)
+    if name == "anyOf":
+        return [json_schema(f"{place}[{n}]", item) for n, item in enumerate(listed(place, value))]
+    if name == "properties":
+        if not isinstance(value, dict):
+            raise bad(place, f"{place} must be an object")
+        return {inner: json_schema(at(place, inner), item) for inner, item in value.items()}
+    if name == "propertyOrdering":
+        return listed(place, value)
+    return value
+
+
+def _ordered(order: list[Any], properties: Mapping[str, Any]) -> dict[str, Any]:
+    first = [name for name in order if isinstance(name, str) and name in properties]
+    return {name: properties[name] for name in [*first, *properties]}
+
+
+def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    wider = dict(schema)
+    if isinstance(wider.get("type"), str):
+        wider["type"] = [wider["type"], "null"]
+    if isinstance(wider.get("enum"), list):
+        wider["enum"] = [*wider["enum"], None]
+    return wider

@@ -10,9 +10,13 @@ from typing import Any
 
 import orjson
 
-from seamlessflow.producers.gateway.dialects.canonical import canonical_json
-from seamlessflow.producers.gateway.dialects.split_turns import is_split, joined
-from seamlessflow.producers.gateway.dialects.tool_results import Wording, places_by_call
+from seamlessflow.producers.gateway.dialects.canonical import canonical_json, tool_call
+from seamlessflow.producers.gateway.dialects.history import (
+    Wording,
+    is_split,
+    joined,
+    places_by_call,
+)
 from seamlessflow.producers.gateway.errors import bad
 
 Message = Mapping[str, Any]
@@ -158,6 +162,5 @@ def _tool_calls(place: str, calls: object) -> list[dict[str, object]]:
 def _tool_call(place: str, call: object) -> dict[str, object]:
     match call:
         case {"id": str(call_id), "function": {"name": str(name), "arguments": str(arguments)}}:
-            function = {"name": name, "arguments": arguments}
-            return {"id": call_id, "type": "function", "function": function}
+            return tool_call(call_id, name, arguments)
     raise bad(place, f"{place} must have an id and a function with name and arguments as text")

@@ -1,10 +1,10 @@
 """Requests of the OpenAI chat completions dialect: HTTP body to `CanonicalRequest`. Pure.
 
 Unsupported parameters that would change the answer are refused by name; other unknown parameters
-are ignored.
+are ignored. The model is shown only the `allowed_tools`, as in the Responses dialect.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from seamlessflow.producers.gateway.dialects.canonical import (
@@ -13,7 +13,6 @@ from seamlessflow.producers.gateway.dialects.canonical import (
     functions_json,
 )
 from seamlessflow.producers.gateway.dialects.openai_chat.messages import canonical_messages
-from seamlessflow.producers.gateway.dialects.openai_chat.tools import read_tools, tool_choice
 from seamlessflow.producers.gateway.dialects.parameters import (
     Check,
     flag,
@@ -35,6 +34,7 @@ from seamlessflow.schemas.records import Sampling
 
 DIALECT = "openai.chat"
 MOST_LOGPROBS = 20
+_CHOICES = "tool_choice must be auto, none, required, a function or allowed_tools"
 
 
 @refuse_deep_nesting
@@ -44,7 +44,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     refuse(request, _REFUSED)
     functions = read_tools(request.get("tools"))
     names = [str(function["name"]) for function in functions]
-    choice, shown = tool_choice(request.get("tool_choice", "auto"), names)
+    choice, shown = _tool_choice(request.get("tool_choice", "auto"), names)
     stream = flag("stream", request.get("stream", False))
     return CanonicalRequest(
         dialect=DIALECT,
@@ -59,6 +59,15 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
         include_usage=includes_usage(request.get("stream_options", {})) and stream,
         wants_logprobs=flag("logprobs", request.get("logprobs", False)),
     )
+
+
+def read_tools(tools: object) -> list[dict[str, object]]:
+    """Return the function of each tool. Raises `ApiError` that names the wrong member."""
+    if tools is None:
+        return []
+    if not isinstance(tools, list):
+        raise bad("tools", "tools must be a list")
+    return [_tool(f"tools[{n}]", tool) for n, tool in enumerate(tools)]
 
 
 def _sampling(request: Mapping[str, Any]) -> Sampling:
@@ -83,6 +92,66 @@ def _template_args(value: object) -> bytes | None:
             where = f"{name}.{member}"
             raise bad(where, f"{where} must be true, false, a whole number or text")
     return canonical_json(asked, name) if asked else None
+
+
+def _tool_choice(value: object, names: Collection[str]) -> tuple[str, Collection[str]]:
+    """Return the choice, and the names of the functions that the model is shown."""
+    match value:
+        case "auto" | "none":
+            # Without tools there is no choice; one value gives equal calls equal hashes.
+            return (str(value) if names else "auto"), names
+        case "required":
+            wanted = "required"
+        case {"type": "function"}:
+            wanted = _named("tool_choice", value, names)
+        case {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": list(tools)}}:
+            return _allowed(mode, tools, names)
+        case _:
+            raise bad("tool_choice", _CHOICES)
+    if not names:
+        raise bad("tool_choice", "tool_choice needs tools")
+    return wanted, names
+
+
+def _allowed(mode: object, tools: list[Any], names: Collection[str]) -> tuple[str, list[str]]:
+    place = "tool_choice.allowed_tools"
+    if mode not in ("auto", "required"):
+        raise bad(f"{place}.mode", f"{place}.mode must be auto or required")
+    if not tools:
+        raise bad(f"{place}.tools", f"{place}.tools must name at least one tool")
+    shown = [_named(f"{place}.tools[{n}]", tool, names) for n, tool in enumerate(tools)]
+    return str(mode), shown
+
+
+def _named(place: str, tool: object, names: Collection[str]) -> str:
+    match tool:
+        case {"type": "function", "function": {"name": str(name)}}:
+            if name not in names:
+                raise bad(place, f"{place} names {name!r}, which is not in tools")
+            return name
+    raise bad(place, _CHOICES if place == "tool_choice" else f"{place} must name a function")
+
+
+def _tool(place: str, tool: object) -> dict[str, object]:
+    match tool:
+        case {"type": "function", "function": {"name": str(name)} as function} if name:
+            return _function(place, name, function)
+        case {"type": str(kind)} if kind != "function":
+            raise bad(f"{place}.type", f"{place} is of type {kind!r}: only functions are supported")
+    raise bad(place, f"{place} must be of type function and have a function with a name")
+
+
+def _function(place: str, name: str, function: Mapping[str, object]) -> dict[str, object]:
+    read: dict[str, object] = {"name": name}
+    for member, kind in (("description", str), ("parameters", dict)):
+        value = function.get(member)
+        if value is None:
+            continue
+        if not isinstance(value, kind):
+            where = f"{place}.function.{member}"
+            raise bad(where, f"{where} must be {'text' if kind is str else 'an object'}")
+        read[member] = value
+    return read
 
 
 _REFUSED: Mapping[str, Check] = {

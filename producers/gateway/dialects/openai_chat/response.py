@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import orjson
 
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
-from seamlessflow.producers.gateway.dialects.dialect import CHAT, ChoiceDelta
-from seamlessflow.producers.gateway.dialects.event_lines import event
+from seamlessflow.producers.gateway.dialects.dialect import CHAT, ChoiceDelta, event
 from seamlessflow.producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
 from seamlessflow.producers.gateway.dialects.scores import Score, scores, scores_json
 from seamlessflow.schemas.records import ReplyFinished

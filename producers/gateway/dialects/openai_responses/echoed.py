@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamlessflow.producers.gateway.dialects.canonical import ordered_json
-from seamlessflow.producers.gateway.dialects.parameters import Check, flag, text, whole
+from seamlessflow.producers.gateway.dialects.parameters import INT32, Check, flag, text, whole
 from seamlessflow.producers.gateway.errors import bad
 
 LOGPROBS = "message.output_text.logprobs"
@@ -24,7 +24,6 @@ _INCLUDABLE = (
     "code_interpreter_call.outputs",
 )
 _TRUNCATIONS = ("auto", "disabled")
-_INT32 = 2**31 - 1
 
 
 def echoed(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +72,7 @@ def _truncation(name: str, value: Any) -> None:
 
 _CHECKS: Mapping[str, Check] = {
     "include": _included,
-    "max_tool_calls": whole(1, _INT32),
+    "max_tool_calls": whole(1, INT32),
     "metadata": _metadata,
     "prompt_cache_key": text,
     "reasoning": _reasoning,

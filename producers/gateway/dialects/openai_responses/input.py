@@ -3,27 +3,32 @@
 The items of one turn (reasoning, messages, calls) become one assistant message, as it was sampled.
 Input that a text model cannot read, items of tools that OpenAI's servers run, and an output before
 its call are refused with 400, never dropped. Only reasoning that another server encrypted is
-dropped, since no process here can read it. Outputs stand in the order of the calls. An item that is
-named (`item_reference`) is the manager's to find.
+dropped, since no process here can read it. Outputs stand in the order of the calls.
+
+Ids of our own items name their turn. An item that is only named (`item_reference`) is the manager's
+to find. It stands for all of its turn's message, beside what was sent of it. Without ids, the order
+of the items decides: reasoning begins a turn, and so does a message right after a message.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from seamlessflow.producers.gateway.dialects.canonical import canonical_json
-from seamlessflow.producers.gateway.dialects.openai_responses.history import Part, ResponsesHistory
+from seamlessflow.producers.gateway.dialects.canonical import tool_call
+from seamlessflow.producers.gateway.dialects.history import Wording, canonical_turns
 from seamlessflow.producers.gateway.dialects.openai_responses.items import (
+    Item,
     custom_call,
     reasoning_text,
     shell_call,
-    tool_call,
     turn_of_item,
 )
 from seamlessflow.producers.gateway.dialects.openai_responses.tools import function_name
-from seamlessflow.producers.gateway.dialects.split_turns import joined
-from seamlessflow.producers.gateway.dialects.tool_results import Wording, places_by_call
 from seamlessflow.producers.gateway.errors import ApiError, bad
+from seamlessflow.schemas.identity import turn_of_tool_call
+from seamlessflow.schemas.turn_references import turn_reference
 
+_Part = Literal["reasoning", "message", "call"]
 _ROLES = {"user": "user", "system": "system", "developer": "system"}
 _RESULTS = Wording(
     "input",
@@ -32,8 +37,113 @@ _RESULTS = Wording(
     between=("user", "system"),
 )
 _TEXT_PARTS = ("input_text", "output_text", "text")
-_PARTS: Mapping[str, Part] = {"rs": "reasoning", "msg": "message"}
+_PARTS: Mapping[str, _Part] = {"rs": "reasoning", "msg": "message"}
 """By the prefix of an item's id; all others are calls."""
+
+
+@dataclass(slots=True)
+class _AssistantTurn:
+    """The assistant's message of one turn, while its items are read."""
+
+    turn: str | None = None
+    last: _Part = "reasoning"
+    reasoning: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    calls: list[Item] = field(default_factory=list)
+    is_named: bool = False
+    """True if an item of the turn was named instead of sent."""
+
+    def may_contain(self, part: _Part, turn: str | None) -> bool:
+        """Return whether the next item belongs to this turn too.
+
+        Without ids, an item that a model would not sample after the last one begins another turn.
+        """
+        if turn is not None and self.turn is not None:
+            return turn == self.turn
+        match part:
+            case "reasoning":
+                return self.last == "reasoning"
+            case "message":
+                return self.last != "message"
+        return True
+
+    def message(self) -> Item:
+        """Return the message in canonical form, or the reference that stands for it."""
+        sent: Item = {}
+        content = "".join(self.texts)
+        if self.calls:
+            sent["tool_calls"] = self.calls
+        if self.reasoning:
+            sent["reasoning_content"] = "".join(self.reasoning)
+        if self.is_named and self.turn is not None:
+            return turn_reference(self.turn, sent | ({"content": content} if content else {}))
+        if content or not self.calls:
+            sent["content"] = content
+        return {"role": "assistant", **sent}
+
+
+class _History:
+    """The messages that were read so far.
+
+    With `continues` the input follows a response, whose calls only the manager knows.
+    """
+
+    def __init__(self, continues: bool = False) -> None:
+        self._continues = continues
+        self._messages: list[_AssistantTurn | Item] = []
+        self._assistant: _AssistantTurn | None = None
+        self._after_tool_answer = False
+        self._calls: set[str] = set()
+        self._named: set[str | None] = set()
+
+    def assistant_message(self, part: _Part, turn: str | None) -> _AssistantTurn:
+        """Return the message that an item of the assistant belongs to."""
+        if self._assistant is None or not self._belongs(self._assistant, part, turn):
+            self._assistant = _AssistantTurn()
+            self._after_tool_answer = False
+            self._messages.append(self._assistant)
+        self._assistant.turn = self._assistant.turn or turn
+        self._assistant.last = part
+        return self._assistant
+
+    def add_call(self, call: Item, turn: str | None) -> None:
+        """Add a call of the assistant."""
+        self.assistant_message("call", turn).calls.append(call)
+        self._calls.add(call["id"])
+
+    def add_named(self, part: _Part, turn: str) -> None:
+        """Add an item of a turn that the agent names instead of sending it."""
+        self.assistant_message(part, turn).is_named = True
+        self._named.add(turn)
+
+    def may_have_called(self, call_id: str) -> bool:
+        """Return whether there is, or may be, an earlier call with this id."""
+        return (
+            self._continues or call_id in self._calls or turn_of_tool_call(call_id) in self._named
+        )
+
+    def add_tool_answer(self, message: Item) -> None:
+        """Add a tool's answer."""
+        self._messages.append(message)
+        self._after_tool_answer = True
+
+    def add_message(self, message: Item) -> None:
+        """Add a message of another role."""
+        self._messages.append(message)
+        self._assistant = None
+
+    def messages(self) -> list[Item]:
+        """Return all messages in canonical form."""
+        return [
+            message.message() if isinstance(message, _AssistantTurn) else message
+            for message in self._messages
+        ]
+
+    def _belongs(self, assistant: _AssistantTurn, part: _Part, turn: str | None) -> bool:
+        # Some agents put each tool's answer right after its call, between items of one turn.
+        if self._after_tool_answer:
+            return turn is not None and turn == assistant.turn
+        return assistant.may_contain(part, turn)
 
 
 def canonical_input(value: object, continues: bool = False) -> tuple[bytes, ...]:
@@ -45,12 +155,10 @@ def canonical_input(value: object, continues: bool = False) -> tuple[bytes, ...]
         value = [{"role": "user", "content": value}]
     if not isinstance(value, list) or not value:
         raise bad("input", "input must be text or a list of at least one item")
-    history = ResponsesHistory(continues)
+    history = _History(continues)
     for n, item in enumerate(value):
         _read(f"input[{n}]", item, history)
-    messages = joined(history.messages())
-    places = places_by_call(messages, _RESULTS)
-    return tuple(canonical_json(messages[place], "input") for place in places)
+    return canonical_turns(history.messages(), _RESULTS)
 
 
 def additional_tools(value: object) -> list[object]:
@@ -59,7 +167,7 @@ def additional_tools(value: object) -> list[object]:
     return [tool for item in items if _brings_tools(item) for tool in item["tools"]]
 
 
-def _read(place: str, item: object, history: ResponsesHistory) -> None:
+def _read(place: str, item: object, history: _History) -> None:
     if not isinstance(item, dict):
         raise bad(place, f"{place} must be an object")
     kind = item.get("type")
@@ -73,7 +181,7 @@ def _read(place: str, item: object, history: ResponsesHistory) -> None:
     read(place, item, history)
 
 
-def _message(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
+def _message(place: str, item: Mapping[str, Any], history: _History) -> None:
     role = item.get("role")
     if role == "assistant":
         content = _content(f"{place}.content", item.get("content"))
@@ -86,24 +194,24 @@ def _message(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> 
         raise bad(where, f"{where} must be one of assistant, {', '.join(_ROLES)}")
 
 
-def _reasoning(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
+def _reasoning(place: str, item: Mapping[str, Any], history: _History) -> None:
     if text := reasoning_text(item):
         history.assistant_message("reasoning", turn_of_item(item)).reasoning.append(text)
 
 
-def _function_call(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
+def _function_call(place: str, item: Mapping[str, Any], history: _History) -> None:
     name = function_name(_text(place, item, "name"), item.get("namespace"))
     call = tool_call(_text(place, item, "call_id"), name, _text(place, item, "arguments"))
     history.add_call(call, turn_of_item(item))
 
 
-def _custom_call(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
+def _custom_call(place: str, item: Mapping[str, Any], history: _History) -> None:
     _text(place, item, "name"), _text(place, item, "call_id")
     call = custom_call(item, _text(place, item, "input"))
     history.add_call(call, turn_of_item(item))
 
 
-def _shell_call(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
+def _shell_call(place: str, item: Mapping[str, Any], history: _History) -> None:
     _text(place, item, "call_id")
     action = item.get("action")
     if not isinstance(action, dict):
@@ -111,7 +219,7 @@ def _shell_call(place: str, item: Mapping[str, Any], history: ResponsesHistory) 
     history.add_call(shell_call(item, action), turn_of_item(item))
 
 
-def _output(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
+def _output(place: str, item: Mapping[str, Any], history: _History) -> None:
     output = item.get("output")
     content = "" if output is None else _content(f"{place}.output", output)
     call = _text(place, item, "call_id")
@@ -121,13 +229,13 @@ def _output(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> N
     history.add_tool_answer({"role": "tool", "content": content, "tool_call_id": call})
 
 
-def _shell_output(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
+def _shell_output(place: str, item: Mapping[str, Any], history: _History) -> None:
     # Agents may send the id of the call as the id of the output.
     named = item if item.get("call_id") is not None else {**item, "call_id": item.get("id")}
     _output(place, named, history)
 
 
-def _reference(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
+def _reference(place: str, item: Mapping[str, Any], history: _History) -> None:
     name = _text(place, item, "id")
     turn = turn_of_item({"id": name})
     if turn is None:
@@ -138,13 +246,13 @@ def _reference(place: str, item: Mapping[str, Any], history: ResponsesHistory) -
     history.add_named(_PARTS.get(name.partition("_")[0], "call"), turn)
 
 
-def _tools(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
+def _tools(place: str, item: Mapping[str, Any], history: _History) -> None:
     # `request.py` reads them, by `additional_tools`.
     if not _brings_tools(item):
         raise bad(f"{place}.tools", f"{place}.tools must be a list")
 
 
-_READERS: Mapping[str, Callable[[str, Mapping[str, Any], ResponsesHistory], None]] = {
+_READERS: Mapping[str, Callable[[str, Mapping[str, Any], _History], None]] = {
     "message": _message,
     "reasoning": _reasoning,
     "function_call": _function_call,

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from seamlessflow.producers.gateway.dialects.canonical import tool_call
 from seamlessflow.producers.gateway.dialects.openai_responses.tools import (
     LOCAL_SHELL,
     Offered,
@@ -132,12 +133,6 @@ def shell_call(item: Mapping[str, Any], action: Mapping[str, Any]) -> dict[str, 
     spelt = _spelling(item)
     arguments = spelt if spelt is not None and _action(spelt) == fields else _shell(fields)
     return tool_call(str(item["call_id"]), LOCAL_SHELL, arguments)
-
-
-def tool_call(call_id: str, name: str, arguments: str) -> dict[str, object]:
-    """Return a call in canonical form."""
-    function = {"name": name, "arguments": arguments}
-    return {"id": call_id, "type": "function", "function": function}
 
 
 def _input(arguments: str) -> str:

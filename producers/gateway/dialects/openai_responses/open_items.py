@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from seamlessflow.producers.gateway.dialects.event_lines import event
+from seamlessflow.producers.gateway.dialects.dialect import event
 from seamlessflow.producers.gateway.dialects.openai_responses.items import (
     Item,
     call_item,

@@ -27,6 +27,7 @@ from seamlessflow.producers.gateway.dialects.openai_responses.tools import (
     read_tools,
 )
 from seamlessflow.producers.gateway.dialects.parameters import (
+    INT32,
     Check,
     flag,
     read_body,
@@ -46,7 +47,6 @@ from seamlessflow.schemas.records import Sampling
 
 DIALECT = "openai.responses"
 MOST_LOGPROBS = 20
-_INT32 = 2**31 - 1
 
 
 @refuse_deep_nesting
@@ -114,7 +114,7 @@ def _previous(value: object) -> str | None:
 def _sampling(request: Mapping[str, Any], wants_logprobs: bool) -> Sampling:
     more: dict[str, object] = {}
     if "max_output_tokens" in request:
-        check = whole(1, _INT32)
+        check = whole(1, INT32)
         more["max_tokens"] = check("max_output_tokens", request["max_output_tokens"])
     most = whole(0, MOST_LOGPROBS)("top_logprobs", request.get("top_logprobs", 0))
     if most and wants_logprobs:

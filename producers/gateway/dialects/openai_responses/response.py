@@ -1,8 +1,11 @@
-"""Answers of the OpenAI Responses dialect, as response objects. Pure.
+"""Answers of the OpenAI Responses dialect, as JSON and as server-sent events. Pure.
 
 A response is called `resp_<turn id>`. It has at most one message item if it is not streamed. A
 stream closes the message before a call begins; text after the call is another message. Log-probs
 include those of reasoning: the gateway has no tokenizer and cannot find the tokens of the text.
+
+One item of a stream is open at a time, because some agents can follow only one. A stream that fails
+ends with two events: `error`, which OpenAI's client raises, and `response.failed`.
 """
 
 from collections.abc import Sequence
@@ -11,7 +14,7 @@ from typing import Any
 import orjson
 
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
-from seamlessflow.producers.gateway.dialects.dialect import RESPONSE
+from seamlessflow.producers.gateway.dialects.dialect import RESPONSE, ChoiceDelta
 from seamlessflow.producers.gateway.dialects.openai_responses.echoed import ECHOED, ENCRYPTED
 from seamlessflow.producers.gateway.dialects.openai_responses.items import (
     Item,
@@ -21,6 +24,13 @@ from seamlessflow.producers.gateway.dialects.openai_responses.items import (
     reasoning_item,
     text_part,
 )
+from seamlessflow.producers.gateway.dialects.openai_responses.open_items import (
+    EventWriter,
+    OpenCall,
+    OpenMessage,
+    OpenReasoning,
+)
+from seamlessflow.producers.gateway.dialects.openai_shape import KEEP_ALIVE, error_body
 from seamlessflow.producers.gateway.dialects.scores import Score, scores
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.schemas.json_text import write_json
@@ -41,6 +51,7 @@ _DEFAULTS: Item = {
 _NOT_SHOWN = {"include", "store"}
 """Parameters that an answer does not repeat. `store` is false whatever was asked: no response can
 be read again, though requests of its session may go on from it and name its items."""
+_NOTHING_MORE = {"error": None, "incomplete_details": None, "usage": None}
 _FAILURES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
 
 
@@ -50,10 +61,129 @@ def completion(
     """Return the body of a whole answer."""
     (answer,) = answers
     items = _items(turn_id, request, answer)
-    return ResponseStates(turn_id, created, request).finished(items, answer)
+    return _ResponseStates(turn_id, created, request).finished(items, answer)
 
 
-class ResponseStates:
+class ResponseEvents:
+    """The events of one streamed answer; each method returns the bytes to send."""
+
+    def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
+        self._turn_id = turn_id
+        self._request = request
+        self._states = _ResponseStates(turn_id, created, request)
+        self._offered = request.echoed.get("offered", {})
+        self._encrypted = _wants_encrypted(request)
+        self._write = EventWriter()
+        self._open: OpenMessage | OpenReasoning | OpenCall | None = None
+        self._items: list[Item] = []
+        self._scores: list[Item] = []
+        self._begun = False
+        self._has_output = False
+
+    def open(self, prompt_tokens: int) -> bytes:
+        """Begin the response, without items."""
+        self._begun = True
+        state = orjson.Fragment(self._states.begun())
+        return self._write("response.created", response=state) + self._write(
+            "response.in_progress", response=state
+        )
+
+    def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
+        """Write the next part of the items."""
+        if self._request.wants_logprobs:
+            self._scores += self._scored(piece)
+        added = orjson.loads(piece.delta)
+        data = b""
+        if text := added.get("reasoning_content"):
+            data += self._add_reasoning(text)
+        if text := added.get("content"):
+            data += self._add_text(text)
+        for call in added.get("tool_calls") or ():
+            data += self._open_call(call) if "id" in call else self._more_of_call(call)
+        return data
+
+    def finish(self, choice: int, answer: ReplyFinished) -> bytes:
+        """End the last item. An empty answer becomes an empty message."""
+        data = b"" if self._has_output else self._open_message()
+        if isinstance(self._open, OpenMessage) and self._scores:
+            # Log-probs behind the last text would be lost with the message.
+            data += self._add_text("")
+        return data + self._close("incomplete" if _is_cut(answer) else "completed")
+
+    def end(self, answers: Sequence[ReplyFinished]) -> bytes:
+        """End the response, with all of its items."""
+        (answer,) = answers
+        state = orjson.Fragment(self._states.finished(self._items, answer))
+        kind = "response.incomplete" if _is_cut(answer) else "response.completed"
+        return self._write(kind, response=state)
+
+    def failed(self, error: ApiError) -> bytes:
+        """End a stream that failed after it began, even if only a keep-alive was sent."""
+        data = b"" if self._begun else self.open(0)
+        shown = orjson.loads(error_body(error))["error"]
+        flat = {name: shown[name] for name in ("code", "message", "param")}
+        state = orjson.Fragment(self._states.failed(self._items, error))
+        data += self._write("error", **flat, error=shown)
+        return data + self._write("response.failed", response=state)
+
+    def keep_alive(self) -> bytes:
+        """Write a comment, which every client skips."""
+        return KEEP_ALIVE
+
+    def _add_reasoning(self, text: str) -> bytes:
+        if isinstance(self._open, OpenReasoning):
+            return self._open.more(text)
+        data = self._close("completed")
+        self._open = opened = OpenReasoning(
+            self._write, self._turn_id, len(self._items), self._encrypted
+        )
+        return data + opened.begin() + opened.more(text)
+
+    def _add_text(self, text: str) -> bytes:
+        data = self._open_message()
+        assert isinstance(self._open, OpenMessage)  # nosec B101 # for the type checker
+        scored, self._scores = self._scores, []
+        return data + self._open.more(text, scored)
+
+    def _open_message(self) -> bytes:
+        """Open a message, unless one is open."""
+        if isinstance(self._open, OpenMessage):
+            return b""
+        data = self._close("completed")
+        self._has_output = True
+        self._open = opened = OpenMessage(self._write, self._turn_id, len(self._items))
+        return data + opened.begin()
+
+    def _open_call(self, call: dict[str, Any]) -> bytes:
+        data = self._close("completed")
+        self._has_output = True
+        self._open = opened = OpenCall(
+            self._write, self._turn_id, len(self._items), call, self._offered
+        )
+        data += opened.begin()
+        arguments = call["function"].get("arguments")
+        return data + opened.more(arguments) if arguments else data
+
+    def _more_of_call(self, call: dict[str, Any]) -> bytes:
+        if not isinstance(self._open, OpenCall) or self._open.number != call["index"]:
+            raise ValueError(f"more of call {call['index']} of {self._turn_id}, which has ended")
+        return self._open.more(call["function"]["arguments"])
+
+    def _close(self, status: str) -> bytes:
+        if self._open is None:
+            return b""
+        data, item = self._open.close(status)
+        self._items.append(item)
+        self._open = None
+        return data
+
+    def _scored(self, piece: ChoiceDelta) -> list[Item]:
+        most = self._request.sampling.top_logprobs
+        scored = scores(piece.token_ids, piece.logprobs, piece.tensors, most, piece.from_token)
+        return _shown_scores(scored)
+
+
+class _ResponseStates:
     """The states of one response, as JSON."""
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
@@ -78,8 +208,8 @@ class ResponseStates:
 
     def finished(self, items: Sequence[Item], answer: ReplyFinished) -> bytes:
         """Return the whole response, complete or cut at the token limit."""
-        details = {"reason": "max_output_tokens"} if is_cut(answer) else None
-        status = "incomplete" if is_cut(answer) else "completed"
+        details = {"reason": "max_output_tokens"} if _is_cut(answer) else None
+        status = "incomplete" if _is_cut(answer) else "completed"
         return self._state(status, items, incomplete_details=details, usage=_usage(answer))
 
     def failed(self, items: Sequence[Item], error: ApiError) -> bytes:
@@ -92,20 +222,17 @@ class ResponseStates:
         return self._head + b"," + orjson.dumps(state)[1:]
 
 
-_NOTHING_MORE = {"error": None, "incomplete_details": None, "usage": None}
-
-
-def is_cut(answer: ReplyFinished) -> bool:
+def _is_cut(answer: ReplyFinished) -> bool:
     """Return whether the answer ended at the token limit of the request."""
     return answer.finish_reason == _CUT
 
 
-def wants_encrypted(request: CanonicalRequest) -> bool:
+def _wants_encrypted(request: CanonicalRequest) -> bool:
     """Return whether the request asks for reasoning in `encrypted_content` also."""
     return ENCRYPTED in request.echoed.get("include", ())
 
 
-def shown_scores(scored: Sequence[Score] | None) -> list[Item]:
+def _shown_scores(scored: Sequence[Score] | None) -> list[Item]:
     """Return log-probs of tokens in OpenAI's format."""
     return [
         {
@@ -125,7 +252,7 @@ def _items(turn_id: str, request: CanonicalRequest, answer: ReplyFinished) -> li
     calls, items = message.get("tool_calls") or (), list[Item]()
     if reasoning := message.get("reasoning_content"):
         name = item_id("reasoning", turn_id, 0)
-        items.append(reasoning_item(name, reasoning, "completed", wants_encrypted(request)))
+        items.append(reasoning_item(name, reasoning, "completed", _wants_encrypted(request)))
     content = message.get("content") or ""
     if content or not calls:
         name = item_id("message", turn_id, len(items))
@@ -133,7 +260,7 @@ def _items(turn_id: str, request: CanonicalRequest, answer: ReplyFinished) -> li
     tools = request.echoed.get("offered", {})
     for call in calls:
         items.append(call_item(turn_id, len(items), call, tools, "completed"))
-    if is_cut(answer):
+    if _is_cut(answer):
         items[-1]["status"] = "incomplete"
     return items
 
@@ -143,7 +270,7 @@ def _part(request: CanonicalRequest, answer: ReplyFinished, content: str) -> Ite
         return text_part(content)
     most = request.sampling.top_logprobs
     scored = scores(answer.token_ids, answer.logprobs, answer.tensors, most)
-    return text_part(content, shown_scores(scored))
+    return text_part(content, _shown_scores(scored))
 
 
 def _usage(answer: ReplyFinished) -> Item:

@@ -10,8 +10,7 @@ import orjson
 import pytest
 
 from seamlessflow.consumers.trajectories.bus.held_replies import Addressed, HeldReplies
-from seamlessflow.producers.gateway.calls.delta_parts import delta_parts
-from seamlessflow.producers.gateway.calls.streamed import StreamedAnswer
+from seamlessflow.producers.gateway.calls.streamed import StreamedAnswer, delta_parts
 from seamlessflow.producers.gateway.routes import DIALECTS
 from seamlessflow.schemas.records import Record
 from tests.builders.gateway.bodies import BODIES

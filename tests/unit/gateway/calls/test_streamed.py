@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from seamlessflow.producers.gateway.calls.delivered import missing
-from seamlessflow.producers.gateway.calls.streamed import StreamedAnswer
+from seamlessflow.producers.gateway.calls.streamed import StreamedAnswer, missing
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
 from seamlessflow.producers.gateway.dialects.openai_chat.request import parse
 from seamlessflow.producers.gateway.dialects.openai_chat.response import ChatEvents

@@ -5,7 +5,7 @@ import pytest
 from seamlessflow.config import RestartsSection
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.processes.restarts import EndRun, after_end
-from seamlessflow.producers.agents.harness.loading import CallableNotFound
+from seamlessflow.producers.agents.harness.callables import CallableNotFound
 from seamlessflow.producers.rollout.engine.errors import ModelUnsupported
 from seamlessflow.producers.rollout.engines import WeightsUnsupported
 from seamlessflow.producers.rollout.roles.device import TruncationUnsupported

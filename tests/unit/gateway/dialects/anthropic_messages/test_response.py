@@ -7,9 +7,9 @@ import pytest
 from anthropic.types import ErrorResponse, Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
-from seamlessflow.producers.gateway.dialects.anthropic_messages.events import MessageEvents
 from seamlessflow.producers.gateway.dialects.anthropic_messages.request import parse
 from seamlessflow.producers.gateway.dialects.anthropic_messages.response import (
+    MessageEvents,
     completion,
     error_body,
 )

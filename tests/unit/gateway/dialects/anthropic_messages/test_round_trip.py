@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamlessflow.consumers.trajectories.sessions.message_keys import message_key
-from seamlessflow.producers.gateway.dialects.anthropic_messages.events import MessageEvents
 from seamlessflow.producers.gateway.dialects.anthropic_messages.request import parse
-from seamlessflow.producers.gateway.dialects.anthropic_messages.response import completion
+from seamlessflow.producers.gateway.dialects.anthropic_messages.response import (
+    MessageEvents,
+    completion,
+)
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
 from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
 from seamlessflow.schemas.records import ReplyFinished

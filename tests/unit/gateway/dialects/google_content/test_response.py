@@ -10,10 +10,13 @@ from google.genai.types import GenerateContentResponse
 
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
 from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
-from seamlessflow.producers.gateway.dialects.google_content.events import ContentEvents
 from seamlessflow.producers.gateway.dialects.google_content.members import signature
 from seamlessflow.producers.gateway.dialects.google_content.request import Form, parse
-from seamlessflow.producers.gateway.dialects.google_content.response import completion, error_body
+from seamlessflow.producers.gateway.dialects.google_content.response import (
+    ContentEvents,
+    completion,
+    error_body,
+)
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.schemas.records import ReplyFinished
 from seamlessflow.schemas.tokens import pack

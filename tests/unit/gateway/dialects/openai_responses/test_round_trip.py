@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
 from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
 from seamlessflow.producers.gateway.dialects.openai_chat.messages import canonical_messages
-from seamlessflow.producers.gateway.dialects.openai_responses.events import ResponseEvents
 from seamlessflow.producers.gateway.dialects.openai_responses.request import parse
-from seamlessflow.producers.gateway.dialects.openai_responses.response import completion
+from seamlessflow.producers.gateway.dialects.openai_responses.response import (
+    ResponseEvents,
+    completion,
+)
 from seamlessflow.schemas.identity import tool_call_id
 from seamlessflow.schemas.records import ReplyFinished
 from tests.builders.records import replies

@@ -1,12 +1,18 @@
 """The gateway's link to Kafka: commands out, replies in, heartbeats.
 
+A thread reads this gateway's partition of `replies`. It begins at the partition's end, looked up
+before the first command is sent, so no reply is missed. An error ends the thread and with it the
+process.
+
 Kafka counts as reachable while it acknowledges heartbeats. The call that waits for a command which
 could not be written gets 503 at once.
 """
 
 import asyncio
+import secrets
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -22,25 +28,34 @@ from seamlessflow.infra.errors import (
     WrittenReleaseLacks,
 )
 from seamlessflow.infra.kafka.client import Headers
+from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.tracing import Telemetry
-from seamlessflow.producers.gateway.errors import ApiError
-from seamlessflow.producers.gateway.link.inbox import ExpectedReply, ReplyInbox
-from seamlessflow.producers.gateway.link.pending import PendingReplies, Reply
-from seamlessflow.producers.gateway.link.reply_reader import ReplyReader
+from seamlessflow.producers.gateway.errors import ApiError, refused
+from seamlessflow.producers.gateway.replies import (
+    OK,
+    ExpectedReply,
+    PendingReplies,
+    Reply,
+    ReplyInbox,
+)
 from seamlessflow.producers.gateway.settings import GatewaySection
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import (
     AssignReward,
     CancelTurn,
     CloseSession,
+    CommandAnswered,
     CountTokens,
     DescribeSession,
     GatewayHeartbeat,
     OpenSession,
     ReplyAddress,
+    ReplyDelta,
+    ReplyFinished,
     RequestTurn,
 )
 from seamlessflow.schemas.releases import this_release
@@ -54,6 +69,9 @@ _FIRST_HEARTBEATS_S = 0.1
 _REPORT_EVERY_S = 0.05
 # Room for a record's key and headers within the largest record that the topic takes.
 _ENVELOPE_BYTES = 1024
+_POLL_S = 0.2
+_JOIN_S = 5.0
+_REPLIES = (ReplyFinished, ReplyDelta, CommandAnswered)
 
 
 class Link:
@@ -97,7 +115,7 @@ class Link:
             trace=tracing.send,
             **limits,
         )
-        self._reply_reader = ReplyReader(
+        self._reply_reader = _ReplyReader(
             kafka,
             self.instance,
             self.address.partition,
@@ -140,6 +158,17 @@ class Link:
         """Return whether Kafka acknowledged a heartbeat within `kafka_timeout_s`."""
         return time.monotonic() - self._acknowledged < self._settings.kafka_timeout_s
 
+    def command_fields(self, session_id: str, expiry_s: float) -> dict[str, Any]:
+        """Return the fields that all commands for a session have, of a new one."""
+        issued_at_ms = now_ms()
+        return {
+            "command_id": secrets.token_hex(12),
+            "session_id": session_id,
+            "issued_at_ms": issued_at_ms,
+            "expires_at_ms": issued_at_ms + int(expiry_s * 1000),
+            "reply": self.address,
+        }
+
     def send(self, command: Command, expected: ExpectedReply | None, headers: Headers = ()) -> None:
         """Send a command; `expected` gets the replies. Raises `ApiError` (413, 501, 503)."""
         try:
@@ -177,7 +206,10 @@ class Link:
             expected.inbox.put(error)
 
     async def ask(self, command: Command, headers: Headers = ()) -> Reply:
-        """Send a session command and return its reply. Raises `ApiError` (413, 503, 504)."""
+        """Send a session command and return its reply.
+
+        Raises `ApiError` (413, 503, 504), and the manager's refusal.
+        """
         inbox = ReplyInbox()
         expected = ExpectedReply(inbox, command.session_id, command.command_id, 0, False)
         timeout_s = self._settings.command_timeout_s
@@ -185,11 +217,13 @@ class Link:
             self.send(command, expected, headers)
             async with asyncio.timeout(timeout_s):
                 _, reply = await inbox.next_reply()
-                return reply
         except TimeoutError:
             raise ApiError(504, f"no answer within {timeout_s:g} s", code="timeout") from None
         finally:
             self.forget(expected)
+        if isinstance(reply, CommandAnswered) and reply.status != OK:
+            raise refused(reply.status, reply.reason, reply.detail)
+        return reply
 
     def _deliver(self, replies: Sequence[Reply]) -> None:
         for reply in replies:
@@ -229,6 +263,56 @@ class Link:
         # Runs in the producer's thread; assigning a float needs no lock.
         if error is None:
             self._acknowledged = time.monotonic()
+
+
+class _ReplyReader:
+    """A thread that gives the replies to `gateway` to `deliver`, in the order of the log.
+
+    `deliver` runs on the event loop that made the reader.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        gateway: str,
+        partition: int,
+        producer: Producer,
+        deliver: Callable[[Sequence[Reply]], None],
+        tracing: Telemetry,
+        stopping: Stopping,
+    ) -> None:
+        self._gateway = gateway
+        self._tracing = tracing
+        self._deliver = deliver
+        self._loop = asyncio.get_running_loop()
+        self._closed = threading.Event()
+        self._partition = partition
+        letters, client_id = DeadLetters(settings, producer, stopping), f"gateway-{gateway}"
+        self.reader = Reader(settings, client_id, bury=letters.bury, stopping=stopping)
+        self._thread = threading.Thread(target=self._serve, name="replies", daemon=True)
+
+    async def start(self) -> None:
+        """Begin at the partition's end. Raises `KafkaUnavailable` and `TopicMissing`."""
+        ends = await asyncio.to_thread(self.reader.ends, [(REPLIES.name, self._partition)])
+        self.reader.assign(ends)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._closed.set()
+        self._thread.join(_JOIN_S)
+
+    def _serve(self) -> None:
+        while not self._closed.is_set():
+            replies = []
+            for item in self.reader.poll(_POLL_S):
+                if isinstance(item.record, _REPLIES) and item.record.gateway == self._gateway:
+                    self._tracing.process(item).end()
+                    replies.append(item.record)
+            if replies:
+                # One call a batch: waking the event loop costs a system call.
+                self._loop.call_soon_threadsafe(self._deliver, replies)
+        self.reader.close()
 
 
 def _unreachable(detail: str) -> ApiError:

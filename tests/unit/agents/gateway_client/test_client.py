@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamlessflow.producers.agents.gateway_client.rotation import PASSED_OVER_S, GatewayRotation
+from seamlessflow.producers.agents.gateway_client.client import PASSED_OVER_S, GatewayRotation
 
 URLS = "http://a:1, http://b:1,http://c:1"
 

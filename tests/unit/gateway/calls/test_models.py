@@ -2,11 +2,11 @@ import anthropic.types
 import openai.types
 import orjson
 
-from seamlessflow.producers.gateway.calls.model_list import listing, one_model
+from seamlessflow.producers.gateway.calls.models import Models
 
 
 def test_each_vendor_s_client_reads_its_own_kind_of_model() -> None:
-    read = orjson.loads(listing(["a", "b"], 1_700_000_000))
+    read = orjson.loads(Models(["a", "b"], 1_700_000_000).listing())
     for model, name in zip(read["data"], ("a", "b"), strict=True):
         assert openai.types.Model.model_validate(model).id == name
         theirs = anthropic.types.ModelInfo.model_validate(model)
@@ -15,8 +15,9 @@ def test_each_vendor_s_client_reads_its_own_kind_of_model() -> None:
 
 
 def test_there_may_be_none() -> None:
-    assert orjson.loads(listing([], 0))["data"] == []
+    assert orjson.loads(Models([], 0).listing())["data"] == []
 
 
 def test_one_is_told_as_it_is_listed() -> None:
-    assert orjson.loads(one_model("a", 7)) == orjson.loads(listing(["a"], 7))["data"][0]
+    models = Models(["a"], 7)
+    assert orjson.loads(models.description("a")) == orjson.loads(models.listing())["data"][0]

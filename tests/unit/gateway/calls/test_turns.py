@@ -3,7 +3,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from seamlessflow.producers.gateway.calls.keep_alive import KeepAliveTimer
+from seamlessflow.producers.gateway.calls.turns import KeepAliveTimer
 
 PATIENCE_S = 15.0
 

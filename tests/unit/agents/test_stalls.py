@@ -8,7 +8,7 @@ from traceback import FrameSummary
 import pytest
 import uvloop
 
-from seamlessflow.producers.agents.loop_watch import LoopWatch, advice_for, place_of
+from seamlessflow.producers.agents.stalls import LoopWatch, advice_for, place_of
 
 LIMIT_S = 0.05
 WAIT_S = 20.0
@@ -61,7 +61,7 @@ def test_an_agent_that_blocks_the_loop_is_named_with_its_place(
         notices.block_until_one_comes()
 
     (notice,) = run(loop, blocking_agent)
-    assert "test_loop_watch.py:" in notice
+    assert "test_stalls.py:" in notice
     assert "(block_until_one_comes) blocks the event loop" in notice
 
 

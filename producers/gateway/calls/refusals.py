@@ -1,17 +1,36 @@
-"""The parameter that a manager's or worker's error is about, in the dialect's words. Pure.
+"""Refusals of a call that name its parameter in the dialect's words, all dialects alike. Pure.
+
+An engine that samples by a schema can sample no call. So a forced call goes without the schema, as
+at the vendors, where it binds texts alone. A schema beside tools that the model may call or not is
+refused.
 
 Managers and workers know only the canonical request, so their errors name no parameter of it.
 """
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
-from seamlessflow.producers.gateway.calls.schemas_and_tools import SCHEMA_PARAMETERS
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
 from seamlessflow.producers.gateway.dialects.dialect import RESPONSE
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.schemas.records import Sampling
 
+SCHEMA_PARAMETERS: Mapping[str, str] = {
+    "openai.chat": "response_format",
+    "openai.responses": "text.format",
+    "anthropic.messages": "output_config.format",
+    "google.content": "generationConfig.responseSchema",
+}
+"""Parameter of a schema, by dialect."""
+_VENDORS_WORDS: Mapping[str, str] = {
+    "google.content": "Function calling with a response mime type: 'application/json' is "
+    "unsupported"
+}
+_REMEDY = (
+    "force a call (the schema then does not bind that answer), or let the model call none (the "
+    "answer then obeys the schema)"
+)
 _NOTHING_ASKED = Sampling()
 _CODES = ("bad_request", "unsupported_value")
 _WORD = re.compile(r"[a-z_]+")
@@ -34,6 +53,18 @@ _OTHER_NAMES: Mapping[str, Mapping[str, str]] = {
         "top_logprobs": "generationConfig.logprobs",
     },
 }
+
+
+def with_bound_schema(request: CanonicalRequest) -> CanonicalRequest:
+    """Return the request without a schema that does not bind its answer. Raises `ApiError`."""
+    if request.sampling.json_schema is None or not request.tools or request.tool_choice == "none":
+        return request
+    if request.tool_choice != "auto":
+        return replace(request, sampling=replace(request.sampling, json_schema=None))
+    param = SCHEMA_PARAMETERS.get(request.dialect)
+    words = f"{param} is not supported with tools that the model may call"
+    message = f"{_VENDORS_WORDS.get(request.dialect, words)}: {_REMEDY}"
+    raise ApiError(400, message, code="unsupported_value", param=param)
 
 
 def blame(error: ApiError, request: CanonicalRequest) -> None:

@@ -1,16 +1,19 @@
-"""The last line of a program's output, however it was printed."""
+"""The last line of a program's output, however it was printed, and proxies passed by."""
 
 import io
 import json
 import math
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
-from seamlessflow.producers.agents.harness.output import LONGEST_LINE_BYTES, result_in
+from seamlessflow.producers.agents.harness.command import LONGEST_LINE_BYTES, exempted, result_in
 from tests.builders.line_forms import LINE_FORMS, SEPARATORS, Written
 
 RESULT = {"reward": 0.25, "text": SEPARATORS}
 LINE = json.dumps(RESULT, ensure_ascii=False).encode()
+PROXY = {"http_proxy": "http://proxy:3128", "ALL_PROXY": "http://proxy:3128"}
 
 
 def read(output: bytes) -> object:
@@ -77,3 +80,32 @@ def test_an_output_without_a_result_is_told_by_its_last_line(output: bytes, line
 @pytest.mark.parametrize("deep", [b"[" * 100_000, b"1" * 10_000])
 def test_a_line_that_python_refuses_to_read_is_no_result(deep: bytes) -> None:
     assert read(deep) == {"last_line": deep.decode()}
+
+
+def test_the_host_of_the_gateway_is_exempted_under_both_names() -> None:
+    both = exempted(PROXY, "http://10.0.0.1:8800/v1")
+    assert both == {"no_proxy": "10.0.0.1", "NO_PROXY": "10.0.0.1"}
+
+
+def test_what_is_exempted_already_stays_so() -> None:
+    both = exempted({"NO_PROXY": "localhost, .corp"}, "http://gateway:8800/v1")
+    assert both == {name: "localhost,.corp,gateway" for name in ("no_proxy", "NO_PROXY")}
+    differ = exempted({"NO_PROXY": "a", "no_proxy": "b"}, "http://gateway:8800/v1")
+    assert differ == {"NO_PROXY": "a,gateway", "no_proxy": "b,gateway"}
+
+
+@pytest.mark.parametrize("hosts", ["*", "localhost,gateway"])
+def test_a_host_that_is_exempted_is_not_added_again(hosts: str) -> None:
+    assert set(exempted({"no_proxy": hosts}, "http://gateway/v1").values()) == {hosts}
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:8800", "http://localhost:8800", "http://[::1]:8800", "https://g.corp"]
+)
+def test_a_client_calls_the_gateway_itself(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**PROXY, **exempted(PROXY, url)}.items():
+        monkeypatch.setenv(name, value)
+    with httpx.Client() as client:
+        assert client._transport_for_url(httpx.URL(url)) is client._transport
+        assert client._transport_for_url(httpx.URL("http://elsewhere")) is not client._transport
+    assert urlsplit(url).hostname

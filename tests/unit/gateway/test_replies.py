@@ -1,7 +1,11 @@
+import asyncio
 from dataclasses import dataclass
 
-from seamlessflow.producers.gateway.link.pending import PendingReplies
-from tests.builders.records.replies import answered, finished
+import pytest
+
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.producers.gateway.replies import ChoiceReply, PendingReplies, ReplyInbox
+from tests.builders.records.replies import answered, delta, finished
 
 
 @dataclass(eq=False)
@@ -79,3 +83,30 @@ def test_the_answer_to_a_reward_names_a_turn_and_is_still_the_answer() -> None:
     command = Waiter("command", for_turn=False)
     pending.add(command)
     assert list(pending.route(answered("command", turn_id="judged turn"))) == [command]
+
+
+def reply(offset: int) -> ChoiceReply:
+    return 0, delta(offset, "x")
+
+
+def test_replies_that_come_together_are_taken_together() -> None:
+    async def taken() -> list[ChoiceReply]:
+        inbox = ReplyInbox()
+        waiting = asyncio.create_task(inbox.ready_replies())
+        await asyncio.sleep(0)
+        inbox.put(reply(0))
+        inbox.put(reply(1))
+        return await waiting
+
+    assert asyncio.run(taken()) == [reply(0), reply(1)]
+
+
+def test_replies_before_an_error_are_not_lost() -> None:
+    inbox = ReplyInbox()
+    for item in (reply(0), SeamlessFlowError("gone"), reply(1)):
+        inbox.put(item)
+
+    assert asyncio.run(inbox.ready_replies()) == [reply(0)]
+    with pytest.raises(SeamlessFlowError, match="gone"):
+        asyncio.run(inbox.ready_replies())
+    assert asyncio.run(inbox.ready_replies()) == [reply(1)]

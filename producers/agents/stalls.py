@@ -1,10 +1,17 @@
-"""Watch of the event loop: an agent that blocks it holds up all sessions of its process.
+"""Agents that stall their process: they block the event loop, or go on behind their end.
 
-A function that is `async` and computes or waits without `await` does so. The launcher ends a
-process that stands still for `restarts.frozen_s`; this names the place in the code long before.
+One that blocks the loop holds up all sessions of its process. A function that is `async` and
+computes or waits without `await` does so. The launcher ends a process that stands still for
+`restarts.frozen_s`; the watch names the place in the code long before.
+
+Agents that ignore that they were asked to end are reported, counted, and in the end a cause to
+start anew. Their sessions are closed and their places free; what they still hold is memory and a
+thread. A process in which as many are left as it may run at once ends with a passing fault. Its
+supervisor starts another. Called by `episode.py` and `runner.py`.
 """
 
 import asyncio
+import logging
 import sys
 import sysconfig
 import threading
@@ -15,7 +22,12 @@ from itertools import takewhile
 from pathlib import Path
 from traceback import FrameSummary
 
-LIMIT_S = 5.0
+from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.schemas.records import ProgressStalled
+
+_LIMIT_S = 5.0
 """Time for which the loop may stand still without a notice."""
 _LOOKS = 5
 """Looks within that time."""
@@ -23,12 +35,18 @@ _ADVICE = "await there, or make the agent a plain function, which has a thread o
 _IMPORT_ADVICE = "import at the top of the agent's file, which is loaded before the first task"
 _IMPORTLIB = "<frozen importlib"
 _LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+END_GRACE_S = 5.0
+"""Time that an agent has to end once it was told to."""
+_log = logging.getLogger(__name__)
+
+Report = Callable[[ProgressStalled], object]
+StillRuns = Callable[[], bool]
 
 
 class LoopWatch:
     """Thread that looks if the running event loop goes on. It tells each place once."""
 
-    def __init__(self, notice: Callable[[str], object], limit_s: float = LIMIT_S) -> None:
+    def __init__(self, notice: Callable[[str], object], limit_s: float = _LIMIT_S) -> None:
         """Call `notice`, in the thread, with what the loop does when it stands for `limit_s`."""
         self._notice = notice
         self._limit_s = limit_s
@@ -71,6 +89,58 @@ class LoopWatch:
         return list(takewhile(lambda frame: not _of_loop(frame), reversed(stack)))
 
 
+class AgentsGoOn(SeamlessFlowError):
+    """As many agents go on behind their end as this process may run."""
+
+    lasting = False
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        super().__init__(
+            f"{count} agents ignore that they were told to end, as many as agents.concurrency: "
+            "this process ends, and they with it"
+        )
+
+
+class Leftovers:
+    """Agents that go on behind their end, by session. Used from the event loop."""
+
+    def __init__(
+        self,
+        process: str,
+        most: int,
+        report: Report,
+        give_up: Callable[[AgentsGoOn], object],
+        metrics: Metrics,
+    ) -> None:
+        self._process = process
+        self._most = most
+        self._report = report
+        self._give_up = give_up
+        self._count = metrics.counter("seamlessflow_agents_left_total")
+        self._left: dict[str, StillRuns] = {}
+        self._watches: set[asyncio.Task[None]] = set()
+
+    def watch(self, session: str, still_runs: StillRuns) -> None:
+        """Look after the grace if the agent of a session, told to end just now, has ended."""
+        watch = asyncio.get_running_loop().create_task(self._look(session, still_runs))
+        self._watches.add(watch)
+        watch.add_done_callback(self._watches.discard)
+
+    async def _look(self, session: str, still_runs: StillRuns) -> None:
+        await asyncio.sleep(END_GRACE_S)
+        if not still_runs():
+            return
+        self._left = {name: runs for name, runs in self._left.items() if runs()}
+        self._left[session] = still_runs
+        self._count.inc()
+        report = _left_behind(self._process, session, len(self._left), now_ms())
+        _log.error("%s", report.detail)
+        self._report(report)
+        if len(self._left) >= self._most:
+            self._give_up(AgentsGoOn(len(self._left)))
+
+
 def place_of(running: Sequence[FrameSummary]) -> str:
     """Return where frames, the innermost first, are in a file; nothing if there are none.
 
@@ -87,6 +157,20 @@ def advice_for(running: Sequence[FrameSummary]) -> str:
     """Return what to do about them: nothing can be awaited in an import."""
     imports = any(frame.filename.startswith(_IMPORTLIB) for frame in running)
     return _IMPORT_ADVICE if imports else _ADVICE
+
+
+def _left_behind(process: str, session: str, count: int, now_ms: int) -> ProgressStalled:
+    """Return the report about an agent that goes on behind its end. Pure."""
+    grace_ms = round(1000 * END_GRACE_S)
+    return ProgressStalled(
+        at_ms=now_ms,
+        what="agent",
+        detail=f"the agent of {session} was told to end and goes on, {count} of them in {process}; "
+        "its session is closed and its place is free",
+        since_ms=now_ms - grace_ms,
+        process=process,
+        deadline_ms=grace_ms,
+    )
 
 
 def _of_loop(frame: FrameSummary) -> bool:

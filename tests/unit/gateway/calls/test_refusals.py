@@ -1,18 +1,29 @@
-"""A schema binds an answer as text: not a forced call, and not beside tools left to the model."""
+"""A schema binds an answer as text: not a forced call, and not beside tools left to the model.
 
+An error of a manager or worker names the parameter as the client wrote it.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
 
-from seamlessflow.producers.gateway.calls.schemas_and_tools import (
+from seamlessflow.producers.gateway.calls.refusals import (
     SCHEMA_PARAMETERS,
+    blame,
     with_bound_schema,
 )
+from seamlessflow.producers.gateway.dialects import openai_completions
+from seamlessflow.producers.gateway.dialects.anthropic_messages import request as messages_request
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
-from seamlessflow.producers.gateway.errors import ApiError
+from seamlessflow.producers.gateway.dialects.google_content import request as content_request
+from seamlessflow.producers.gateway.dialects.openai_chat import request as chat_request
+from seamlessflow.producers.gateway.dialects.openai_responses import request as responses_request
+from seamlessflow.producers.gateway.errors import ApiError, refused
 from seamlessflow.producers.gateway.routes import DIALECTS
 
+Parse = Callable[[bytes, int], CanonicalRequest]
 SCHEMA = {"type": "object"}
 PARAMETERS = {"name": "f", "parameters": SCHEMA}
 USER = {"role": "user", "content": "hi"}
@@ -43,6 +54,9 @@ BODIES: dict[str, dict[str, Any]] = {
         },
     },
 }
+HELLO = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+FORMAT = {"type": "json_schema", "name": "x", "schema": SCHEMA}
+NO_SCHEMA = "this engine has no structured output: answers are plain text"
 
 
 def google(mode: str) -> dict[str, Any]:
@@ -121,3 +135,71 @@ def test_tools_without_a_schema_are_left_to_the_model(path: str) -> None:
     body = {name: value for name, value in BODIES[path].items() if name not in names}
     request = DIALECTS[path].parse(orjson.dumps({"model": "m", **body}), 1)
     assert with_bound_schema(request) is request
+
+
+def told(
+    parse: Parse, body: dict[str, Any], detail: str, reason: str = "unsupported_value"
+) -> ApiError:
+    error = refused(400, reason, detail)
+    blame(error, parse(orjson.dumps(body), 1))
+    return error
+
+
+@pytest.mark.parametrize(
+    ("asked", "detail", "param"),
+    [
+        ({"logit_bias": {"5": 1}}, "sampling by logit_bias is not supported", "logit_bias"),
+        (
+            {"seed": 1, "min_p": 0.5, "logit_bias": {"5": 1}},
+            "sampling by min_p, logit_bias is not supported",
+            "min_p",
+        ),
+        ({"seed": 0}, "this engine cannot draw by a seed", "seed"),
+        ({"response_format": {"type": "json_object"}}, NO_SCHEMA, "response_format"),
+        ({"seed": 5}, "the template knows no such role", None),
+    ],
+)
+def test_what_a_worker_refuses_names_the_parameter(
+    asked: dict[str, Any], detail: str, param: str | None
+) -> None:
+    assert told(chat_request.parse, {**HELLO, **asked}, detail).param == param
+
+
+def test_a_schema_has_the_name_that_the_vendor_gives_it() -> None:
+    response = {"model": "m", "input": "hi", "text": {"format": FORMAT}}
+    assert told(responses_request.parse, response, NO_SCHEMA).param == "text.format"
+    message = {**HELLO, "output_config": {"format": FORMAT}}
+    assert told(messages_request.parse, message, NO_SCHEMA).param == "output_config.format"
+
+
+def test_an_unknown_response_is_called_what_the_client_called_it() -> None:
+    body = {"model": "m", "input": "hi", "previous_response_id": "resp_nope"}
+    detail = "the session has no response 'nope' to go on from"
+    error = told(responses_request.parse, body, detail, "previous_response_not_found")
+    assert error.param == "previous_response_id"
+    assert "'resp_nope'" in error.message
+
+
+def test_a_token_that_is_none_was_in_the_prompt() -> None:
+    body = {"model": "m", "prompt": [7, 9999]}
+    detail = "token 9999 is outside the vocabulary of 300"
+    assert told(openai_completions.parse, body, detail, "bad_request").param == "prompt"
+
+
+def test_what_the_call_is_not_to_blame_for_names_nothing() -> None:
+    error = refused(503, "no_worker", "no worker that may seed")
+    blame(error, chat_request.parse(orjson.dumps({**HELLO, "seed": 5}), 1))
+    assert error.param is None
+
+
+def test_google_s_members_are_named_as_google_does() -> None:
+    def parse(body: bytes, most: int) -> CanonicalRequest:
+        return content_request.parse(body, most, "m", "whole")
+
+    def asked(**config: Any) -> dict[str, Any]:
+        return {"contents": [{"parts": [{"text": "hi"}]}], "generationConfig": config}
+
+    penalty = told(parse, asked(presencePenalty=1), "sampling by presence_penalty is not supported")
+    assert penalty.param == "generationConfig.presencePenalty"
+    schema = told(parse, asked(responseMimeType="application/json"), NO_SCHEMA)
+    assert schema.param == "generationConfig.responseSchema"
