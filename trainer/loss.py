@@ -121,7 +121,7 @@ class LossSection(Section):
     )
     aggregation: AggregationName = Field(
         "token_mean",
-        description="Sum of tokens over a step (see trainer/data/units/aggregations.py)",
+        description="Sum of tokens over a step (see trainer/data/aggregations.py)",
     )
     constant_length: int | None = Field(
         None,

@@ -16,7 +16,7 @@ from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
-from seamlessflow.trainer.data.foreign import is_foreign, without_foreign
+from seamlessflow.trainer.data.sessions import is_foreign, without_foreign
 from seamlessflow.trainer.settings import TrainerSettings
 
 

@@ -11,16 +11,16 @@ from typing import Any
 
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
-from seamlessflow.trainer.data.figures.evaluation import EvaluatedGroup
-from seamlessflow.trainer.data.staleness import GroupAdmission
-from seamlessflow.trainer.recovery.commit import Commit, Sessions
-from seamlessflow.trainer.recovery.rounds import (
+from seamlessflow.trainer.data.figures.evaluation import (
+    EvaluatedGroup,
     EvaluationRound,
     Round,
     evaluated_from,
     rounds_from,
     rounds_json,
 )
+from seamlessflow.trainer.data.staleness import GroupAdmission
+from seamlessflow.trainer.recovery.commit import Commit, Sessions
 
 _OfTrainer = (
     r.GroupReady

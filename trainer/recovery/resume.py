@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.schemas.records import StepCommitted, StepMethod
 from seamlessflow.schemas.steps import step_name
-from seamlessflow.trainer.data.reuse.choices import UsedGroup
+from seamlessflow.trainer.data.reuse import UsedGroup
 from seamlessflow.trainer.recovery.commit import Commit, Sessions
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.step_methods import differences

@@ -20,7 +20,7 @@ from seamlessflow.trainer.backends.losses.loss import token_losses
 from seamlessflow.trainer.backends.losses.masks import MASKS, masked
 from seamlessflow.trainer.backends.losses.ratios import binary_divergence
 from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
-from seamlessflow.trainer.data.units.aggregations import AGGREGATIONS
+from seamlessflow.trainer.data.aggregations import AGGREGATIONS
 from seamlessflow.trainer.loss import (
     AggregationName,
     CorrectionName,

@@ -1,21 +1,44 @@
 """The store of groups that steps trained and later ones may train again, in memory.
 
 A checkpoint keeps which groups these are, and how often each was trained; their sessions are read
-again from `trajectories` after a restart. What a step takes depends on the steps before it alone.
-Does no I/O; called by the dataloader.
+again from `trajectories` after a restart. What a step takes depends on seed, step and the recorded
+uses alone, so a step that is executed again makes the same choice. Does no I/O; called by the
+dataloader.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from seamlessflow.trainer.data.batch import BatchRules, Prepared, prepare
+import numpy as np
+
+from seamlessflow.trainer.data.batch import BatchRules, Prepared, ReuseRules, prepare
 from seamlessflow.trainer.data.grouping import Group
-from seamlessflow.trainer.data.reuse.choices import UsedGroup, UsedSession, in_order, may_be_used
 from seamlessflow.trainer.data.sessions import FailedSession, SessionSource, ValidSession
 from seamlessflow.trainer.data.staleness import StepClock
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UsedSession:
+    """A session of a group that was trained, and its record on `trajectories`."""
+
+    session_id: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsedGroup:
+    """A group that was trained, as a checkpoint keeps it."""
+
+    group_id: str
+    step: int
+    """Step that trained it first."""
+    uses: int
+    """Steps that trained it."""
+    sessions: tuple[UsedSession, ...]
 
 
 @dataclass(eq=False)
@@ -150,3 +173,36 @@ class ReuseStore:
         for session in self._used.pop(group_id).sessions:
             self._sessions.pop(session.session_id, None)
             self._awaited.pop(session.session_id, None)
+
+
+def may_be_used(group: UsedGroup, step: int, rules: ReuseRules) -> bool:
+    """Return whether `step` may train the group, as far as its uses tell.
+
+    All its tokens are at least as stale as its first step is far away.
+    """
+    return group.uses < rules.uses and step - group.step <= rules.max_staleness
+
+
+def in_order(groups: Sequence[UsedGroup], step: int, rules: ReuseRules) -> list[UsedGroup]:
+    """Return the groups in the order in which `step` takes them."""
+    # By name, since the order in memory is another one after a restart.
+    return CHOICES[rules.choice](sorted(groups, key=_place), step, rules.seed)
+
+
+def _place(group: UsedGroup) -> tuple[int, str]:
+    return group.step, group.group_id
+
+
+def _random(groups: Sequence[UsedGroup], step: int, seed: int) -> list[UsedGroup]:
+    order = np.random.default_rng([seed, step]).permutation(len(groups))
+    return [groups[place] for place in order.tolist()]
+
+
+def _newest(groups: Sequence[UsedGroup], step: int, seed: int) -> list[UsedGroup]:
+    return sorted(groups, key=lambda group: -group.step)
+
+
+CHOICES: Mapping[str, Callable[[Sequence[UsedGroup], int, int], list[UsedGroup]]] = {
+    "random": _random,
+    "newest": _newest,
+}

@@ -1,7 +1,7 @@
 """Membership: which chains must stay together for a loss that looks at turns or sessions."""
 
 from seamlessflow.trainer.data.chains import Chain, chains
-from seamlessflow.trainer.data.units.membership import membership, units
+from seamlessflow.trainer.data.units import membership, units
 from tests.builders.trainer.trajectories import Run, trajectory
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamlessflow.trainer.data.packing import MicroBatch, pack, tokens_saved
-from seamlessflow.trainer.data.units.trees import prefix_order, tree_bins, tree_row
+from seamlessflow.trainer.data.trees import prefix_order, tree_bins, tree_row
 from tests.builders.trainer.chains import forked_chains
 
 Chains = list[list[int]]

@@ -13,7 +13,7 @@ import numpy as np
 from seamlessflow.trainer.data.chains import Chain
 from seamlessflow.trainer.data.episodes import Float64s, Int64s
 from seamlessflow.trainer.data.methods import ResultMalformed, method
-from seamlessflow.trainer.data.units.membership import membership
+from seamlessflow.trainer.data.units import membership
 from seamlessflow.trainer.loss import LossSection
 
 Aggregation = Callable[[Int64s, Int64s, LossSection], Float64s]

@@ -13,8 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow.trainer.data.units.bins import length_bins, members
-from seamlessflow.trainer.data.units.membership import Int64s, root
+from seamlessflow.trainer.data.units import Int64s, length_bins, members, root
 
 
 @dataclass(frozen=True, slots=True)
