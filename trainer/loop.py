@@ -18,7 +18,7 @@ from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import TRAJECTORIES
 from seamlessflow.trainer.link.gang_backend import GangBackend
 from seamlessflow.trainer.recovery.control_state import ControlState
-from seamlessflow.trainer.roles.gang_errors import GangBroken
+from seamlessflow.trainer.roles.gang import GangBroken
 from seamlessflow.trainer.roles.parts import ProcessParts, Wake
 from seamlessflow.trainer.steps.dataloader import Dataloader
 from seamlessflow.trainer.steps.reports import Reports

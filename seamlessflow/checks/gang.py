@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from seamlessflow.config import RunConfig
 from seamlessflow.infra.faults import Fault
 from seamlessflow.processes.ranks import devices_that_train, first_ranks, trains
-from seamlessflow.trainer.roles.gang_errors import GangMismatch
+from seamlessflow.trainer.roles.gang import GangMismatch
 
 _RANK = "SEAMLESSFLOW_TRAINER__RANK"
 _SEVERAL_SIZES = ("adaptive", "bidirectional")

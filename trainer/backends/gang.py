@@ -32,7 +32,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.line import Line
 from seamlessflow.infra.network.ports import is_loopback
 from seamlessflow.infra.network.store import store_at, store_of
-from seamlessflow.trainer.backends.meeting.meeting import Meeting, begun
+from seamlessflow.trainer.backends.meeting import Meeting, begun
 
 Arrays = Mapping[str, NDArray[np.generic]]
 

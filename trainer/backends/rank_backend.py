@@ -23,7 +23,7 @@ from seamlessflow.infra.worker.device import device_named
 from seamlessflow.trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured
 from seamlessflow.trainer.backends.failures import GradientNorms, PassFailures
 from seamlessflow.trainer.backends.gang import Arrays, GangRank, Op
-from seamlessflow.trainer.backends.meeting.meeting import Meeting
+from seamlessflow.trainer.backends.meeting import Meeting
 from seamlessflow.trainer.backends.sharded.model_files import ModelFiles, model_files
 from seamlessflow.trainer.backends.sharded.parts import Parts
 from seamlessflow.trainer.backends.sharded.together import GangSaves, check, failure, words

@@ -32,7 +32,7 @@ from seamlessflow.trainer.link.messages import (
     Reply,
     Welcome,
 )
-from seamlessflow.trainer.roles.gang_errors import GangBroken
+from seamlessflow.trainer.roles.gang import GangBroken
 
 CALL_LIMIT_S = 6 * 3600.0
 """Limit of one call, such as the training of a step."""

@@ -17,7 +17,7 @@ from seamlessflow.trainer.backends.step_message import answer, asked, from_array
 from seamlessflow.trainer.link.channel import Channel
 from seamlessflow.trainer.link.messages import Arrays, GangCall, GangCallName, Message, Reply
 from seamlessflow.trainer.ranks.process import RankProcess
-from seamlessflow.trainer.roles.gang_errors import TrainerGone
+from seamlessflow.trainer.roles.gang import TrainerGone
 
 _QUIET_S = 6 * 3600.0
 """Longest time between two calls of a step, in which the trainer settles with Kafka."""

@@ -1,20 +1,29 @@
-"""The resumption of a run: the step to begin with, and the recorded steps to execute again.
+"""The resumption of a run: the step to begin with, the steps to execute again, the lineage.
 
 Pure. Steps committed after the last checkpoint are executed again, with the same groups and
 sessions, under new version numbers and in a new lineage. So every group is in exactly one step of
-the lineage that survives.
+the lineage that survives. The record of a lineage has all that is needed to execute its steps
+again, elsewhere or later.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import orjson
 
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.schemas.records import StepCommitted, StepMethod
+from seamlessflow.schemas.records import LineageStarted, StepCommitted, StepMethod
+from seamlessflow.schemas.releases import releases
 from seamlessflow.schemas.steps import step_name
+from seamlessflow.trainer.backends.backend import Machine
 from seamlessflow.trainer.data.reuse import UsedGroup
-from seamlessflow.trainer.recovery.commit import Commit, Sessions
-from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.recovery.control_state import Commit, ControlState, Sessions
+from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.step_methods import differences
+
+SECTIONS = ("run", "pacing", "policy", "trainer")
+"""Sections of the settings that decide what a step computes."""
 
 
 class StepNotRecorded(SeamlessFlowError):
@@ -147,3 +156,29 @@ def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
         steps = [commit for commit in of_lineage if first is None or commit.step < first] + steps
         lineage = parents.get(lineage, "")
     return steps
+
+
+def recorded_sections(settings: TrainerSettings) -> Mapping[str, Any]:
+    """Return these sections as JSON holds them; none has a secret."""
+    return settings.model_dump(mode="json", include=set(SECTIONS))
+
+
+def lineage_started(
+    settings: TrainerSettings, resume: Resume, machine: Machine, at_ms: int
+) -> LineageStarted | None:
+    """Return the record for `control`; None while an earlier release is written, which lacks it."""
+    if settings.kafka.write_release is not None:
+        return None
+    return LineageStarted(
+        at_ms=at_ms,
+        policy=settings.run.policy,
+        lineage=resume.lineage,
+        parent_lineage=resume.origin.lineage,
+        step=resume.origin.step,
+        settings=orjson.dumps(recorded_sections(settings)),
+        ranks=settings.trainer.ranks,
+        threads=machine.threads,
+        torch=machine.torch,
+        device=machine.device,
+        release=releases()[-1].version,
+    )

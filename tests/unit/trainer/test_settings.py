@@ -21,8 +21,7 @@ from seamlessflow.trainer.loss import (
     SurrogateName,
 )
 from seamlessflow.trainer.policy import AdapterSection
-from seamlessflow.trainer.reuse import ChoiceName, ReuseSection
-from seamlessflow.trainer.settings import FilterName, TrainerSection
+from seamlessflow.trainer.settings import ChoiceName, FilterName, ReuseSection, TrainerSection
 
 
 def test_every_name_that_a_setting_accepts_is_registered() -> None:

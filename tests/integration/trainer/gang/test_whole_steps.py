@@ -24,7 +24,7 @@ from seamlessflow.trainer.data.sessions import ValidSession, read
 from seamlessflow.trainer.data.staleness import StepClock
 from seamlessflow.trainer.loss import LossSection
 from seamlessflow.trainer.parallelism import LOGITS_AT_ONCE
-from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
+from seamlessflow.trainer.ranks.torch_devices import chosen_backend
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.annotation import annotated, needed
 from seamlessflow.trainer.steps.inputs import batch_rules, of_step, step_updates

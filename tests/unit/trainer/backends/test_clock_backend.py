@@ -8,12 +8,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import load, save, save_file
 
 from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
 from seamlessflow.infra.network.line import LineLost
-from seamlessflow.trainer.backends.backend import Computing, StepInput, unmeasured
-from seamlessflow.trainer.backends.clock.clock_backend import ClockBackend, ClockInterrupted
+from seamlessflow.trainer.backends.backend import Computing, ModelUnusable, StepInput, unmeasured
+from seamlessflow.trainer.backends.clock_backend import (
+    MOST_BYTES,
+    WEIGHTS,
+    ClockBackend,
+    ClockInterrupted,
+    stand_in,
+)
 from seamlessflow.trainer.data.packing import pack
 from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
@@ -133,9 +141,9 @@ def test_a_clock_needs_no_torch(tmp_path: Path) -> None:
     program = f"""
 import sys
 from pathlib import Path
-import seamlessflow.trainer.ranks.__main__, trainer.ranks.bootstrap
-from seamlessflow.trainer.backends.meeting.meeting import Meeting
-from seamlessflow.trainer.ranks.worker_devices import worker_devices
+import seamlessflow.trainer.ranks.__main__
+from seamlessflow.trainer.backends.meeting import Meeting
+from seamlessflow.trainer.ranks.bootstrap import worker_devices
 from seamlessflow.trainer.settings import TrainerSettings
 settings = TrainerSettings(trainer={{"backend": "clock"}}, policy={{"model": {str(tmp_path)!r}}})
 way = Meeting(settings.trainer.host, {{}})
@@ -149,3 +157,29 @@ print(*sorted({{"torch", "transformers", "renderers"}} & set(sys.modules)))
         timeout=60,
     )
     assert (done.stdout, done.stderr) == ("\n", "")
+
+
+def test_of_a_small_model_one_value_changes_by_a_little(tmp_path: Path) -> None:
+    values = np.linspace(1, 2, 6, dtype=np.float32)
+    save_file({"a": values, "b": values}, tmp_path / WEIGHTS)
+    found = stand_in(tmp_path)
+    assert found.dtype == "float32"
+    assert found.after(0) == found.initial
+    changed = load(found.after(3))
+    assert (changed["b"] == values).all()
+    assert np.flatnonzero(changed["a"] != values).tolist() == [0]
+    assert changed["a"] == pytest.approx(values, rel=1e-5)
+    assert found.after(3) != found.after(4)
+
+
+def test_no_weights_and_large_ones_are_a_single_tensor(tmp_path: Path) -> None:
+    assert load(stand_in(tmp_path).after(7))["stand_in"].tolist() == [7]
+    for weights in ({}, {"a": np.zeros(MOST_BYTES, np.uint8)}):
+        (tmp_path / WEIGHTS).write_bytes(save(weights))
+        assert load(stand_in(tmp_path).after(7))["stand_in"].tolist() == [7]
+
+
+def test_a_file_that_is_no_safetensors_is_a_typed_error(tmp_path: Path) -> None:
+    (tmp_path / WEIGHTS).write_bytes(b"version https://git-lfs.github.com/spec/v1")
+    with pytest.raises(ModelUnusable, match="cannot be read"):
+        stand_in(tmp_path)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from seamlessflow.trainer.work import Work
+from seamlessflow.trainer.roles.parts import Work
 
 TIMEOUT_S = 10
 

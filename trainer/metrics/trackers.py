@@ -1,10 +1,36 @@
-"""The run as trackers of experiments show it: its name, its settings, and where its id is kept."""
+"""Trackers of experiments: their libraries, and the run as they show it.
 
+A library is imported only if a setting asks for it. A run has a name, settings, and a file that
+keeps its id.
+"""
+
+import importlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from seamlessflow.infra.errors import SeamlessFlowError
+
+
+class SinkUnavailable(SeamlessFlowError):
+    """A sink that is set, but whose library is not installed."""
+
+    lasting = True
+
+    def __init__(self, setting: str, package: str) -> None:
+        self.setting = setting
+        self.package = package
+        super().__init__(f"{setting} is set, but {package} is not installed: pip install {package}")
+
+
+def imported(module: str, setting: str, package: str) -> Any:
+    """Return a module. Raise `SinkUnavailable`."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise SinkUnavailable(setting, package) from error
 
 
 @dataclass(frozen=True, slots=True)

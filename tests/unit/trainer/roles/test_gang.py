@@ -7,8 +7,7 @@ import pytest
 
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
-from seamlessflow.trainer.roles.gang_errors import GangBroken, GangMismatch
-from seamlessflow.trainer.roles.gang_watch import GangWatch
+from seamlessflow.trainer.roles.gang import GangBroken, GangMismatch, GangWatch
 from tests.builders.records import control
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.schemas.records import Trajectory
-from seamlessflow.trainer.recording.survey import Survey
+from seamlessflow.trainer.recording import Survey
 from tests.builders.trainer.trajectories import masked_whole, one_turn
 
 SESSION = one_turn("g.0.0")

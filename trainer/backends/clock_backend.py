@@ -1,17 +1,23 @@
 """The back end of modelled devices: it computes nothing, and takes the time that they would take.
 
 For rehearsals, in which all else is real: calls, publication, checkpoints, recovery. Times are
-those of the simulator (`infra/device_model`), multiplied by `device_model.scale`; weights are
-stand-ins (`stand_in.py`). One process stands for all devices of a worker. Imports no torch.
+those of the simulator (`infra/device_model`), multiplied by `device_model.scale`. One process
+stands for all devices of a worker. Imports no torch.
+
+Weights are stand-ins, small files that pass through publication as real ones do: the model's own
+weights if they are one small file, else a single small tensor. The first byte of the first tensor
+counts the optimizer steps, modulo 256, so that each version has other bytes; of a small model this
+is the lowest byte of one value, and an engine can still load it.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file, save, save_file
 
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.device_model.hardware import hardware_named
@@ -26,14 +32,18 @@ from seamlessflow.trainer.backends.backend import (
     StepInput,
     unmeasured,
 )
-from seamlessflow.trainer.backends.clock.stand_in import WEIGHTS, stand_in
-from seamlessflow.trainer.backends.meeting.meeting import Meeting, begun
+from seamlessflow.trainer.backends.meeting import Meeting, begun
 from seamlessflow.trainer.data.credit.columns import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.settings import TrainerSettings
 
+WEIGHTS = "model.safetensors"
+MOST_BYTES = 16 * 1024 * 1024
+"""A larger file of weights is not copied into each version."""
 STATE = "clock.safetensors"
 _STEPS = "steps"
+_LENGTH_BYTES = 8
+_TYPES: Mapping[str, str] = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
 class ClockInterrupted(SeamlessFlowError):
@@ -170,3 +180,41 @@ class ClockBackend:
         """Wait while the devices work. Raise `ClockInterrupted`."""
         if self._ended.wait(seconds * self._model.scale):
             raise ClockInterrupted
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """The weights of a model that is not trained."""
+
+    initial: bytes
+    """A safetensors file."""
+    dtype: str
+    """Element type of its first tensor."""
+
+    def after(self, steps: int) -> bytes:
+        """Return the file after so many optimizer steps."""
+        length = int.from_bytes(self.initial[:_LENGTH_BYTES], "little")
+        changed, first = bytearray(self.initial), _LENGTH_BYTES + length
+        if first < len(changed):
+            changed[first] = (changed[first] + steps) % 256
+        return bytes(changed)
+
+
+def stand_in(model: Path) -> StandIn:
+    """Return the stand-in for the weights in a model's directory. Raise `ModelUnusable`."""
+    if not model.is_dir():
+        raise ModelUnusable(str(model), "is not a directory")
+    path = model / WEIGHTS
+    if path.is_file() and path.stat().st_size <= MOST_BYTES and (dtype := _dtype(path)):
+        return StandIn(path.read_bytes(), dtype)
+    return StandIn(save({"stand_in": np.zeros(1, np.int64)}), "int64")
+
+
+def _dtype(path: Path) -> str:
+    """Return the element type of a file's first tensor, empty if it has none."""
+    try:
+        with safe_open(path, "np") as file:
+            types = [file.get_slice(name).get_dtype() for name in file.offset_keys()[:1]]
+    except (OSError, SafetensorError) as error:
+        raise ModelUnusable(str(path), f"cannot be read: {error}") from error
+    return _TYPES.get(types[0], types[0].lower()) if types else ""

@@ -2,27 +2,52 @@
 
 It listens on a free port of `trainer.host`, and its worker's heartbeat on `fleet` says where; a
 worker's further ranks get the place from their first. Each says its number, its devices and the
-facts of its run (`facts.py`). The ranks that met are one tuple of processes: one that ends later is
-not replaced, all meet again.
+facts of its run, which all ranks must have alike: they would train on in silence if not. The ranks
+that met are one tuple of processes: one that ends later is not replaced, all meet again.
 """
 
+import hashlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.addresses import address_of, connect_to, listener_on
 from seamlessflow.infra.network.line import LOOK_S, Line, LineLost
-from seamlessflow.trainer.backends.meeting.facts import Facts, differences
+from seamlessflow.schemas.releases import this_release
+from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.sinks import SinkSettings
 
 JOIN_S = 600.0
 """Limit for the ranks to find each other."""
 _HELLO_S = 10.0
+OWN = {
+    "worker",
+    "tags",
+    "hardware",
+    "host",
+    "devices",
+    "rank",
+    "device",
+    "threads",
+    "weights_dir",
+    "trained_dir",
+    "checkpoints_dir",
+    "heartbeat_s",
+    "usage_s",
+    *SinkSettings.model_fields,
+}
+"""Settings in which the workers of a gang may differ."""
+_MODELS = {"reference", "teacher", "critic.model"}
+_NAMED = 3
 _log = logging.getLogger(__name__)
+Facts = Mapping[str, str]
+"""A short text for each name."""
 
 
 class WorkersAbsent(SeamlessFlowError):
@@ -147,6 +172,56 @@ def came(place: str, coming: Coming) -> Line:
 def begun(line: Line, stopping: Stopping = never) -> str:
     """Wait until all ranks are there; return the word of rank 0. Raises `LineLost`."""
     return str(line.receive(JOIN_S, stopping))
+
+
+def gang_facts(settings: TrainerSettings) -> Facts:
+    """Return the facts of a rank: its run, its release, the model, and the trainer's settings.
+
+    Paths of models count by what is in them, for they may differ between machines.
+    """
+    trainer = settings.trainer.model_dump(mode="json", exclude=OWN)
+    chosen = {
+        f"trainer.{name}": _content(Path(value)) if value and name in _MODELS else str(value)
+        for name, value in _flat(trainer)
+    }
+    return chosen | {
+        "release": this_release().version,
+        "kafka.topic_prefix": settings.kafka.topic_prefix,
+        "run.policy": settings.run.policy,
+        "policy.model": _content(settings.policy.model),
+    }
+
+
+def differences(mine: Facts, other: Facts) -> str:
+    """Return how the facts of another rank differ, the first few of them; nothing if they do not.
+
+    Facts that one of them does not know of are those of another release.
+    """
+    names = [name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name)]
+    shown = [
+        f"{name} is {other.get(name, 'unknown')}, not {mine.get(name, 'unknown')}"
+        for name in sorted(names)[:_NAMED]
+    ]
+    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+    return "; ".join([*shown, *more])
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
+
+
+def _content(directory: Path) -> str:
+    """Return 12 hex digits for a model: its configuration, and names and sizes of its weights."""
+    digest = hashlib.sha256()
+    for path in (directory / "config.json", directory / "tokenizer.json"):
+        digest.update(path.read_bytes() if path.is_file() else b"none")
+    for path in sorted(directory.glob("*.safetensors")):
+        digest.update(f"{path.name} {path.stat().st_size}".encode())
+    return digest.hexdigest()[:12]
 
 
 def _coming(said: Any) -> Coming | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamlessflow.trainer.recovery.low_water import RecordsGone, refuse_gone
+from seamlessflow.trainer.recovery.recorded_log import RecordsGone, refuse_gone
 
 PLACE = ("trajectories", 3)
 
