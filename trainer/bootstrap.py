@@ -47,10 +47,14 @@ from seamlessflow.trainer.roles.parts import Heartbeat, ProcessParts, TrainerSta
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.step_methods import step_methods
 from seamlessflow.trainer.steps.dataloader import Dataloader
-from seamlessflow.trainer.steps.first_weights import FirstWeights, announce, first_weights
 from seamlessflow.trainer.steps.inputs import batch_rules
 from seamlessflow.trainer.steps.one_step import StepRunner
-from seamlessflow.trainer.steps.publication import Publication
+from seamlessflow.trainer.steps.publication import (
+    FirstWeights,
+    Publication,
+    announce,
+    first_weights,
+)
 from seamlessflow.trainer.steps.reports import Reports
 from seamlessflow.trainer.steps.sequence import StepSequence
 

@@ -44,7 +44,7 @@ from seamlessflow.machine import this_machine
 from seamlessflow.memory.faults import memory_faults
 from seamlessflow.nodes.faults import elsewhere_faults, name_faults, spread_faults
 from seamlessflow.read_paths import unreachable
-from seamlessflow.trainer.steps.run_tokens import other_tokens
+from seamlessflow.trainer.recovery.resume import other_tokens
 from seamlessflow.worker_section import WorkerSection
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 
 Computing = Callable[[bool], None]

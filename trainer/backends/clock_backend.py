@@ -33,7 +33,7 @@ from seamlessflow.trainer.backends.backend import (
     unmeasured,
 )
 from seamlessflow.trainer.backends.meeting import Meeting, begun
-from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.settings import TrainerSettings
 

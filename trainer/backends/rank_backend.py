@@ -24,8 +24,8 @@ from seamlessflow.trainer.backends.backend import NO_STEP, Computing, StepInput,
 from seamlessflow.trainer.backends.failures import GradientNorms, PassFailures
 from seamlessflow.trainer.backends.gang import Arrays, GangRank, Op
 from seamlessflow.trainer.backends.meeting import Meeting
-from seamlessflow.trainer.backends.sharded.model_files import ModelFiles, model_files
 from seamlessflow.trainer.backends.sharded.parts import Parts
+from seamlessflow.trainer.backends.sharded.tensor_files import ModelFiles, model_files
 from seamlessflow.trainer.backends.sharded.together import GangSaves, check, failure, words
 from seamlessflow.trainer.backends.step_message import (
     answer,
@@ -40,7 +40,7 @@ from seamlessflow.trainer.backends.step_message import (
 )
 from seamlessflow.trainer.backends.token_sums import TokenSums
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.settings import TrainerSection
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamlessflow.trainer.backends.backend import StepInput
-from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch, empty, shard
 
 _NAMES = tuple(field.name for field in fields(MicroBatch) if field.name != "columns")

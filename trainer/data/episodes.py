@@ -14,8 +14,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow.trainer.data.chains import NOWHERE, Chain, Int32s
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import NOWHERE, Chain, Column, Int32s
 
 Float64s = NDArray[np.float64]
 Int64s = NDArray[np.int64]

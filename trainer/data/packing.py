@@ -14,8 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow.trainer.data.chains import Chain
-from seamlessflow.trainer.data.credit.columns import Column, Columns
+from seamlessflow.trainer.data.chains import Chain, Column, Columns
 from seamlessflow.trainer.data.trees import PrefixOrder, prefix_order, tree_bins, tree_row
 from seamlessflow.trainer.data.units import length_bins, membership, row_bins
 

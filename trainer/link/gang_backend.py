@@ -20,7 +20,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.addresses import address_of, listener_on
 from seamlessflow.trainer.backends.backend import NO_STEP, Machine, StepInput, UpdateFailed
 from seamlessflow.trainer.backends.step_message import answered, question, to_arrays
-from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.link.channel import Channel
 from seamlessflow.trainer.link.messages import (

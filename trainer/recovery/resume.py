@@ -1,18 +1,20 @@
 """The resumption of a run: the step to begin with, the steps to execute again, the lineage.
 
-Pure. Steps committed after the last checkpoint are executed again, with the same groups and
-sessions, under new version numbers and in a new lineage. So every group is in exactly one step of
-the lineage that survives. The record of a lineage has all that is needed to execute its steps
-again, elsewhere or later.
+Steps committed after the last checkpoint are executed again, with the same groups and sessions,
+under new version numbers and in a new lineage. So every group is in exactly one step of the lineage
+that survives. The record of a lineage has all that is needed to execute its steps again, elsewhere
+or later. Pure, but that the tokens of the model are compared with those that the run began with.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.weights.from_trainer.questions import TOKENIZER
 from seamlessflow.schemas.records import LineageStarted, StepCommitted, StepMethod
 from seamlessflow.schemas.releases import releases
 from seamlessflow.schemas.steps import step_name
@@ -24,6 +26,7 @@ from seamlessflow.trainer.step_methods import differences
 
 SECTIONS = ("run", "pacing", "policy", "trainer")
 """Sections of the settings that decide what a step computes."""
+_FILE = "tokenizer.json"
 
 
 class StepNotRecorded(SeamlessFlowError):
@@ -182,3 +185,16 @@ def lineage_started(
         device=machine.device,
         release=releases()[-1].version,
     )
+
+
+def other_tokens(model: Path, weights_dir: Path) -> str:
+    """Return why a run with this directory of weights cannot go on with a model; empty if it can.
+
+    It needs no log, so `train` and the trainer ask before they read one, which may take long.
+    Also empty for a run that has not begun, and for a model that is not there any more.
+    """
+    named, recorded = model / _FILE, weights_dir / TOKENIZER / _FILE
+    if not (named.is_file() and recorded.is_file()) or named.read_bytes() == recorded.read_bytes():
+        return ""
+    text = f"its {_FILE} is not that of this run, {recorded}, whose tokens would mean others"
+    return f"{text}: name the model that the run began with, or begin another run (out)"

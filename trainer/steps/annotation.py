@@ -2,8 +2,8 @@
 
 from seamlessflow.trainer.backends.backend import Backend
 from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
-from seamlessflow.trainer.data.credit.columns import Column
 from seamlessflow.trainer.data.credit.phase import (
     entropy_scaled,
     with_advantages,

@@ -15,8 +15,7 @@ from seamlessflow.trainer.backends.backend import StepInput
 from seamlessflow.trainer.data.advantages import ESTIMATORS, ReturnRules, estimator, no_advantages
 from seamlessflow.trainer.data.aggregations import chain_weights
 from seamlessflow.trainer.data.batch import Batch, BatchRules, ReuseRules
-from seamlessflow.trainer.data.chains import NOWHERE, Chain
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import NOWHERE, Chain, Column
 from seamlessflow.trainer.data.credit.overlong import OverlongRules
 from seamlessflow.trainer.data.packing import MicroBatch, pack
 from seamlessflow.trainer.data.units import units

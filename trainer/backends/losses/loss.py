@@ -12,7 +12,7 @@ from torch import Tensor
 from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS, masked
 from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
 from seamlessflow.trainer.backends.losses.tokens import Losses, LossTokens, continued_exp, ratio
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.loss import LossSection
 

@@ -29,11 +29,11 @@ from seamlessflow.trainer.backends.megatron.leaves import (
 )
 from seamlessflow.trainer.backends.megatron.library import (
     ColumnParallelLinear,
+    RankGroups,
     TransformerBlock,
     VocabParallelEmbedding,
     get_gpt_layer_local_spec,
 )
-from seamlessflow.trainer.backends.megatron.rank_groups import RankGroups
 from seamlessflow.trainer.backends.sharded.parts import TensorPart
 from seamlessflow.trainer.backends.sharded.shards import is_empty, reader
 

@@ -19,7 +19,7 @@ from seamlessflow.trainer.backends.optimizer_state import Keeping
 from seamlessflow.trainer.backends.sharded.parts import Files
 from seamlessflow.trainer.backends.side.critic import Critic, ValueHead
 from seamlessflow.trainer.backends.side.frozen import FrozenModel, Placed, RenewedReference
-from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.settings import TrainerSection
 

@@ -18,8 +18,7 @@ from seamlessflow.trainer.data.advantages import (
     spread,
     varied,
 )
-from seamlessflow.trainer.data.chains import NOWHERE
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import NOWHERE, Column
 from seamlessflow.trainer.data.episodes import Episode, Float64s, accumulated, followers, following
 
 Episodes = Sequence[Sequence[Episode]]

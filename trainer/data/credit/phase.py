@@ -11,9 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from seamlessflow.trainer.data.batch import Batch, Prepared
-from seamlessflow.trainer.data.chains import Chain, Floats, credited
+from seamlessflow.trainer.data.chains import Annotated, Chain, Column, Columns, Floats, credited
 from seamlessflow.trainer.data.credit.batches import Credit, Episodes
-from seamlessflow.trainer.data.credit.columns import Annotated, Column, Columns
 from seamlessflow.trainer.data.episodes import Episode, Float64s, episode
 from seamlessflow.trainer.data.methods import ResultMalformed, checked_advantages
 from seamlessflow.trainer.data.packing import MicroBatch

@@ -17,8 +17,7 @@ from seamlessflow.trainer.backends.backend import Backend, StepInput, UpdateFail
 from seamlessflow.trainer.backends.fsdp_backend import FsdpBackend
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.data.aggregations import chain_weights
-from seamlessflow.trainer.data.chains import credited
-from seamlessflow.trainer.data.credit.columns import Column, Columns
+from seamlessflow.trainer.data.chains import Column, Columns, credited
 from seamlessflow.trainer.data.credit.phase import by_chain
 from seamlessflow.trainer.data.packing import MicroBatch, pack
 from seamlessflow.trainer.data.units import units

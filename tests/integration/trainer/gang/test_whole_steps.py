@@ -17,7 +17,7 @@ from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.data.aggregations import AGGREGATIONS
 from seamlessflow.trainer.data.batch import Batch, prepare
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.packing import Layout, pack
 from seamlessflow.trainer.data.sessions import ValidSession, read

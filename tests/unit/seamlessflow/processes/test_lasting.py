@@ -15,7 +15,7 @@ from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.metrics.trackers import SinkUnavailable
 from seamlessflow.trainer.recovery.checkpoint import CheckpointForeign
 from seamlessflow.trainer.recovery.resume import StepNotRecorded
-from seamlessflow.trainer.steps.first_weights import WeightsDirectoryInUse
+from seamlessflow.trainer.steps.publication import WeightsDirectoryInUse
 
 LASTING = [
     CallableNotFound("module:function", "there is no module"),

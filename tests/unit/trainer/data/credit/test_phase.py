@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from seamlessflow.trainer.data.batch import Batch, prepare
-from seamlessflow.trainer.data.chains import Chain, credited
+from seamlessflow.trainer.data.chains import Chain, Column, credited
 from seamlessflow.trainer.data.credit.batches import Credit
-from seamlessflow.trainer.data.credit.columns import Column
 from seamlessflow.trainer.data.credit.phase import by_chain, checked_credit, entropy_scaled
 from seamlessflow.trainer.data.episodes import Episode
 from seamlessflow.trainer.data.methods import ResultMalformed
