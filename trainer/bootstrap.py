@@ -27,7 +27,7 @@ from seamlessflow.schemas.records import ProgressStalled, TrainerHeartbeat
 from seamlessflow.schemas.releases import this_release
 from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from seamlessflow.trainer.data.batch import BatchLimits
-from seamlessflow.trainer.link.gang_backend import GangBackend
+from seamlessflow.trainer.link import GangBackend
 from seamlessflow.trainer.loop import Loop
 from seamlessflow.trainer.metrics.sample_texts import Decode
 from seamlessflow.trainer.metrics.sinks import open_sinks

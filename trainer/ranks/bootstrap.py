@@ -24,9 +24,9 @@ from seamlessflow.schemas.records import WorkerHeartbeat, WorkerJoined
 from seamlessflow.schemas.releases import this_release
 from seamlessflow.schemas.topics import CONTROL, FLEET
 from seamlessflow.trainer.backends.backend import NO_STEP, Computing, LocalBackend
+from seamlessflow.trainer.backends.calls import Hello
 from seamlessflow.trainer.backends.clock_backend import ClockBackend
 from seamlessflow.trainer.backends.meeting import Coming, Meeting, gang_facts
-from seamlessflow.trainer.link.messages import Hello
 from seamlessflow.trainer.ranks.addresses import LIMIT_S, admitted, connected
 from seamlessflow.trainer.ranks.further import WorkerDevices
 from seamlessflow.trainer.ranks.loop import RankLoop

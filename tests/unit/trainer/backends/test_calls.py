@@ -1,13 +1,14 @@
-"""Messages between the trainer and its gang: the same on both sides, and never a pickle."""
+"""Calls of a gang and replies to them: the same on both sides, and never a pickle."""
 
 import io
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from seamlessflow.trainer.backends.backend import Machine
-from seamlessflow.trainer.link.messages import (
+from seamlessflow.trainer.backends.calls import (
     GangCall,
     GangCallName,
     Hello,
@@ -51,6 +52,11 @@ def test_a_metric_may_be_no_number() -> None:
 def test_bytes_of_another_program_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
         received(io.BytesIO(data).read)
+
+
+def test_a_call_without_a_path_has_no_directory() -> None:
+    assert GangCall(name=GangCallName.LOAD).directory is None
+    assert GangCall(name=GangCallName.LOAD, path="/there").directory == Path("/there")
 
 
 def test_a_token_is_not_shown() -> None:

@@ -1,6 +1,8 @@
-"""The messages between the trainer and the first rank of its gang, and their bytes. Pure.
+"""The calls that the trainer makes of its gang, the ranks' replies, and the bytes of both. Pure.
 
-A message is two lengths, a JSON object and named arrays in safetensors form (no pickle).
+The trainer calls the first rank, over TCP (`trainer/link.py`). That one repeats to the other ranks
+what all of them do, over gloo (`gang.py`). A message is two lengths, a JSON object and named arrays
+in safetensors form (no pickle).
 """
 
 import json
@@ -8,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from struct import Struct
 
 import numpy as np
@@ -25,7 +28,11 @@ MOST_HEADER_BYTES = 1_000_000
 
 
 class GangCallName(StrEnum):
-    """The calls of a `Backend` that the trainer makes, and its last word."""
+    """The calls of a `Backend` that the trainer makes, and its last word.
+
+    Other ranks than the first get all but `SAVE`, which has a way of its own (`GangSaves`), and the
+    last word.
+    """
 
     LOAD = "load"
     ANNOTATE = "annotate"
@@ -60,7 +67,10 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangCall:
-    """A call of the trainer; the rank replies to all before `REST`."""
+    """A call of the trainer, or of the first rank; a rank replies to all before `REST`.
+
+    Other ranks than the first reply only where the first one needs it.
+    """
 
     name: GangCallName
     number: int = 0
@@ -70,13 +80,18 @@ class GangCall:
     step: int = NO_STEP
     """The step that is over, of `REST`."""
 
+    @property
+    def directory(self) -> Path | None:
+        """Return the directory, or None if the call has none."""
+        return Path(self.path) if self.path else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """The result of a call, or the error with which the rank ends."""
 
-    number: int
-    """Number of the call."""
+    number: int = 0
+    """Number of the call, by which the trainer tells those apart that overlap."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     remembered: tuple[int, ...] = ()
     """Versions of which the gang has a copy."""

@@ -1,15 +1,17 @@
-"""The back end of the trainer, which has no device: it calls the first rank of its gang.
+"""The link of the trainer, which has no device, to its gang: a `Backend` that calls the first rank.
 
-The rank finds the address and the token in the `TrainerHeartbeat` on `fleet` and connects. The loss
-of the connection is the loss of the weights in memory: it is `GangBroken`, and the trainer starts
-again from its checkpoint.
+The rank finds the address and the token in the `TrainerHeartbeat` on `fleet` and connects. A
+channel carries the messages (`backends/calls.py`), on both sides. The loss of the connection is the
+loss of the weights in memory: it is `GangBroken`, and the trainer starts again from its checkpoint.
 """
 
 import hmac
 import itertools
 import secrets
+import socket
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +21,7 @@ from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.addresses import address_of, listener_on
 from seamlessflow.trainer.backends.backend import NO_STEP, Machine, StepInput, UpdateFailed
-from seamlessflow.trainer.backends.step_message import answered, question, to_arrays
-from seamlessflow.trainer.data.chains import Annotated, Column
-from seamlessflow.trainer.data.packing import MicroBatch
-from seamlessflow.trainer.link.channel import Channel
-from seamlessflow.trainer.link.messages import (
+from seamlessflow.trainer.backends.calls import (
     Arrays,
     GangCall,
     GangCallName,
@@ -31,13 +29,25 @@ from seamlessflow.trainer.link.messages import (
     Message,
     Reply,
     Welcome,
+    encoded,
+    received,
 )
+from seamlessflow.trainer.backends.step_message import answered, question, to_arrays
+from seamlessflow.trainer.data.chains import Annotated, Column
+from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.roles.gang import GangBroken
 
 CALL_LIMIT_S = 6 * 3600.0
 """Limit of one call, such as the training of a step."""
 _HELLO_S = 10.0
 _LOOK_S = 0.2
+_EMPTY: Arrays = {}
+_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
+"""Seconds, and milliseconds for the last; not every system has all of them."""
+
+
+class ChannelClosed(ConnectionError):
+    """The end of a stream."""
 
 
 class GangAbsent(SeamlessFlowError):
@@ -52,6 +62,69 @@ class GangAbsent(SeamlessFlowError):
             f"no rank 0 connected to {address} in {waited_s:g} s: is there a training process "
             "(python -m seamlessflow.trainer.ranks) with trainer.rank 0 that reaches this address?"
         )
+
+
+class Channel:
+    """A socket, and a thread that delivers what comes from it.
+
+    `deliver` and `lost` run on that thread; `lost` once, when the other side is gone.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        # Each message is sent whole, so waiting for more of it only delays.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # A machine that vanishes closes nothing: the kernel asks after it, and gives it up.
+        for name, value in _ALIVE.items():
+            if (option := getattr(socket, name, None)) is not None:
+                connection.setsockopt(socket.IPPROTO_TCP, option, value)
+        self._sending = threading.Lock()
+
+    def send(self, message: Message, arrays: Arrays = _EMPTY) -> None:
+        """Send a message. Raises `OSError` if the other side is gone."""
+        data = encoded(message, arrays)
+        with self._sending:
+            self._connection.sendall(data)
+
+    def receive(self, limit_s: float) -> tuple[Message, Arrays]:
+        """Return the first message. Raises `OSError` or `ValueError`. Not behind `start`."""
+        self._connection.settimeout(limit_s)
+        try:
+            return received(self._exactly)
+        finally:
+            self._connection.settimeout(None)
+
+    def start(
+        self, deliver: Callable[[Message, Arrays], None], lost: Callable[[str], None]
+    ) -> None:
+        """Begin to deliver; `lost` gets the reason for which no more messages come."""
+
+        def run() -> None:
+            try:
+                while True:
+                    deliver(*received(self._exactly))
+            except (OSError, ValueError) as error:
+                lost(str(error))
+
+        self._thread = threading.Thread(target=run, name="gang link", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the connection, also for a thread that waits for it."""
+        with suppress(OSError):  # the other side was faster
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+    def _exactly(self, count: int) -> bytes:
+        data = bytearray(count)
+        view = memoryview(data)
+        while view:
+            size = self._connection.recv_into(view)
+            if size == 0:
+                raise ChannelClosed("the connection ended")
+            view = view[size:]
+        return bytes(data)
 
 
 class GangBackend:
