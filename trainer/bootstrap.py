@@ -27,30 +27,36 @@ from seamlessflow.schemas.records import ProgressStalled, TrainerHeartbeat
 from seamlessflow.schemas.releases import this_release
 from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from seamlessflow.trainer.data.batch import BatchLimits
-from seamlessflow.trainer.link.gang_backend import GangBackend
+from seamlessflow.trainer.link import GangBackend
 from seamlessflow.trainer.loop import Loop
 from seamlessflow.trainer.metrics.sample_texts import Decode
 from seamlessflow.trainer.metrics.sinks import open_sinks
-from seamlessflow.trainer.recording.survey import source_kafka, surveyed
+from seamlessflow.trainer.recording import source_kafka, surveyed
 from seamlessflow.trainer.recovery import checkpoint
 from seamlessflow.trainer.recovery.checkpoint import Checkpoint
-from seamlessflow.trainer.recovery.control_log import read_recorded
-from seamlessflow.trainer.recovery.lineage import lineage_started, recorded_sections
-from seamlessflow.trainer.recovery.low_water import check_kept
-from seamlessflow.trainer.recovery.resume import Resume, changes, resume_from
-from seamlessflow.trainer.roles.gang_watch import GangWatch
-from seamlessflow.trainer.roles.heartbeat import Heartbeat, TrainerStatus
-from seamlessflow.trainer.roles.parts import ProcessParts, Wake
+from seamlessflow.trainer.recovery.recorded_log import check_kept, read_recorded
+from seamlessflow.trainer.recovery.resume import (
+    Resume,
+    changes,
+    lineage_started,
+    recorded_sections,
+    resume_from,
+)
+from seamlessflow.trainer.roles.gang import GangWatch
+from seamlessflow.trainer.roles.parts import Heartbeat, ProcessParts, TrainerStatus, Wake, Work
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.step_methods import step_methods
 from seamlessflow.trainer.steps.dataloader import Dataloader
-from seamlessflow.trainer.steps.first_weights import FirstWeights, announce, first_weights
 from seamlessflow.trainer.steps.inputs import batch_rules
 from seamlessflow.trainer.steps.one_step import StepRunner
-from seamlessflow.trainer.steps.publication import Publication
+from seamlessflow.trainer.steps.publication import (
+    FirstWeights,
+    Publication,
+    announce,
+    first_weights,
+)
 from seamlessflow.trainer.steps.reports import Reports
 from seamlessflow.trainer.steps.sequence import StepSequence
-from seamlessflow.trainer.work import Work
 
 _JOIN_S = 600.0
 """Time for the first rank to load the model and connect."""

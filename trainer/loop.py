@@ -1,6 +1,6 @@
 """The loop of the trainer: it reads sessions, announces batches and lets the gang train them.
 
-It has no device: the gang's first rank computes (`trainer/link/gang_backend.py`). One thread
+It has no device: the gang's first rank computes (`trainer/link.py`). One thread
 decides. Readers, the heartbeat and long work (a step, a checkpoint) have threads of their own, so
 records are also read while a step is trained. Made by
 `trainer/bootstrap.py`.
@@ -16,9 +16,9 @@ from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.process import ready
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import TRAJECTORIES
-from seamlessflow.trainer.link.gang_backend import GangBackend
+from seamlessflow.trainer.link import GangBackend
 from seamlessflow.trainer.recovery.control_state import ControlState
-from seamlessflow.trainer.roles.gang_errors import GangBroken
+from seamlessflow.trainer.roles.gang import GangBroken
 from seamlessflow.trainer.roles.parts import ProcessParts, Wake
 from seamlessflow.trainer.steps.dataloader import Dataloader
 from seamlessflow.trainer.steps.reports import Reports

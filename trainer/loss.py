@@ -1,35 +1,32 @@
-"""Settings of a loss: its surrogate, correction, aggregation and entropy bonus, and their presets.
+"""Settings of a loss: its surrogate, correction, masks, aggregation and entropy bonus; presets.
 
-Importable without torch or numpy.
+Masks say which tokens leave the loss because the policy has moved away from them. Importable
+without torch or numpy.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from seamlessflow.infra.settings import Section
-from seamlessflow.trainer.masks import MasksSection
 
+Level = Literal["token", "turn", "session"]
 Unit = Literal["token", "turn", "session", "group"]
 """Trained tokens that a loss looks at together, so that they must be in one micro-batch."""
-
 LossName = Literal["ppo_clip", "tis", "icepop"]
 SurrogateName = Literal["ppo_clip", "gspo", "cispo", "sapo", "dppo", "policy_gradient", "cloning"]
 CorrectionName = Literal["none", "tis", "icepop"]
 Divergence = Literal["tv", "kl"]
 AggregationName = Literal["token_mean", "sequence_mean", "constant"]
-
 PRESETS: Mapping[str, tuple[SurrogateName, CorrectionName]] = {
     "ppo_clip": ("ppo_clip", "none"),
     "tis": ("cispo", "none"),
     "icepop": ("policy_gradient", "icepop"),
 }
 """Surrogate and correction that each `LossName` stands for."""
-
 DUAL_CLIP = 3.0
 """`dual_clip` if it is not set, as in verl and slime's examples."""
-
 _OF_SURROGATE: Mapping[str, SurrogateName] = {
     "dual_clip": "ppo_clip",
     "ratio_level": "gspo",
@@ -39,6 +36,79 @@ _OF_SURROGATE: Mapping[str, SurrogateName] = {
     "divergence_bound": "dppo",
 }
 """The surrogate that alone reads a setting, which is refused beside another one."""
+
+
+class _MaskSection(Section):
+    """A mask, which its bounds turn on."""
+
+    @property
+    def used(self) -> bool:
+        """Return whether a bound is set."""
+        values = self.model_dump(exclude={"level"}).values()
+        return any(value is not None for value in values)
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.model_dump(exclude_defaults=True).keys() == {"level"}:
+            bounds = " or ".join(name for name in type(self).model_fields if name != "level")
+            raise ValueError(f"level has no effect without a bound: set {bounds}")
+        return self
+
+
+class MeanMaskSection(_MaskSection):
+    """Turns or sessions whose ratios are far from 1 in their geometric mean."""
+
+    low: float | None = Field(
+        None, gt=0, lt=1, description="Least mean of one that is trained; none: no bound"
+    )
+    high: float | None = Field(
+        None, gt=1, description="Largest mean of one that is trained; none: no bound"
+    )
+    level: Literal["turn", "session"] = Field(
+        "session", description="The tokens that have one mean, and leave together"
+    )
+
+
+class OutlierMaskSection(_MaskSection):
+    """Tokens whose own ratio is far from 1, alone or with all of their turn or session."""
+
+    low: float | None = Field(
+        None, gt=0, lt=1, description="Least ratio of a token that is no outlier; none: no bound"
+    )
+    high: float | None = Field(
+        None, gt=1, description="Largest ratio of a token that is no outlier; none: no bound"
+    )
+    level: Level = Field(
+        "session", description="What leaves with an outlier: the token alone, its turn or session"
+    )
+
+
+class OffPolicyMaskSection(_MaskSection):
+    """Turns or sessions with a negative advantage from which the policy has moved away."""
+
+    most: float | None = Field(
+        None,
+        gt=0,
+        description="Largest mean of log (engine's probability / policy's), in nats a token, at "
+        "which tokens with a negative advantage are trained; none: no mask",
+    )
+    level: Literal["turn", "session"] = Field(
+        "session", description="The tokens that have one mean, and leave together"
+    )
+
+
+class MasksSection(Section):
+    """Masks by the ratio of the policy to the engine's (see trainer/backends/losses)."""
+
+    geometric_mean: MeanMaskSection = Field(default_factory=MeanMaskSection)
+    outlier: OutlierMaskSection = Field(default_factory=OutlierMaskSection)
+    off_policy: OffPolicyMaskSection = Field(default_factory=OffPolicyMaskSection)
+
+    def levels(self) -> Iterator[Level]:
+        """Yield the tokens that each mask looks at together."""
+        for section in (self.geometric_mean, self.outlier, self.off_policy):
+            if section.used:
+                yield section.level
 
 
 class LossSection(Section):
@@ -121,7 +191,7 @@ class LossSection(Section):
     )
     aggregation: AggregationName = Field(
         "token_mean",
-        description="Sum of tokens over a step (see trainer/data/units/aggregations.py)",
+        description="Sum of tokens over a step (see trainer/data/aggregations.py)",
     )
     constant_length: int | None = Field(
         None,

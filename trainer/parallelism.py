@@ -1,9 +1,10 @@
 """Settings of the computation of a step: types, memory, and the division of a model over ranks.
 
-Importable without torch.
+With them the limits of Megatron-core that a model's configuration shows. Importable without torch.
 """
 
-from typing import Literal, Protocol, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
@@ -13,8 +14,10 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 LOGITS_AT_ONCE = 1 << 24
 """Logits of a rank that are there at a time: in float32 64 MiB, and as much for each result of
 them."""
-
 Attention = Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"]
+MEGATRON_FAMILIES = ("llama", "qwen2", "qwen3")
+_ROTARY = ("default", "linear", "llama3")
+"""Kinds of rotary embeddings whose frequencies depend on neither length nor step."""
 
 
 class Parallel(Protocol):
@@ -154,3 +157,16 @@ class ComputingSettings(Section):
     def compute(self) -> Dtype:
         """Return the element type of matrix products."""
         return self.compute_dtype or self.dtype
+
+
+def unproven_model(config: Mapping[str, Any]) -> str:
+    """Return what of a model's `config.json` Megatron-core cannot compute, empty if nothing."""
+    if (family := config.get("model_type")) not in MEGATRON_FAMILIES:
+        return f"is a {family}, not one of {', '.join(MEGATRON_FAMILIES)}"
+    if (activation := config.get("hidden_act", "silu")) != "silu":
+        return f"has the hidden_act {activation}, not silu"
+    if {*(config.get("layer_types") or ())} - {"full_attention"}:
+        return "has layers with sliding attention"
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    return "" if kind in _ROTARY else f"has the rope_type {kind}, not one of {', '.join(_ROTARY)}"

@@ -21,11 +21,29 @@ from seamlessflow.trainer.credit import CreditSettings
 from seamlessflow.trainer.loss import LossSection
 from seamlessflow.trainer.parallelism import ComputingSettings, MegatronSection
 from seamlessflow.trainer.policy import AdapterSettings, PolicySection
-from seamlessflow.trainer.reuse import ReuseSection
 from seamlessflow.trainer.sinks import SinkSettings
 
 Action = Literal["count", "drop"]
 FilterName = Literal["zero_variance", "untrainable"]
+ChoiceName = Literal["random", "newest"]
+
+
+class ReuseSection(Section):
+    """Groups of earlier steps that are trained again beside the new ones of a batch."""
+
+    groups: int = Field(
+        0, ge=0, description="Most of them in each batch, beside run.groups_per_step; 0: none"
+    )
+    uses: int = Field(2, ge=2, description="Steps that may train a group, the first one included")
+    max_staleness: int = Field(
+        8,
+        ge=1,
+        description="Largest staleness of their tokens, in optimizer steps, in place of "
+        "trainer.max_staleness; older ones are masked, whatever trainer.on_stale says",
+    )
+    choice: ChoiceName = Field(
+        "random", description="random, or those that were trained last (newest)"
+    )
 
 
 class OptimizerSection(Section):

@@ -18,8 +18,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from seamlessflow.trainer.backends.backend import StepInput
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.data.chains import Chain, Int32s, Tokens
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Chain, Column, Int32s, Tokens
 from seamlessflow.trainer.data.packing import Layout, pack
 from seamlessflow.trainer.settings import TrainerSection
 

@@ -1,6 +1,6 @@
 """A line between two workers: values as JSON, a line of text each, over TCP.
 
-A gang meets over such lines (`trainer/backends/meeting`), a clock's gang works over them, and
+A gang meets over such lines (`trainer/backends/meeting.py`), a clock's gang works over them, and
 rollout processes ask training processes for weights (`infra/weights/from_trainer`).
 """
 

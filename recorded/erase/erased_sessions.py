@@ -18,7 +18,7 @@ from seamlessflow.schemas.records import (
     Trajectory,
 )
 from seamlessflow.schemas.topics import REPLIES, REQUESTS
-from seamlessflow.trainer.data.foreign import FOREIGN
+from seamlessflow.trainer.data.sessions import FOREIGN
 
 _BY_NAME = (*REQUESTS.records, *REPLIES.records)
 """Records that may have a session's name in place of its id."""

@@ -25,7 +25,7 @@ from seamlessflow.schemas.steps import step_name
 from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES
 from seamlessflow.trainer.backends.backend import Machine
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.recording.survey import source_kafka
+from seamlessflow.trainer.recording import source_kafka
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.step_methods import step_methods
 

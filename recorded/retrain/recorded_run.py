@@ -7,8 +7,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.steps import step_name
-from seamlessflow.trainer.recovery.commit import Commit
-from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.recovery.control_state import Commit, ControlState
 from seamlessflow.trainer.recovery.resume import surviving
 from seamlessflow.trainer.step_methods import differences, without_settings
 

@@ -48,7 +48,7 @@ from seamlessflow.processes.ranks import gang_faults
 from seamlessflow.read_paths import unreachable
 from seamlessflow.scheduler.settings import EvaluationSection, PacingSection
 from seamlessflow.scheduler.tasks.check import fork_faults, task_faults
-from seamlessflow.trainer.steps.run_tokens import other_tokens
+from seamlessflow.trainer.recovery.resume import other_tokens
 
 
 def before_training(config: RunConfig) -> Iterator[Fault]:

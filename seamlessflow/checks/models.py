@@ -19,7 +19,7 @@ from seamlessflow.infra.faults import Fault, SettingPath
 from seamlessflow.inspection.model_directory import incomplete
 from seamlessflow.producers.rollout.torch_engine.limits import unsupported
 from seamlessflow.producers.rollout.vllm_engine.launch import LARGEST_RANK, most_rank
-from seamlessflow.trainer.backends.megatron.limits import unproven
+from seamlessflow.trainer.parallelism import unproven_model
 from seamlessflow.trainer.settings import TrainerSection
 
 _TOKENIZER = "tokenizer.json"
@@ -97,7 +97,7 @@ def trained_model_faults(config: RunConfig) -> Iterator[Fault]:
     """
     model = config.policy.model
     try:
-        reason = unproven(read_config(model)) if config.trainer.backend == "megatron" else ""
+        reason = unproven_model(read_config(model)) if config.trainer.backend == "megatron" else ""
         shape = read_shape(model)
     except (ShapeUnknown, OSError, ValueError, TypeError, AttributeError):
         return

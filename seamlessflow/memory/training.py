@@ -247,7 +247,7 @@ def _host(
                 f"{copies} remembered versions, and one more", (copies + 1) * master * parameters
             )
         )
-    # A gang converts little at a time (`trainer/backends/sharded/tensor_file.py`).
+    # A gang converts little at a time (`trainer/backends/sharded/tensor_files.py`).
     if trainer.backend == "torch":
         parts.append(MemoryPart(f"published weights ({published})", SIZES[published] * parameters))
     return tuple(parts)

@@ -11,7 +11,7 @@ from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.each_policy import each_policy
 from seamlessflow.infra.faults import Fault
 from seamlessflow.infra.settings import from_environment
-from seamlessflow.trainer.roles.gang_errors import GangMismatch
+from seamlessflow.trainer.roles.gang import GangMismatch
 from seamlessflow.trainer.settings import TrainerSettings
 
 _RANK = "SEAMLESSFLOW_TRAINER__RANK"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from seamlessflow.schemas.records import Record
-from seamlessflow.trainer.roles.gang_watch import GangWatch
+from seamlessflow.trainer.roles.gang import GangWatch
 from seamlessflow.trainer.roles.roles import TrainerRoles
 
 

@@ -19,8 +19,7 @@ from seamlessflow.scheduler.settings import SchedulerSettings
 from seamlessflow.schemas.registry import raw_schemas
 from seamlessflow.trainer.credit import EstimatorName
 from seamlessflow.trainer.loss import AggregationName, CorrectionName, LossName, SurrogateName
-from seamlessflow.trainer.reuse import ChoiceName
-from seamlessflow.trainer.settings import FilterName, TrainerSettings
+from seamlessflow.trainer.settings import ChoiceName, FilterName, TrainerSettings
 from tests.paths import ROOT
 from tests.source_files import PRODUCT, modules
 

@@ -1,6 +1,6 @@
 """The interface between the steps and the holder of the weights: one device, or a gang of ranks.
 
-The trainer's own is `trainer/link/gang_backend.py`: it calls one of these in the gang's first rank.
+The trainer's own is `trainer/link.py`: it calls one of these in the gang's first rank.
 Does not import torch, so that the steps and their tests do not need it. But for `save`
 calls never overlap; they come from the work thread, or from the loop's thread while no work is
 under way. `train`, `write_weights`, `save` and `load` may take minutes.
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 
 Computing = Callable[[bool], None]

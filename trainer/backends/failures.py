@@ -7,7 +7,7 @@ the back ends. `_N` counts the trained tokens of a micro-batch.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seamlessflow.trainer.backends.backend import UpdateFailed
+from seamlessflow.trainer.backends.calls import Arrays
 from seamlessflow.trainer.backends.losses.tokens import Losses
 from seamlessflow.trainer.data.methods import MethodFailed, ResultMalformed, method
 from seamlessflow.trainer.settings import TrainerSection
@@ -104,7 +105,7 @@ class PassFailures:
             f"{which if self.wrong else finite}: {remedy}"
         )
 
-    def to_arrays(self) -> Mapping[str, NDArray[np.generic]]:
+    def to_arrays(self) -> Arrays:
         """Return these failures as arrays."""
         return {
             "reason": np.frombuffer(self.reason.encode(), np.uint8),
@@ -113,7 +114,7 @@ class PassFailures:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> Self:
+    def from_arrays(cls, arrays: Arrays) -> Self:
         """Return the failures that `to_arrays` gave these arrays for."""
         reason = np.asarray(arrays["reason"]).tobytes().decode()
         return cls(reason, int(arrays["wrong"].item()), [int(n) for n in arrays["chains"]])

@@ -1,27 +1,24 @@
 """The ranks that train together: their process group, and the leader's messages to the others.
 
-The ranks have met (`meeting/`) before their group is made, over a TCP store of rank 0 on a free
+The ranks have met (`meeting.py`) before their group is made, over a TCP store of rank 0 on a free
 port. Rank 0 leads: it alone reads sessions, commits steps and writes files. The others wait in
-`receive`. A message is a number and named arrays in safetensors form (no pickle), sent over gloo;
-tensors of the model go the way FSDP2 sends them. A rank that dies breaks the group: every other one
+`receive`. A message is a call or a reply as the trainer's are (`calls.py`), sent over gloo; tensors
+of the model go the way FSDP2 sends them. A rank that dies breaks the group: every other one
 ends with an error at its next exchange, and all start again.
 """
 
 import fcntl
+import io
 import os
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from enum import IntEnum
 
-import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
-from safetensors.numpy import load, save
 from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -32,9 +29,15 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.line import Line
 from seamlessflow.infra.network.ports import is_loopback
 from seamlessflow.infra.network.store import store_at, store_of
-from seamlessflow.trainer.backends.meeting.meeting import Meeting, begun
-
-Arrays = Mapping[str, NDArray[np.generic]]
+from seamlessflow.trainer.backends.calls import (
+    Arrays,
+    GangCall,
+    Message,
+    Reply,
+    encoded,
+    received,
+)
+from seamlessflow.trainer.backends.meeting import Meeting, begun
 
 EXCHANGE_LIMIT = timedelta(minutes=10)
 """Limit for any exchange between ranks."""
@@ -45,18 +48,6 @@ _NOTICE_S = 2.0
 _ADDRESS_OF = 0x8915
 """Number of Linux's request for the address of an interface (SIOCGIFADDR)."""
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-
-
-class Op(IntEnum):
-    """The call that the leader asks the other ranks to make."""
-
-    REST = 0
-    LOAD = 1
-    TRAIN = 2
-    REMEMBER = 3
-    WRITE = 4
-    SNAPSHOT = 5
-    ANNOTATE = 6
 
 
 class RankEnded(SeamlessFlowError):
@@ -110,23 +101,25 @@ class GangRank:
         """Return whether this is rank 0."""
         return self.rank == 0
 
-    def send(self, op: Op, messages: Sequence[Arrays]) -> None:
-        """Send a call to every other rank; `messages` has one for each. For the leader."""
-        # The length goes first: gloo receives into a tensor of known size.
+    def send(self, call: GangCall, messages: Sequence[Arrays]) -> None:
+        """Send a call to every other rank; `messages` has the arrays for each. For the leader."""
         for rank, arrays in enumerate(messages, 1):
-            _send(rank, op, arrays)
+            _send(rank, call, arrays)
 
-    def receive(self) -> tuple[Op, Arrays]:
+    def receive(self) -> tuple[GangCall, Arrays]:
         """Wait for the leader's next call. For the other ranks."""
-        return _received(0)
+        call, arrays = _received(0)
+        if not isinstance(call, GangCall):
+            raise ValueError(f"rank 0 sent no call but {call}")
+        return call, arrays
 
-    def answer(self, arrays: Arrays) -> None:
-        """Answer a call of the leader with arrays. For the other ranks."""
-        _send(0, Op.ANNOTATE, arrays)
+    def reply(self, reply: Reply, arrays: Arrays) -> None:
+        """Reply to a call of the leader. For the other ranks."""
+        _send(0, reply, arrays)
 
-    def answers(self) -> list[Arrays]:
-        """Wait for the answer of every other rank. For the leader."""
-        return [_received(rank)[1] for rank in range(1, self.ranks)]
+    def replies(self) -> list[tuple[Reply, Arrays]]:
+        """Wait for the reply of every other rank. For the leader."""
+        return [_reply(rank) for rank in range(1, self.ranks)]
 
     def summed(self, values: Tensor) -> Tensor:
         """Return the sum over all ranks of a tensor on the host. All ranks must call it."""
@@ -203,15 +196,23 @@ def _interface(address: str) -> str | None:
     return None
 
 
-def _send(rank: int, op: Op, arrays: Arrays) -> None:
-    body = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-    dist.send(torch.tensor([op, len(body)]), rank)
-    dist.send(torch.frombuffer(bytearray(body), dtype=torch.uint8), rank)
+def _send(rank: int, message: Message, arrays: Arrays) -> None:
+    data = bytearray(encoded(message, arrays))
+    # The length goes first: gloo receives into a tensor of known size.
+    dist.send(torch.tensor([len(data)]), rank)
+    dist.send(torch.frombuffer(data, dtype=torch.uint8), rank)
 
 
-def _received(rank: int) -> tuple[Op, Arrays]:
-    header = torch.zeros(2, dtype=torch.int64)
-    dist.recv(header, rank)
-    body = torch.zeros(int(header[1]), dtype=torch.uint8)
-    dist.recv(body, rank)
-    return Op(int(header[0])), load(body.numpy().tobytes())
+def _received(rank: int) -> tuple[Message, Arrays]:
+    length = torch.zeros(1, dtype=torch.int64)
+    dist.recv(length, rank)
+    data = torch.zeros(int(length.item()), dtype=torch.uint8)
+    dist.recv(data, rank)
+    return received(io.BytesIO(data.numpy().tobytes()).read)
+
+
+def _reply(rank: int) -> tuple[Reply, Arrays]:
+    reply, arrays = _received(rank)
+    if not isinstance(reply, Reply):
+        raise ValueError(f"rank {rank} sent no reply but {reply}")
+    return reply, arrays

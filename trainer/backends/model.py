@@ -1,4 +1,8 @@
-"""Loading and writing of Hugging Face models, safetensors only. No other module loads models."""
+"""Loading and writing of Hugging Face models, safetensors only. No other module loads models.
+
+Weights that are replaced in place leave stale copies, which computations keep for the next one:
+`forget_copies` is called before.
+"""
 
 import json
 import logging
@@ -9,6 +13,7 @@ from typing import Any, cast
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForTokenClassification,
@@ -119,3 +124,16 @@ def recompute_activations(model: PreTrainedModel) -> None:
             module.p = 0.0
         if hasattr(module, "attention_dropout"):
             setattr(module, "attention_dropout", 0.0)  # noqa: B010 (mypy: Tensor | Module)
+
+
+def forget_copies(model: nn.Module) -> None:
+    """Forget what computations have kept of a model's weights, before they are replaced.
+
+    Autocast keeps the weights in its own type as long as its outermost context is open, and FSDP2
+    those of the root module whole after a forward pass.
+    Sharded parameters are in their place then, so that what is written goes to the shards.
+    """
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+    torch.clear_autocast_cache()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seamlessflow.trainer.backends.forward import Forward
-from seamlessflow.trainer.backends.kept_copies import forget_copies
+from seamlessflow.trainer.backends.model import forget_copies
 from seamlessflow.trainer.backends.token_sums import TokenSums
 from seamlessflow.trainer.data.packing import MicroBatch
 

@@ -18,9 +18,9 @@ from torch.optim import AdamW, Optimizer
 
 from seamlessflow.trainer.backends.adapter.lora import trained
 from seamlessflow.trainer.backends.backend import ModelUnusable
-from seamlessflow.trainer.backends.kept_copies import forget_copies
+from seamlessflow.trainer.backends.model import forget_copies
 from seamlessflow.trainer.backends.sharded.parts import Files, TensorPart, part_of, read_part
-from seamlessflow.trainer.backends.sharded.tensor_file import write_tensors
+from seamlessflow.trainer.backends.sharded.tensor_files import write_tensors
 from seamlessflow.trainer.settings import OptimizerSection
 
 WEIGHTS = "weights.safetensors"

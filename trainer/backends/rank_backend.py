@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
 import torch
 from transformers import PreTrainedModel
 
@@ -21,11 +20,12 @@ from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.network.line import Line
 from seamlessflow.infra.worker.device import device_named
 from seamlessflow.trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured
+from seamlessflow.trainer.backends.calls import Arrays, GangCall, GangCallName, Reply
 from seamlessflow.trainer.backends.failures import GradientNorms, PassFailures
-from seamlessflow.trainer.backends.gang import Arrays, GangRank, Op
-from seamlessflow.trainer.backends.meeting.meeting import Meeting
-from seamlessflow.trainer.backends.sharded.model_files import ModelFiles, model_files
+from seamlessflow.trainer.backends.gang import GangRank
+from seamlessflow.trainer.backends.meeting import Meeting
 from seamlessflow.trainer.backends.sharded.parts import Parts
+from seamlessflow.trainer.backends.sharded.tensor_files import ModelFiles, model_files
 from seamlessflow.trainer.backends.sharded.together import GangSaves, check, failure, words
 from seamlessflow.trainer.backends.step_message import (
     answer,
@@ -40,7 +40,7 @@ from seamlessflow.trainer.backends.step_message import (
 )
 from seamlessflow.trainer.backends.token_sums import TokenSums
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.settings import TrainerSection
 
@@ -77,29 +77,31 @@ class RankBackend(TorchBackend, ABC):
     def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
         mine, *others = self._repeated(dealt(batches, self._ranks // self._copies))
         with self._gang.exchange():
-            self._gang.send(Op.ANNOTATE, [question(share, columns) for share in others])
+            call = GangCall(name=GangCallName.ANNOTATE)
+            self._gang.send(call, [question(share, columns) for share in others])
             annotated = super().annotate(mine, columns)
-            further = [answered(reply, columns, len(mine)) for reply in self._answers()]
+            further = [answered(arrays, columns, len(mine)) for arrays in self._answers()]
         return collected([annotated, *further], columns, len(batches))
 
     def train(self, step: StepInput) -> dict[str, float]:
         total = sum(len(batch) for batch in step.micro_batches)
         mine, *others = self._repeated(shares(step, self._ranks // self._copies))
         with self._gang.exchange():
-            self._gang.send(Op.TRAIN, [to_arrays(share, total) for share in others])
+            call = GangCall(name=GangCallName.TRAIN)
+            self._gang.send(call, [to_arrays(share, total) for share in others])
             return self._train(mine, total)
 
     def remember(self, version: int) -> None:
-        self._ask(Op.REMEMBER, version)
+        self._call(GangCall(name=GangCallName.REMEMBER, version=version))
         super().remember(version)
 
     def write_weights(self, directory: Path) -> None:
         with self._gang.exchange():
-            self._name(Op.WRITE, directory)
+            self._call(GangCall(name=GangCallName.WRITE, path=str(directory)))
             self._write(directory)
 
     def snapshot(self) -> None:
-        self._ask(Op.SNAPSHOT)
+        self._call(GangCall(name=GangCallName.SNAPSHOT))
         super().snapshot()
 
     def save(self, directory: Path) -> None:
@@ -107,11 +109,12 @@ class RankBackend(TorchBackend, ABC):
         self._policy.save(directory)
 
     def load(self, directory: Path | None, version: int) -> None:
-        self._name(Op.LOAD, directory, version)
+        path = "" if directory is None else str(directory)
+        self._call(GangCall(name=GangCallName.LOAD, path=path, version=version))
         super().load(directory, version)
 
     def rest(self, step: int = NO_STEP) -> None:
-        self._ask(Op.REST, step)
+        self._call(GangCall(name=GangCallName.REST, step=step))
 
     def follow(self) -> int:
         """Do what the leader asks until it rests. For the other ranks; raise if it ends.
@@ -119,9 +122,9 @@ class RankBackend(TorchBackend, ABC):
         Each branch makes the same collective calls as the leader's method; else the ranks block.
         """
         with self._gang.exchange():
-            while (called := self._gang.receive())[0] is not Op.REST:
+            while (called := self._gang.receive())[0].name is not GangCallName.REST:
                 self._obey(*called)
-        return _version(called[1])
+        return called[0].step
 
     def interrupt(self) -> None:
         """Wait, for a while, until this rank's part of a checkpoint is written."""
@@ -146,26 +149,26 @@ class RankBackend(TorchBackend, ABC):
         if self._gang.leads:
             others = map(PassFailures.from_arrays, self._answers())
             return failures.with_others(others)
-        self._gang.answer(failures.to_arrays())
+        self._gang.reply(Reply(), failures.to_arrays())
         return replace(failures, reason=failures.reason or _ELSEWHERE) if raised else failures
 
     def _summed(self, values: torch.Tensor) -> torch.Tensor:
         return self._gang.summed(values)
 
-    def _obey(self, op: Op, arrays: Arrays) -> None:
+    def _obey(self, call: GangCall, arrays: Arrays) -> None:
         """Make this rank's part of a call of the leader."""
-        match op:
-            case Op.LOAD:
-                super().load(_path(arrays), _version(arrays))
-            case Op.ANNOTATE:
-                self._gang.answer(answer(super().annotate(*asked(arrays))))
-            case Op.TRAIN:
+        match call.name:
+            case GangCallName.LOAD:
+                super().load(call.directory, call.version)
+            case GangCallName.ANNOTATE:
+                self._gang.reply(Reply(), answer(super().annotate(*asked(arrays))))
+            case GangCallName.TRAIN:
                 self._train(*from_arrays(arrays))
-            case Op.REMEMBER:
-                super().remember(_version(arrays))
-            case Op.WRITE if (directory := _path(arrays)) is not None:
-                self._write(directory)
-            case Op.SNAPSHOT:
+            case GangCallName.REMEMBER:
+                super().remember(call.version)
+            case GangCallName.WRITE:
+                self._write(Path(call.path))
+            case GangCallName.SNAPSHOT:
                 super().snapshot()
 
     def _write(self, directory: Path) -> None:
@@ -181,10 +184,9 @@ class RankBackend(TorchBackend, ABC):
 
         failed = failure(write)
         if self._gang.leads:
-            reasons = [reply["failure"].tobytes().decode() for reply in self._gang.answers()]
-            check(failed, reasons, directory)
+            check(failed, [reply.error for reply, _ in self._gang.replies()], directory)
         else:
-            self._gang.answer({"failure": np.frombuffer(words(failed).encode(), np.uint8)})
+            self._gang.reply(Reply(error=words(failed)), {})
             check(failed, (), directory)
 
     @cached_property
@@ -226,26 +228,11 @@ class RankBackend(TorchBackend, ABC):
         return [share for share in shares for _ in range(self._copies)]
 
     def _answers(self) -> list[Arrays]:
-        """Wait for the answers of all other ranks; return one for each other share."""
-        return self._gang.answers()[self._copies - 1 :: self._copies]
+        """Wait for the replies of all other ranks; return the arrays for each other share."""
+        replies = self._gang.replies()[self._copies - 1 :: self._copies]
+        return [arrays for _, arrays in replies]
 
-    def _name(self, op: Op, directory: Path | None, version: int = 0) -> None:
-        """Send a call about a directory, if there is one, to the others."""
-        path = np.frombuffer(str(directory or "").encode(), np.uint8)
-        message = {"version": np.array([version]), "path": path}
+    def _call(self, call: GangCall) -> None:
+        """Send a call without arrays to the others."""
         with self._gang.exchange():
-            self._gang.send(op, [message] * (self._ranks - 1))
-
-    def _ask(self, op: Op, version: int = 0) -> None:
-        """Send a call to the others, with a version, or the number of a step."""
-        with self._gang.exchange():
-            self._gang.send(op, [{"version": np.array([version])}] * (self._ranks - 1))
-
-
-def _version(arrays: Arrays) -> int:
-    return int(arrays["version"].item())
-
-
-def _path(arrays: Arrays) -> Path | None:
-    path = arrays["path"].tobytes().decode()
-    return Path(path) if path else None
+            self._gang.send(call, [{}] * (self._ranks - 1))

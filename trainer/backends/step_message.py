@@ -4,7 +4,7 @@ Both phases: columns of micro-batches are asked for and answered, and a rank get
 step.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamlessflow.trainer.backends.backend import StepInput
-from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.backends.calls import Arrays
+from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch, empty, shard
 
 _NAMES = tuple(field.name for field in fields(MicroBatch) if field.name != "columns")
 _COLUMNS = "columns"
-Arrays = Mapping[str, NDArray[np.generic]]
 
 
 def shares(step: StepInput, ranks: int) -> list[StepInput]:
@@ -44,7 +44,7 @@ def to_arrays(step: StepInput, total: int) -> dict[str, NDArray[np.generic]]:
     return arrays
 
 
-def from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[StepInput, int]:
+def from_arrays(arrays: Arrays) -> tuple[StepInput, int]:
     """Return the share and the total that `to_arrays` gave these arrays for."""
     version, total, batches, samples = (int(number) for number in arrays["numbers"])
     step = StepInput(
@@ -95,9 +95,7 @@ def collected(of_ranks: Sequence[Annotated], columns: Sequence[Column], count: i
     return {name: [of_ranks[n % ranks][name][n // ranks] for n in range(count)] for name in columns}
 
 
-def _batches(
-    arrays: Mapping[str, NDArray[np.generic]], kind: str, count: int
-) -> Sequence[MicroBatch]:
+def _batches(arrays: Arrays, kind: str, count: int) -> Sequence[MicroBatch]:
     batches = []
     for place in range(count):
         values: dict[str, Any] = {name: arrays.get(f"{kind}/{place}/{name}") for name in _NAMES}

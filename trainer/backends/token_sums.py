@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seamlessflow.trainer.backends.losses.ratios import LARGEST_LOG_RATIO, ratio
-from seamlessflow.trainer.backends.losses.tokens import Losses, LossTokens
+from seamlessflow.trainer.backends.losses.tokens import LARGEST_LOG_RATIO, Losses, LossTokens, ratio
 
 Reduce = Callable[[Tensor], Tensor]
 _SUMS = (

@@ -35,7 +35,7 @@ from seamlessflow.trainer.backends.optimizer_state import (
 from seamlessflow.trainer.backends.sharded.parts import Files
 from seamlessflow.trainer.backends.side.models import SideModels
 from seamlessflow.trainer.backends.token_sums import TokenSums
-from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.parallelism import Dtype
 from seamlessflow.trainer.settings import TrainerSection

@@ -27,12 +27,25 @@ from seamlessflow.trainer.data.methods import (
     checked_advantages,
     method,
 )
-from seamlessflow.trainer.data.reuse.choices import ReuseRules
 from seamlessflow.trainer.data.sessions import Trace
 from seamlessflow.trainer.data.staleness import OnStale, Screened, StepClock, screen
 
 Parts = tuple[tuple[Chain, ...], tuple[Chain, ...]]
 """Chains of a group that are trained, and those that count in means alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReuseRules:
+    """The settings of reuse, `trainer.reuse`."""
+
+    groups: int = 0
+    """Most groups of earlier steps in a batch."""
+    uses: int = 2
+    """Steps that may train a group, the first one included."""
+    max_staleness: int = 8
+    """Largest staleness of their tokens, in optimizer steps."""
+    choice: str = "random"
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 Each token that may be trained is trained in exactly one chain, the first in node order, however
 many branches share it. A chain ends with its last trained token, because no loss depends on tokens
-after it. Pure; called by `sessions.py`. `_T` counts the tokens of a chain.
+after it. Columns are numbers by trained token that the devices compute before a batch is trained.
+Pure; called by `sessions.py`. `_T` counts the tokens of a chain, `_N` its trained ones.
 """
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
 from typing import TypeVar
 
 import numpy as np
@@ -15,17 +17,42 @@ from numpy.typing import ArrayLike, NDArray
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.schemas.records import Trajectory, TrajectoryNode
-from seamlessflow.trainer.data.credit.columns import Columns
 
 Int32s = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 _Element = TypeVar("_Element", bound=np.generic)
-
 SAMPLED = ("policy", "foreign")
 """Origins of nodes that may have trained tokens; those of foreign ones are masked unless asked."""
 NOWHERE = -1
 """Turn, offset and version of a token that no policy sampled; also an unknown version."""
+
+
+class Column(StrEnum):
+    """The name of a column, which says by what it is computed."""
+
+    REFERENCE = "reference"
+    """Log-prob under `trainer.reference`, at the temperature that the token was sampled at."""
+    TEACHER = "teacher"
+    """Log-prob under `trainer.teacher`, at the same temperature."""
+    VALUE = "value"
+    """Value of the place before the token, by the critic."""
+    ENTROPY = "entropy"
+    """Entropy of the policy where it predicts the token, in nats, under the weights before the
+    step, at the temperature that the token was sampled at."""
+    PROXIMAL = "proximal"
+    """Log-prob under the weights before the step, at the temperature that the token was sampled at;
+    for a step of several updates, and for advantages by how far the policy is from another."""
+    TARGET = "target"
+    """Return that the critic learns for that place; the trainer computes it, from the values."""
+    TARGET_WEIGHT = "target_weight"
+    """Weight of that place in the critic's loss; those of a step sum to 1."""
+
+
+Columns = Mapping[Column, NDArray[np.float32]]
+"""Columns of the trained tokens (N) of a chain or of a micro-batch."""
+Annotated = Mapping[Column, Sequence[NDArray[np.float32]]]
+"""Columns as an array for each micro-batch."""
 
 
 class TrajectoryMalformed(SeamlessFlowError):

@@ -15,7 +15,7 @@ import numpy as np
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.schemas.records import GroupDropped, GroupReady, Record, SampleFailed
-from seamlessflow.trainer.data.figures.passing import passed
+from seamlessflow.trainer.data.figures.evaluation import passed
 from seamlessflow.trainer.data.sessions import FailedSession, SessionSource, ValidSession
 
 

@@ -2,7 +2,7 @@
 
 `padded`: one chain per row, rows of similar length together, padded at the end. `packed`: many
 chains in one row, each with positions from 0, for attention that keeps them apart. `tree`: many in
-one row as well, where those that begin alike share their first tokens (`units/trees.py`). Pure;
+one row as well, where those that begin alike share their first tokens (`trees.py`). Pure;
 called by `steps/inputs.py`. Dimensions: B rows, T columns, N trained tokens of a micro-batch, C
 chains, S all tokens of all chains.
 """
@@ -14,11 +14,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow.trainer.data.chains import Chain
-from seamlessflow.trainer.data.credit.columns import Column, Columns
-from seamlessflow.trainer.data.units.bins import length_bins, row_bins
-from seamlessflow.trainer.data.units.membership import membership
-from seamlessflow.trainer.data.units.trees import PrefixOrder, prefix_order, tree_bins, tree_row
+from seamlessflow.trainer.data.chains import Chain, Column, Columns
+from seamlessflow.trainer.data.trees import PrefixOrder, prefix_order, tree_bins, tree_row
+from seamlessflow.trainer.data.units import length_bins, membership, row_bins
 
 Layout = Literal["padded", "packed", "tree"]
 Int64s = NDArray[np.int64]

@@ -1,13 +1,13 @@
 """Finalized sessions as the trainer keeps them: return and chains, or the reason for not counting.
 
 A session counts only if the policy is the cause of how it ended. One that the environment or the
-infrastructure spoilt leaves its group, and the sample may be tried again. Pure; called by the
-dataloader.
+infrastructure spoilt leaves its group, and the sample may be tried again. Tokens that another
+system sampled are trained only if they are asked for. Pure; called by the dataloader.
 """
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seamlessflow.schemas.records import Reward, Trajectory
 from seamlessflow.trainer.credit import ONE_REWARD
@@ -19,9 +19,10 @@ from seamlessflow.trainer.data.credit.returns import (
     turn_returns,
     unjudged,
 )
-from seamlessflow.trainer.data.foreign import is_foreign
 from seamlessflow.trainer.data.lengths import NO_LENGTH, SessionLength, length_of
 
+FOREIGN = "foreign"
+"""Origin of their nodes, and the reason why they are masked."""
 Trace = Sequence[tuple[str, bytes]]
 """Headers of a record, which name its trace; empty if it has none."""
 
@@ -145,6 +146,28 @@ def read(
         of_turns,
         session_rewards(trajectory),
     )
+
+
+def is_foreign(trajectory: Trajectory) -> bool:
+    """Return True if another system sampled some of its tokens."""
+    return any(node.origin == FOREIGN for node in trajectory.nodes)
+
+
+def without_foreign(trajectory: Trajectory) -> Trajectory:
+    """Return the trajectory with its foreign tokens masked."""
+    if not is_foreign(trajectory):
+        return trajectory
+    mask, count = bytearray(trajectory.loss_mask), 0
+    for node in trajectory.nodes:
+        if node.origin == FOREIGN:
+            end = node.start + node.length
+            count += sum(mask[node.start : end])
+            mask[node.start : end] = bytes(node.length)
+    if not count:
+        return trajectory
+    masked = {**trajectory.masked_tokens}
+    masked[FOREIGN] = masked.get(FOREIGN, 0) + count
+    return replace(trajectory, loss_mask=bytes(mask), masked_tokens=masked)
 
 
 def _source(trajectory: Trajectory, partition: int, offset: int, trace: Trace) -> SessionSource:

@@ -16,9 +16,9 @@ from seamlessflow.infra.network.addresses import connect_to
 from seamlessflow.infra.network.line import Line, LineLost
 from seamlessflow.infra.worker.roles import ENDED
 from seamlessflow.schemas.records import Record, TrainerHeartbeat, WorkerHeartbeat
-from seamlessflow.trainer.backends.meeting.meeting import JOIN_S, Coming, WorkersAbsent, came
-from seamlessflow.trainer.link.channel import Channel
-from seamlessflow.trainer.link.messages import Hello, Welcome
+from seamlessflow.trainer.backends.calls import Hello, Welcome
+from seamlessflow.trainer.backends.meeting import JOIN_S, Coming, WorkersAbsent, came
+from seamlessflow.trainer.link import Channel
 
 LIMIT_S = 600.0
 _CONNECT_S = 10.0

@@ -23,23 +23,19 @@ from seamlessflow.infra.worker.roles import new_incarnation
 from seamlessflow.schemas.records import WorkerHeartbeat, WorkerJoined
 from seamlessflow.schemas.releases import this_release
 from seamlessflow.schemas.topics import CONTROL, FLEET
-from seamlessflow.trainer.backends.backend import NO_STEP, LocalBackend
-from seamlessflow.trainer.backends.meeting.facts import gang_facts
-from seamlessflow.trainer.backends.meeting.meeting import Coming, Meeting
-from seamlessflow.trainer.link.messages import Hello
+from seamlessflow.trainer.backends.backend import NO_STEP, Computing, LocalBackend
+from seamlessflow.trainer.backends.calls import Hello
+from seamlessflow.trainer.backends.clock_backend import ClockBackend
+from seamlessflow.trainer.backends.meeting import Coming, Meeting, gang_facts
 from seamlessflow.trainer.ranks.addresses import LIMIT_S, admitted, connected
-from seamlessflow.trainer.ranks.device import TrainerDevice
 from seamlessflow.trainer.ranks.further import WorkerDevices
 from seamlessflow.trainer.ranks.loop import RankLoop
-from seamlessflow.trainer.ranks.process import RankProcess
+from seamlessflow.trainer.ranks.process import RankProcess, TrainerDevice
 from seamlessflow.trainer.ranks.service import RankService
-from seamlessflow.trainer.ranks.worker_devices import worker_devices
-from seamlessflow.trainer.roles.gang_watch import GangWatch
-from seamlessflow.trainer.roles.heartbeat import Heartbeat, TrainerStatus
-from seamlessflow.trainer.roles.parts import Wake
+from seamlessflow.trainer.roles.gang import GangWatch
+from seamlessflow.trainer.roles.parts import Heartbeat, TrainerStatus, Wake, Work
 from seamlessflow.trainer.roles.roles import TrainerRoles
 from seamlessflow.trainer.settings import TrainerSettings
-from seamlessflow.trainer.work import Work
 
 _POLL_S = 0.2
 
@@ -95,6 +91,29 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
         service=service,
         end=devices.close,
     )
+
+
+def worker_devices(
+    settings: TrainerSettings,
+    find_way: Callable[[], Meeting | Line | None],
+    lost: Callable[[BaseException], None],
+    stopping: Stopping,
+    computing: Computing,
+) -> WorkerDevices:
+    """Return the devices of the worker; `lost` gets the end of one of its further ranks.
+
+    `find_way` returns the meeting of its gang with rank 0, else the line to it; None without a
+    gang. It may wait for rank 0. `computing` is told of the first rank alone.
+    Raises `ModelUnusable`, for a clock `ModelTooLarge`, and `WorkersAbsent` and `LineLost`.
+    """
+    if settings.trainer.backend == "clock" and (way := find_way()) is not None:
+        clock = ClockBackend(settings, way, computing, stopping)
+        return WorkerDevices(settings.trainer.rank, (), "", lambda: clock, lost)
+    # Not at the top: a clock needs no torch, which takes seconds to import.
+    from seamlessflow.trainer.ranks.torch_devices import torch_devices
+
+    # Behind the import: all workers of a gang import at the same time, not one after another.
+    return torch_devices(settings, find_way(), lost, stopping, computing)
 
 
 def _read_to_end(process: RankProcess, stopping: Stopping) -> None:

@@ -7,10 +7,9 @@ import socket
 import sys
 
 from seamlessflow.infra.settings import load
-from seamlessflow.trainer.backends.meeting.facts import gang_facts
-from seamlessflow.trainer.backends.meeting.meeting import Coming, came
-from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
+from seamlessflow.trainer.backends.meeting import Coming, came, gang_facts
 from seamlessflow.trainer.ranks.further import follow_orders
+from seamlessflow.trainer.ranks.torch_devices import chosen_backend
 from seamlessflow.trainer.settings import TrainerSettings
 
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from seamlessflow.infra.process import ready
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
-from seamlessflow.trainer.ranks.device import TrainerDevice
-from seamlessflow.trainer.ranks.process import RankProcess
+from seamlessflow.trainer.ranks.process import RankProcess, TrainerDevice
 from seamlessflow.trainer.ranks.service import RankService
-from seamlessflow.trainer.roles.gang_errors import TrainerGone
+from seamlessflow.trainer.roles.gang import TrainerGone
 from seamlessflow.trainer.roles.parts import Wake
 
 _log = logging.getLogger(__name__)

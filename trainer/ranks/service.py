@@ -13,11 +13,11 @@ from queue import Queue
 from seamlessflow.infra.disk.full import room_for
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.trainer.backends.backend import Backend, UpdateFailed
+from seamlessflow.trainer.backends.calls import Arrays, GangCall, GangCallName, Message, Reply
 from seamlessflow.trainer.backends.step_message import answer, asked, from_arrays
-from seamlessflow.trainer.link.channel import Channel
-from seamlessflow.trainer.link.messages import Arrays, GangCall, GangCallName, Message, Reply
+from seamlessflow.trainer.link import Channel
 from seamlessflow.trainer.ranks.process import RankProcess
-from seamlessflow.trainer.roles.gang_errors import TrainerGone
+from seamlessflow.trainer.roles.gang import TrainerGone
 
 _QUIET_S = 6 * 3600.0
 """Longest time between two calls of a step, in which the trainer settles with Kafka."""
@@ -112,7 +112,7 @@ class RankService:
                 backend.remember(call.version)
                 process.status.version = call.version
             case GangCallName.LOAD:
-                backend.load(path if call.path else None, call.version)
+                backend.load(call.directory, call.version)
                 process.status.version = call.version
             case GangCallName.WRITE:
                 self._note_loading()

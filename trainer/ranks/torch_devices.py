@@ -1,20 +1,48 @@
-"""The devices of a worker that computes with torch: on one in this process, on each further one in
-a process of its own.
+"""The devices of a worker that computes with torch, and the back end of each, by `trainer.backend`.
+
+One device is in this process, each further one in a process of its own (`further.py`).
 """
 
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import torch
 
 from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.line import Line
 from seamlessflow.infra.worker.device import device_named
 from seamlessflow.trainer.backends.backend import Computing
-from seamlessflow.trainer.backends.meeting.meeting import Meeting
+from seamlessflow.trainer.backends.fsdp_backend import FsdpBackend
+from seamlessflow.trainer.backends.meeting import Meeting
+from seamlessflow.trainer.backends.rank_backend import RankBackend
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
 from seamlessflow.trainer.ranks.further import WorkerDevices
-from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
+
+
+class LibraryMissing(SeamlessFlowError):
+    """A library that a back end needs and that is not installed."""
+
+    lasting = True
+
+    def __init__(self, library: str, extra: str) -> None:
+        self.library = library
+        super().__init__(
+            f"trainer.backend = {extra} needs {library}: install seamlessflow[{extra}]"
+        )
+
+
+def chosen_backend(settings: TrainerSection) -> type[RankBackend]:
+    """Return the class of the back end. Raise `LibraryMissing`."""
+    if settings.backend != "megatron":
+        return FsdpBackend
+    if find_spec("megatron") is None:
+        raise LibraryMissing("megatron-core", "megatron")
+    # Not at the top: its library takes ten seconds to import, and need not be installed.
+    from seamlessflow.trainer.backends.megatron.megatron_backend import MegatronBackend
+
+    return MegatronBackend
 
 
 def torch_devices(

@@ -20,7 +20,7 @@ from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.weights.inside import inside
 from seamlessflow.infra.weights.manifest import sha256
 from seamlessflow.schemas.topics import TRAJECTORIES
-from seamlessflow.trainer.data.reuse.choices import UsedGroup, UsedSession
+from seamlessflow.trainer.data.reuse import UsedGroup, UsedSession
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import Origin
 

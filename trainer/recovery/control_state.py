@@ -1,27 +1,28 @@
 """The state that a trainer computes from `control` and needs after a restart: a pure fold.
 
 The loop keeps it up to date, so that a checkpoint can hold it together with its offset; a restarted
-trainer folds only the records after that. It depends on the records of `control` alone.
+trainer folds only the records after that. It depends on the records of `control` alone. Of each
+recorded step it keeps a `Commit`.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.records import Record
-from seamlessflow.trainer.data.figures.evaluation import EvaluatedGroup
-from seamlessflow.trainer.data.staleness import GroupAdmission
-from seamlessflow.trainer.recovery.commit import Commit, Sessions
-from seamlessflow.trainer.recovery.rounds import (
+from seamlessflow.schemas.records import Record, StepCommitted, StepMethod
+from seamlessflow.trainer.data.figures.evaluation import (
+    EvaluatedGroup,
     EvaluationRound,
     Round,
     evaluated_from,
     rounds_from,
     rounds_json,
 )
+from seamlessflow.trainer.data.staleness import GroupAdmission
 
+Sessions = tuple[str, ...]
 _OfTrainer = (
     r.GroupReady
     | r.GroupDropped
@@ -32,6 +33,43 @@ _OfTrainer = (
     | r.RunFinished
 )
 """Records that the trainer of the policy that they name writes; earlier releases named none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A recorded optimizer step."""
+
+    step: int
+    version: int
+    lineage: str
+    groups: Mapping[str, Sessions]
+    """Sessions of each group, in the order of the batch."""
+    methods: tuple[StepMethod, ...] = ()
+    """Empty also if a checkpoint covers its record: they are only compared."""
+    reused: tuple[str, ...] = ()
+    """Groups among them that earlier steps trained, in this order also."""
+
+    @classmethod
+    def of(cls, record: StepCommitted) -> "Commit":
+        """Return the step of a record."""
+        groups = {group.group_id: group.sessions for group in record.groups}
+        reused = tuple(group.group_id for group in record.groups if group.reused)
+        return cls(record.step, record.version, record.lineage, groups, record.methods, reused)
+
+    @classmethod
+    def from_json(cls, values: Sequence[Any]) -> "Commit":
+        """Return the step that `to_json` gave these values for; earlier releases gave four."""
+        step, version, lineage, groups, *reused = values
+        members = {name: tuple(sessions) for name, sessions in groups.items()}
+        return cls(step, version, lineage, members, reused=tuple(*reused))
+
+    def to_json(self) -> list[Any]:
+        """Return the step as plain values, without its methods."""
+        return [self.step, self.version, self.lineage, dict(self.groups), list(self.reused)]
+
+    def own(self) -> dict[str, Sessions]:
+        """Return the groups that no earlier step trained."""
+        return {name: sessions for name, sessions in self.groups.items() if name not in self.reused}
 
 
 @dataclass(frozen=True, slots=True)

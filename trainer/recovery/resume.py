@@ -1,20 +1,32 @@
-"""The resumption of a run: the step to begin with, and the recorded steps to execute again.
+"""The resumption of a run: the step to begin with, the steps to execute again, the lineage.
 
-Pure. Steps committed after the last checkpoint are executed again, with the same groups and
-sessions, under new version numbers and in a new lineage. So every group is in exactly one step of
-the lineage that survives.
+Steps committed after the last checkpoint are executed again, with the same groups and sessions,
+under new version numbers and in a new lineage. So every group is in exactly one step of the lineage
+that survives. The record of a lineage has all that is needed to execute its steps again, elsewhere
+or later. Pure, but that the tokens of the model are compared with those that the run began with.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
 
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.schemas.records import StepCommitted, StepMethod
+from seamlessflow.infra.weights.from_trainer.questions import TOKENIZER
+from seamlessflow.schemas.records import LineageStarted, StepCommitted, StepMethod
+from seamlessflow.schemas.releases import releases
 from seamlessflow.schemas.steps import step_name
-from seamlessflow.trainer.data.reuse.choices import UsedGroup
-from seamlessflow.trainer.recovery.commit import Commit, Sessions
-from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.backends.backend import Machine
+from seamlessflow.trainer.data.reuse import UsedGroup
+from seamlessflow.trainer.recovery.control_state import Commit, ControlState, Sessions
+from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.step_methods import differences
+
+SECTIONS = ("run", "pacing", "policy", "trainer")
+"""Sections of the settings that decide what a step computes."""
+_FILE = "tokenizer.json"
 
 
 class StepNotRecorded(SeamlessFlowError):
@@ -147,3 +159,42 @@ def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
         steps = [commit for commit in of_lineage if first is None or commit.step < first] + steps
         lineage = parents.get(lineage, "")
     return steps
+
+
+def recorded_sections(settings: TrainerSettings) -> Mapping[str, Any]:
+    """Return these sections as JSON holds them; none has a secret."""
+    return settings.model_dump(mode="json", include=set(SECTIONS))
+
+
+def lineage_started(
+    settings: TrainerSettings, resume: Resume, machine: Machine, at_ms: int
+) -> LineageStarted | None:
+    """Return the record for `control`; None while an earlier release is written, which lacks it."""
+    if settings.kafka.write_release is not None:
+        return None
+    return LineageStarted(
+        at_ms=at_ms,
+        policy=settings.run.policy,
+        lineage=resume.lineage,
+        parent_lineage=resume.origin.lineage,
+        step=resume.origin.step,
+        settings=orjson.dumps(recorded_sections(settings)),
+        ranks=settings.trainer.ranks,
+        threads=machine.threads,
+        torch=machine.torch,
+        device=machine.device,
+        release=releases()[-1].version,
+    )
+
+
+def other_tokens(model: Path, weights_dir: Path) -> str:
+    """Return why a run with this directory of weights cannot go on with a model; empty if it can.
+
+    It needs no log, so `train` and the trainer ask before they read one, which may take long.
+    Also empty for a run that has not begun, and for a model that is not there any more.
+    """
+    named, recorded = model / _FILE, weights_dir / TOKENIZER / _FILE
+    if not (named.is_file() and recorded.is_file()) or named.read_bytes() == recorded.read_bytes():
+        return ""
+    text = f"its {_FILE} is not that of this run, {recorded}, whose tokens would mean others"
+    return f"{text}: name the model that the run began with, or begin another run (out)"

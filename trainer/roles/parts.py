@@ -1,8 +1,15 @@
-"""The parts that the trainer and a training process have in common, and how they begin and end."""
+"""The parts that the trainer and a training process have in common, and how they begin and end.
 
+The main thread may wait for minutes, when it loads a model or saves at the end, so heartbeats have
+a thread of their own. So has long work (a step, a checkpoint, moving memory), one piece at a time.
+"""
+
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from seamlessflow.infra.inbox import Inbox
 from seamlessflow.infra.kafka.producer import Producer
@@ -16,14 +23,123 @@ from seamlessflow.schemas.records import (
     RunFinished,
     SampleFailed,
     StepSkipped,
+    WorkerUsage,
 )
-from seamlessflow.schemas.topics import CONTROL
-from seamlessflow.trainer.roles.gang_watch import GangWatch
-from seamlessflow.trainer.roles.heartbeat import Heartbeat, TrainerStatus
-from seamlessflow.trainer.settings import TrainerSettings
-from seamlessflow.trainer.work import Work
+from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
+from seamlessflow.trainer.roles.gang import GangWatch
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 
+_END_TIMEOUT_S = 10
 _OfPolicy = BatchReady | GroupDropped | GroupReady | RunFinished | SampleFailed | StepSkipped
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class TrainerStatus:
+    """The state of the process as heartbeats report it; the loop's thread writes it."""
+
+    state: str = "starting"
+    """`starting`, `ready`, `asleep`, `training`, `ended` (in order) or `failed`."""
+    version: int | None = None
+    """Policy version in memory."""
+    step: int = 0
+    """Next optimizer step."""
+    ending: bool = False
+    """True once the process ends in order."""
+
+
+@dataclass(eq=False)
+class Heartbeat:
+    """The thread that sends what `record` returns to `fleet`, and `usage` to `control`."""
+
+    _settings: TrainerSection
+    _producer: Producer
+    _record: Callable[[], Record]
+    _usage: Callable[[], WorkerUsage | None]
+    """Returns the activity since its last call, None if there was no role in that time."""
+    _now_ms: Callable[[], int]
+    _ending: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._reported_ms = self._now_ms()
+        self._thread = threading.Thread(target=self._run, name="trainer heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Send the first heartbeat, then start the thread."""
+        self.send()
+        self._thread.start()
+
+    def send(self) -> None:
+        """Send a heartbeat at once, from any thread."""
+        record = self._record()
+        self._producer.send(FLEET.name, record, key=fleet_key(record))
+
+    def report_activity(self) -> None:
+        """Send the activity since the last report, unless there was no role in that time."""
+        self._reported_ms = self._now_ms()
+        if record := self._usage():
+            self._producer.send(CONTROL.name, record)
+
+    def close(self) -> None:
+        """End the thread, then send a last heartbeat and a last activity record."""
+        self._ending.set()
+        self._thread.join(_END_TIMEOUT_S)
+        self.send()
+        self.report_activity()
+
+    def _run(self) -> None:
+        while not self._ending.wait(self._settings.heartbeat_s):
+            self.send()
+            if self._now_ms() - self._reported_ms >= self._settings.usage_s * 1000:
+                self.report_activity()
+
+
+class Work:
+    """The piece of work under way, if any. All methods are for the loop's thread.
+
+    Only the piece itself runs in the work thread. What follows from it and its error come to the
+    loop's thread, in `collect` and `finish`, so that state is changed by one thread alone.
+    """
+
+    def __init__(self, finished: Callable[[], None] = lambda: None) -> None:
+        """`finished` is called from the work thread after each piece."""
+        self._finished = finished
+        self._pool = ThreadPoolExecutor(1, "trainer work")
+        self._pending: tuple[Future[Any], Callable[[Any], None]] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Return whether no piece is under way."""
+        return self._pending is None
+
+    def begin(self, work: Callable[[], T], after: Callable[[T], None]) -> None:
+        """Run `work` in the work thread; `collect` or `finish` call `after` with its result."""
+        self._pending = self._pool.submit(work), after
+        self._pending[0].add_done_callback(lambda _: self._finished())
+
+    def collect(self) -> bool:
+        """Collect a finished piece; return whether none is under way then. Raise its error."""
+        if self._pending is not None and self._pending[0].done():
+            self._collect_result()
+        return self.idle
+
+    def finish(self) -> None:
+        """Wait for the piece under way. Raise its error."""
+        # What follows from a piece may begin another one.
+        while self._pending is not None:
+            self._collect_result()
+
+    def close(self) -> None:
+        """Wait for the thread; the result of its piece is lost."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _collect_result(self) -> None:
+        if self._pending is not None:
+            running, after = self._pending
+            result = running.result()
+            # Before `after`, which may begin the next piece.
+            self._pending = None
+            after(result)
 
 
 @dataclass(frozen=True, slots=True)

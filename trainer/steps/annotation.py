@@ -2,10 +2,14 @@
 
 from seamlessflow.trainer.backends.backend import Backend
 from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
-from seamlessflow.trainer.data.credit.columns import Column
-from seamlessflow.trainer.data.credit.entropies import entropy_scaled
-from seamlessflow.trainer.data.credit.phase import with_advantages, with_columns, with_only
+from seamlessflow.trainer.data.credit.phase import (
+    entropy_scaled,
+    with_advantages,
+    with_columns,
+    with_only,
+)
 from seamlessflow.trainer.data.methods import method
 from seamlessflow.trainer.data.packing import pack
 from seamlessflow.trainer.settings import TrainerSection

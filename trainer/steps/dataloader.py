@@ -25,13 +25,10 @@ from seamlessflow.trainer.data.batch import (
     recorded_batch,
     select,
 )
-from seamlessflow.trainer.data.credit.unused import UnusedRewards
-from seamlessflow.trainer.data.figures.cut import CutErrors
-from seamlessflow.trainer.data.figures.ended import SessionsOfStep
-from seamlessflow.trainer.data.foreign import without_foreign
+from seamlessflow.trainer.data.figures.ended import CutErrors, SessionsOfStep, UnusedRewards
 from seamlessflow.trainer.data.grouping import Grouping
-from seamlessflow.trainer.data.reuse.store import ReuseStore
-from seamlessflow.trainer.data.sessions import FailedSession, Trace, read
+from seamlessflow.trainer.data.reuse import ReuseStore
+from seamlessflow.trainer.data.sessions import FailedSession, Trace, read, without_foreign
 from seamlessflow.trainer.data.staleness import StepClock, awaited
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import GroupsGone, Resume

@@ -9,9 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from seamlessflow.schemas.records import EvaluationCompleted
-from seamlessflow.trainer.data.figures.evaluation import figures
+from seamlessflow.trainer.data.figures.evaluation import ANY_SPLIT, Round, figures
 from seamlessflow.trainer.recovery.control_state import ControlState
-from seamlessflow.trainer.recovery.rounds import ANY_SPLIT, Round
 
 BEGIN_MS = 120_000
 """Longest wait, after the last step, for the scheduler to begin the last evaluation."""

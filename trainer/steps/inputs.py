@@ -1,10 +1,10 @@
-"""Input of an optimizer step: the rules of its batch, and what the back end computes with. Pure.
+"""Input of an optimizer step: the rules of its batch, its rate, and what the back end gets.
 
-A step has one update or several: `trainer.epochs` times one for each part of its batch.
-
-The same for a step that is executed again: it depends on settings, batch and versions alone.
+A step has one update or several: `trainer.epochs` times one for each part of its batch. Pure, and
+the same for a step that is executed again: it depends on settings, batch and versions alone.
 """
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -13,16 +13,13 @@ import numpy as np
 
 from seamlessflow.trainer.backends.backend import StepInput
 from seamlessflow.trainer.data.advantages import ESTIMATORS, ReturnRules, estimator, no_advantages
-from seamlessflow.trainer.data.batch import Batch, BatchRules
-from seamlessflow.trainer.data.chains import NOWHERE, Chain
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.aggregations import chain_weights
+from seamlessflow.trainer.data.batch import Batch, BatchRules, ReuseRules
+from seamlessflow.trainer.data.chains import NOWHERE, Chain, Column
 from seamlessflow.trainer.data.credit.overlong import OverlongRules
 from seamlessflow.trainer.data.packing import MicroBatch, pack
-from seamlessflow.trainer.data.reuse.choices import ReuseRules
-from seamlessflow.trainer.data.units.aggregations import chain_weights
-from seamlessflow.trainer.data.units.membership import units
-from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
-from seamlessflow.trainer.steps.learning_rate import learning_rate
+from seamlessflow.trainer.data.units import units
+from seamlessflow.trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
 
 _SUMS = ("mismatch_tokens", "modelled_s")
 """Metrics of updates that add up to that of their step; others are means."""
@@ -123,6 +120,26 @@ def step_input(
     rate = learning_rate(trainer.optimizer, trained_before, settings.run.steps)
     older = set(remembered) - {version}
     return StepInput(batches, _samples(chains, trainer, batch.step, older), version, rate)
+
+
+def learning_rate(settings: OptimizerSection, step: int, steps: int) -> float:
+    """Return the rate of `step` (from 0) of `steps`.
+
+    A linear warm-up to `lr`, then the schedule down to `min_lr`, which it reaches behind the last
+    step: at a rate of 0 the sessions of that step would teach nothing.
+    """
+    if step < settings.warmup_steps:
+        return settings.lr * (step + 1) / settings.warmup_steps
+    left = max(steps - settings.warmup_steps, 1)
+    done = min((step - settings.warmup_steps) / left, 1.0)
+    match settings.schedule:
+        case "constant":
+            return settings.lr
+        case "linear":
+            share = 1 - done
+        case "cosine":
+            share = (1 + math.cos(math.pi * done)) / 2
+    return settings.min_lr + (settings.lr - settings.min_lr) * share
 
 
 def _parts(trainer: TrainerSection, batch: Batch) -> Iterator[tuple[int, Batch]]:

@@ -3,7 +3,7 @@
 Train, write the file of trained tokens, `StepCommitted` (acknowledged), weights on disk,
 `WeightsPublished` and `PolicyWeights`, `GroupConsumed` for each group, `StepCompleted`. After a
 restart a step counts if its `StepCommitted` is on `control`: it is executed again unless a
-checkpoint covers it. Runs in the thread of `work.py`.
+checkpoint covers it. Runs in the thread of `Work`.
 """
 
 import threading

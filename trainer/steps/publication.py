@@ -2,18 +2,22 @@
 
 Each version is a complete Hugging Face directory, configuration and tokenizer included, or an
 adapter alone, whose manifest names the initial model and its content. The tokenizer that
-`PolicyWeights` names is in a directory of its own and never changes. Called by the steps, at start,
-and by evaluations without a trainer (`seamlessflow/runs/chosen_weights.py`).
+`PolicyWeights` names is in a directory of its own and never changes. Weights that are current when
+a trainer starts are version 0 of a new run, or the newest. Called by the steps, at start, and by
+evaluations without a trainer (`seamlessflow/runs/chosen_weights.py`).
 """
 
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.disk.links import link_or_copy
 from seamlessflow.infra.disk.whole_directory import whole_directory
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.rendering.model_template.discovery import named_for
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.settings import RECORDED_WITHOUT, RendererSettings, rendering_hash
@@ -22,15 +26,28 @@ from seamlessflow.infra.weights.from_trainer.questions import TOKENIZER
 from seamlessflow.infra.weights.manifest import Manifest, NewVersion, publish_version, read_manifest
 from seamlessflow.infra.weights.remote.sending import weights_sender
 from seamlessflow.infra.weights.tensors import tensors_hash
-from seamlessflow.infra.weights.versions import lease, retain
-from seamlessflow.schemas.records import PolicyWeights, Sampling, WeightsPublished
+from seamlessflow.infra.weights.versions import lease, retain, versions
+from seamlessflow.schemas.records import LineageStarted, PolicyWeights, Sampling, WeightsPublished
+from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
 from seamlessflow.trainer.backends.backend import Backend, ModelUnusable
-from seamlessflow.trainer.recovery.control_state import Published
+from seamlessflow.trainer.recovery.control_state import ControlState, Published
+from seamlessflow.trainer.recovery.resume import Resume, other_tokens
 from seamlessflow.trainer.settings import TrainerSettings
-from seamlessflow.trainer.steps.run_tokens import other_tokens
 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
 _INDEX = ".index.json"
+
+
+class WeightsDirectoryInUse(SeamlessFlowError):
+    """A new run whose weights directory, or storage, holds versions of another run."""
+
+    lasting = True
+
+    def __init__(self, directory: str, setting: str = "trainer.weights_dir (or data_dir)") -> None:
+        self.directory = directory
+        super().__init__(
+            f"{directory} holds weights of another run: set {setting} to another directory"
+        )
 
 
 class Publication:
@@ -233,3 +250,62 @@ def companions(directory: Path) -> list[Path]:
         and path.suffix not in _WEIGHTS
         and not path.name.endswith(_INDEX)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstWeights:
+    """The weights that are current when the process begins."""
+
+    published: Published
+    new: bool
+    """True if they must still be announced on `control`."""
+    resume: Resume
+
+
+def first_weights(
+    publication: Publication,
+    root: Path,
+    control_state: ControlState,
+    resume: Resume,
+    backend: Backend,
+) -> FirstWeights:
+    """Return the weights to roll out with; write them if they are missing.
+
+    A new run writes version 0. A resumed run keeps the current version; if its directory is gone,
+    it writes the weights in memory under a new number. Raise `WeightsDirectoryInUse`.
+    """
+    current, origin = control_state.published, resume.origin
+    if current is None and max(versions(root), default=0) > 0:
+        raise WeightsDirectoryInUse(str(root))
+    if current is None and (url := publication.sent_before()):
+        raise WeightsDirectoryInUse(url, "weights.url")
+    publication.prepare()
+    if current is not None and Path(current.directory).is_dir():
+        publication.send(Path(current.directory))
+        return FirstWeights(current, False, resume)
+    number = 0 if current is None else resume.next_version
+    published = publication.write(backend, number, origin.step, resume.lineage)
+    control_state.steps_of[number] = origin.step
+    return FirstWeights(published, True, replace(resume, next_version=number + 1))
+
+
+def announce(
+    first: FirstWeights,
+    publication: Publication,
+    producer: Producer,
+    at_ms: int,
+    lineage: LineageStarted | None,
+    stopping: Stopping,
+) -> None:
+    """Announce the weights on `fleet`, and on `control` if they are new; wait for Kafka.
+
+    Before them the lineage, unless it is None.
+    """
+    if lineage is not None:
+        producer.send(CONTROL.name, lineage)
+    if first.new:
+        name = first.resume.lineage
+        producer.send(CONTROL.name, publication.announcement(first.published, name, at_ms))
+    weights = publication.policy_weights(first.published, at_ms)
+    producer.send(FLEET.name, weights, key=fleet_key(weights))
+    producer.settle(stopping)

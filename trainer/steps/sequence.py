@@ -16,15 +16,14 @@ from seamlessflow.trainer.data.batch import Batch, SkippedStep
 from seamlessflow.trainer.data.figures.of_batch import facts
 from seamlessflow.trainer.recovery.checkpoint import Checkpoint
 from seamlessflow.trainer.recovery.resume import Origin, Resume
-from seamlessflow.trainer.roles.gang_errors import AnotherTrainer
-from seamlessflow.trainer.roles.parts import ProcessParts
+from seamlessflow.trainer.roles.gang import AnotherTrainer
+from seamlessflow.trainer.roles.parts import ProcessParts, Work
 from seamlessflow.trainer.step_methods import step_methods
 from seamlessflow.trainer.steps.barren import BarrenSteps, NothingToTrain, why
 from seamlessflow.trainer.steps.dataloader import Dataloader
 from seamlessflow.trainer.steps.evaluations import Evaluations
 from seamlessflow.trainer.steps.one_step import StepDone, StepOrder, StepRunner
 from seamlessflow.trainer.steps.reports import LEARNING, Reports
-from seamlessflow.trainer.work import Work
 
 _log = logging.getLogger(__name__)
 

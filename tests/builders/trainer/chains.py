@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from seamlessflow.schemas.records import Trajectory
-from seamlessflow.trainer.data.chains import Chain, chains, credited
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Chain, Column, chains, credited
 from tests.builders.trainer.models import VOCABULARY, logprobs, open_tiny, sample
 from tests.builders.trainer.trajectories import Run, trajectory
 

@@ -4,8 +4,8 @@ import socket
 from queue import Queue
 
 from seamlessflow.trainer.backends.backend import Machine
-from seamlessflow.trainer.link.channel import Channel
-from seamlessflow.trainer.link.messages import Arrays, GangCall, Hello, Message, Reply, Welcome
+from seamlessflow.trainer.backends.calls import Arrays, GangCall, Hello, Message, Reply, Welcome
+from seamlessflow.trainer.link import Channel
 
 LIMIT_S = 20.0
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from seamlessflow.schemas.records import Record
 from seamlessflow.trainer.data.batch import Batch, BatchLimits, BatchRules, SkippedStep
-from seamlessflow.trainer.data.reuse.choices import UsedGroup
+from seamlessflow.trainer.data.reuse import UsedGroup
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import Origin, resume_from
 from seamlessflow.trainer.steps.dataloader import Dataloader

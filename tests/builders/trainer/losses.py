@@ -12,7 +12,7 @@ from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS
 from seamlessflow.trainer.backends.losses.loss import old_policy
 from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
 from seamlessflow.trainer.backends.losses.tokens import LossTokens
-from seamlessflow.trainer.data.units.aggregations import AGGREGATIONS
+from seamlessflow.trainer.data.aggregations import AGGREGATIONS
 from seamlessflow.trainer.loss import LossSection
 
 BOUNDS = {"clip_low": 0.25, "clip_high": 0.3, "cap": 1.5}

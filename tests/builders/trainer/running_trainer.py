@@ -8,7 +8,7 @@ from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.tracing import telemetry
 from seamlessflow.trainer import bootstrap
 from seamlessflow.trainer.ranks import bootstrap as ranks
-from seamlessflow.trainer.roles.gang_errors import GangBroken, TrainerGone
+from seamlessflow.trainer.roles.gang import GangBroken, TrainerGone
 from seamlessflow.trainer.settings import TrainerSettings
 from tests.builders.trainer.scripted_scheduler import TIMEOUT_S
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from seamlessflow.trainer.backends.backend import NO_STEP, Machine, StepInput
-from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 
 

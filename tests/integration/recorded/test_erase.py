@@ -34,7 +34,7 @@ from seamlessflow.schemas.topics import (
 )
 from seamlessflow.trainer.recovery.checkpoint import Checkpoint
 from seamlessflow.trainer.recovery.control_state import ControlState
-from seamlessflow.trainer.recovery.low_water import RecordsGone, check_kept
+from seamlessflow.trainer.recovery.recorded_log import RecordsGone, check_kept
 from seamlessflow.trainer.recovery.resume import Origin
 from tests.builders.own_topics import small
 from tests.builders.records import control, fleet

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.trainer.backends.backend import StepInput, UpdateFailed
-from seamlessflow.trainer.link.gang_backend import GangAbsent, GangBackend
-from seamlessflow.trainer.link.messages import GangCallName, Reply
-from seamlessflow.trainer.roles.gang_errors import GangBroken
+from seamlessflow.trainer.backends.calls import GangCallName, Reply
+from seamlessflow.trainer.link import GangAbsent, GangBackend
+from seamlessflow.trainer.roles.gang import GangBroken
 from tests.builders.trainer.fake_rank import FakeRank
 
 LIMIT_S = 20.0

@@ -13,7 +13,7 @@ from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.topics import CONTROL, FLEET, SESSIONS, TRAJECTORIES
-from seamlessflow.trainer.recording.survey import RecordingUnusable
+from seamlessflow.trainer.recording import RecordingUnusable
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.publication import Publication
 from tests.builders.own_topics import own_topics, small

@@ -15,7 +15,7 @@ from seamlessflow.infra.worker.roles import ENDED
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES, Topic
-from seamlessflow.trainer.roles.gang_errors import AnotherTrainer, GangMismatch
+from seamlessflow.trainer.roles.gang import AnotherTrainer, GangMismatch
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.trained import read_trained
 from tests.builders.garbage import append_newer, buried, litter

@@ -6,7 +6,7 @@ Shares nothing with the trainer but the names of settings and columns.
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, pstdev, stdev
 
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.settings import TrainerSection
 from tests.properties.training.random_sessions import MadeSession, TokenName
 from tests.properties.training.told_session import Of, Told

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from seamlessflow.trainer.data.batch import Batch, prepare
-from seamlessflow.trainer.data.chains import Chain
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Chain, Column
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.sessions import ValidSession, read
 from seamlessflow.trainer.data.staleness import StepClock

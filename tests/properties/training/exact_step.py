@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from seamlessflow.trainer.data.chains import Chain
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Chain, Column
 from seamlessflow.trainer.loss import LossSection
 from tests.properties.training.loss_formulas import FormulaToken, Frozen, objective, slopes
 

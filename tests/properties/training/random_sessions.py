@@ -8,7 +8,7 @@ from functools import cached_property
 from hypothesis import strategies as st
 
 from seamlessflow.schemas.records import Reward, Trajectory
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Column
 from tests.builders.trainer.trajectories import Run, trajectory
 
 TokenName = tuple[str, int]

@@ -10,8 +10,8 @@ import pytest
 from seamlessflow.schemas.records import Reward
 from seamlessflow.trainer.credit import OverlongSection, ReturnsSection
 from seamlessflow.trainer.data.advantages import ESTIMATORS
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
-from seamlessflow.trainer.data.credit.columns import Column
 from tests.builders.trainer.trajectories import Run
 from tests.properties.training.estimation import by_trainer, section
 from tests.properties.training.random_sessions import MadeSession, TokenName

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.settings import TrainerSection
 from tests.properties.training.random_sessions import MadeSession, TokenName
 

@@ -8,10 +8,10 @@ from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS
 from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
 from seamlessflow.trainer.credit import EstimatorName
 from seamlessflow.trainer.data.advantages import ESTIMATORS
+from seamlessflow.trainer.data.aggregations import AGGREGATIONS
 from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
 from seamlessflow.trainer.data.filters import FILTERS
-from seamlessflow.trainer.data.reuse.choices import CHOICES
-from seamlessflow.trainer.data.units.aggregations import AGGREGATIONS
+from seamlessflow.trainer.data.reuse import CHOICES
 from seamlessflow.trainer.loss import (
     PRESETS,
     AggregationName,
@@ -21,8 +21,7 @@ from seamlessflow.trainer.loss import (
     SurrogateName,
 )
 from seamlessflow.trainer.policy import AdapterSection
-from seamlessflow.trainer.reuse import ChoiceName, ReuseSection
-from seamlessflow.trainer.settings import FilterName, TrainerSection
+from seamlessflow.trainer.settings import ChoiceName, FilterName, ReuseSection, TrainerSection
 
 
 def test_every_name_that_a_setting_accepts_is_registered() -> None:

@@ -1,18 +1,18 @@
-"""The loss of trained tokens: a surrogate, weighted by a correction, and the regularisers.
+"""The loss of trained tokens: a surrogate, weighted by a correction, and regularisers; of values.
 
 A loss sees trained tokens only. The back ends call it, and sum it by the weights of the tokens
-(`MicroBatch.weights_N`), which make the aggregation. `_N` counts trained tokens.
+(`MicroBatch.weights_N`), which make the aggregation. A critic of either kind learns by the loss of
+values. `_N` counts trained tokens.
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS
-from seamlessflow.trainer.backends.losses.masks import masked
-from seamlessflow.trainer.backends.losses.ratios import continued_exp, ratio
+from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS, masked
 from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
-from seamlessflow.trainer.backends.losses.tokens import Losses, LossTokens
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.backends.losses.tokens import Losses, LossTokens, continued_exp, ratio
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.loss import LossSection
 
@@ -55,14 +55,21 @@ def token_losses(tokens: LossTokens, settings: LossSection) -> Losses:
     return Losses(loss_N, losses.clipped_N | weights.clipped_N | masked_N)
 
 
-def _weighed(divergences_N: Tensor, tokens: LossTokens) -> Tensor:
-    """Return divergences times the ratio of the weights to the engine, with its gradient.
+def value_loss(values_N: Tensor, batch: MicroBatch, clip: float) -> Tensor:
+    """Return this micro-batch's part of the mean loss of the places where a critic learns.
 
-    Means over tokens that the engine sampled are then means over the policy, so k3 has both the
-    value and the gradient of KL(policy || reference). The unbiased estimate of DeepSeek-V3.2, arXiv
-    2512.02556, section 3.1.
+    The loss of a place is half the larger of two squared errors: that of the value, and that of the
+    value kept within `clip` of the one before the step (arXiv 2005.12729).
     """
-    return divergences_N * ratio(tokens.logprobs_N - tokens.engine_N)
+
+    def column(name: Column) -> Tensor:
+        none = np.zeros(len(batch), np.float32)
+        return torch.from_numpy(batch.columns.get(name, none)).to(values_N.device)
+
+    targets_N, before_N = column(Column.TARGET), column(Column.VALUE)
+    near_N = before_N + (values_N - before_N).clamp(-clip, clip)
+    errors_N = torch.maximum((values_N - targets_N).square(), (near_N - targets_N).square())
+    return 0.5 * (errors_N * column(Column.TARGET_WEIGHT)).sum()
 
 
 def divergence(tokens: LossTokens, reference_N: Tensor, settings: LossSection) -> Tensor:
@@ -95,3 +102,13 @@ def old_policy(
     if settings.chosen_correction == "none":
         return engine_N
     return logprobs_N.detach() if proximal_N is None else proximal_N
+
+
+def _weighed(divergences_N: Tensor, tokens: LossTokens) -> Tensor:
+    """Return divergences times the ratio of the weights to the engine, with its gradient.
+
+    Means over tokens that the engine sampled are then means over the policy, so k3 has both the
+    value and the gradient of KL(policy || reference). The unbiased estimate of DeepSeek-V3.2, arXiv
+    2512.02556, section 3.1.
+    """
+    return divergences_N * ratio(tokens.logprobs_N - tokens.engine_N)

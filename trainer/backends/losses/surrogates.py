@@ -11,8 +11,13 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from seamlessflow.trainer.backends.losses.ratios import binary_divergence, ratio, unit_means
-from seamlessflow.trainer.backends.losses.tokens import Losses, LossTokens
+from seamlessflow.trainer.backends.losses.tokens import (
+    Losses,
+    LossTokens,
+    binary_divergence,
+    ratio,
+    unit_means,
+)
 from seamlessflow.trainer.loss import LossSection
 
 Surrogate = Callable[[LossTokens, Tensor, LossSection], Losses]

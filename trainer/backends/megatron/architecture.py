@@ -12,13 +12,13 @@ from transformers import PreTrainedModel
 from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.backends.megatron.leaves import Dimensions
 from seamlessflow.trainer.backends.megatron.library import TransformerConfig
-from seamlessflow.trainer.backends.megatron.limits import unproven
+from seamlessflow.trainer.parallelism import unproven_model
 
 
 def dimensions(model: PreTrainedModel, ranks: int) -> Dimensions:
     """Return the numbers of a model divided over so many ranks. Raise `ModelUnusable`."""
     config, whose = model.config, str(model.name_or_path)
-    if reason := unproven(config.to_dict()):
+    if reason := unproven_model(config.to_dict()):
         raise ModelUnusable(whose, f"{reason} (trainer.backend = megatron)")
     for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size"):
         if (number := getattr(config, name)) % ranks:

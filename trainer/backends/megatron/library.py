@@ -1,10 +1,15 @@
-"""The names of Megatron-core that this back end uses. No other file imports that library.
+"""Megatron-core as this back end uses it: its names, and the groups of a rank.
 
-Without Transformer Engine and Apex its import warns of slower paths, none of which is taken here.
+No other file imports that library. Without Transformer Engine and Apex its import warns of slower
+paths, none of which is taken here.
 """
 
 import os
 import warnings
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
 
 # Sums over ranks are started before the products that they should overlap with: a device then
 # needs one queue, or may run them in another order. Read when a process first uses CUDA.
@@ -26,3 +31,46 @@ __all__ = [
     "get_gpt_layer_local_spec",
     "parallel_state",
 ]
+
+
+class RankGroups:
+    """The two groups of this process, for Megatron-core also; one at a time in a process.
+
+    Ranks that follow each other share a model (tensor parallel). Those that have the same part of
+    one train other tokens (data parallel).
+    """
+
+    def __init__(self, tensor_parallel: int) -> None:
+        """Make the groups. All ranks must call it, once their process group is there."""
+        parallel_state.initialize_model_parallel(tensor_model_parallel_size=tensor_parallel)
+        self.size = tensor_parallel
+        self.place: int = parallel_state.get_tensor_model_parallel_rank()
+        """Number of the shard of the model that this rank has."""
+        self.copy: int = parallel_state.get_data_parallel_rank()
+        """Number of this rank among those that have the same shard."""
+        self.tensor: dist.ProcessGroup = parallel_state.get_tensor_model_parallel_group()
+        self._data: dist.ProcessGroup = parallel_state.get_data_parallel_group()
+
+    def shards(self, tensor: Tensor) -> list[Tensor]:
+        """Return the shard of each rank of the model."""
+        gathered = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(gathered, tensor.contiguous(), group=self.tensor)
+        return gathered
+
+    def sum_model(self, tensor: Tensor) -> None:
+        """Replace a tensor by its sum over the ranks of the model."""
+        dist.all_reduce(tensor, group=self.tensor)
+
+    def sum_data(self, tensor: Tensor) -> Tensor:
+        """Replace a tensor by its sum over the ranks with other tokens; return it."""
+        dist.all_reduce(tensor, group=self._data)
+        return tensor
+
+    def largest_data(self, tensor: Tensor) -> Tensor:
+        """Replace a tensor by its maximum over the ranks with other tokens; return it."""
+        dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self._data)
+        return tensor
+
+    def close(self) -> None:
+        """Forget the groups."""
+        parallel_state.destroy_model_parallel()

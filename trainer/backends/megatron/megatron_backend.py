@@ -2,25 +2,102 @@
 
 The gang, its messages, losses and metrics are those of `RankBackend`; what differs is the model,
 how gradients are summed, and that ranks of one model train the same share. Checkpoints are whole
-tensors by Hugging Face's names, as the other back ends write them, so any of these can go on from
-one, with another number of ranks too. (Megatron-core's own format has a pickle in it.)
+tensors by Hugging Face's names, of which each rank copies, writes and reads its parts. The other
+back ends write them so too, so any of these can go on from one, with another number of ranks.
+(Megatron-core's own format has a pickle in it.)
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from pathlib import Path
+from typing import cast
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from seamlessflow.trainer.backends.backend import StepInput
-from seamlessflow.trainer.backends.megatron.rank_groups import RankGroups
-from seamlessflow.trainer.backends.megatron.shard_keeping import ShardKeeping
+from seamlessflow.trainer.backends.megatron.leaves import Leaf
+from seamlessflow.trainer.backends.megatron.library import RankGroups
 from seamlessflow.trainer.backends.megatron.sharded_model import ShardedModel
 from seamlessflow.trainer.backends.model import DTYPES
+from seamlessflow.trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS, Keeping, SavedState
 from seamlessflow.trainer.backends.rank_backend import RankBackend
-from seamlessflow.trainer.backends.sharded.parts import Parts
+from seamlessflow.trainer.backends.sharded.parts import Files, Parts, TensorPart, part_of
 from seamlessflow.trainer.backends.token_sums import TokenSums
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+_STEP = "step"
+
+
+class ShardKeeping(Keeping):
+    """Trained models of which ranks have shards, policy and critic: all are `ShardedModel`."""
+
+    def __init__(self, groups: RankGroups, ranks: int, clip_norm: float) -> None:
+        """`ranks`: all of the gang, with whose number each has multiplied its loss."""
+        super().__init__(clip_norm)
+        self._groups, self._ranks = groups, ranks
+
+    def copied(self, model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
+        sharded, parameters = cast(ShardedModel, model), dict(model.named_parameters())
+        moments = dict[str, TensorPart]()
+        states = {name: optimizer.state.get(parameter) for name, parameter in parameters.items()}
+        for moment in _MOMENTS:
+            shards = {name: state[moment] for name, state in states.items() if state}
+            moments |= {f"{moment}/{name}": part for name, part in _copied(sharded, shards).items()}
+        for leaf in sharded.leaves:
+            if state := states[leaf.name]:
+                step = part_of(state[_STEP]).copied()
+                moments |= {f"{_STEP}/{name}": step for name in leaf.sources}
+        weights = _copied(sharded, parameters)
+        return {f"{prefix}{WEIGHTS}": weights, f"{prefix}{OPTIMIZER}": moments}
+
+    def load(
+        self, directory: Path, model: nn.Module, optimizer: Optimizer, prefix: str = ""
+    ) -> None:
+        sharded, parameters = cast(ShardedModel, model), dict(model.named_parameters())
+        saved = SavedState(directory, sharded.whole_names, prefix)
+        sharded.read(parameters, saved.read_weight)
+        optimizer.state.clear()
+        for moment in _MOMENTS if saved.moments else ():
+            shards = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
+
+            def read(name: str, part: TensorPart, moment: str = moment) -> None:
+                saved.read_moment(f"{moment}/{name}", part)
+
+            sharded.read(shards, read)
+            for name, shard in shards.items():
+                optimizer.state[parameters[name]][moment] = shard
+        for leaf in sharded.leaves if saved.moments else ():
+            step = torch.zeros(())
+            saved.read_moment(f"{_STEP}/{leaf.sources[0]}", part_of(step))
+            optimizer.state[parameters[leaf.name]][_STEP] = step
+
+    def clipped(self, model: nn.Module, scale: float = 1.0) -> float:
+        """Sum the gradients over the ranks, undo the factors of the loss, and clip them.
+
+        All ranks must call it.
+        """
+        parameters = dict(model.named_parameters())
+        device = next(iter(parameters.values())).device
+        squares = torch.zeros(2, dtype=torch.float64, device=device)
+        for leaf in cast(ShardedModel, model).leaves:
+            gradient = _gradient(parameters[leaf.name])
+            self.summed(leaf, gradient).div_(self._ranks * scale)
+            squares[int(leaf.divided)] += gradient.double().square().sum()
+        self._groups.sum_model(squares[1:])
+        norm = squares.sum().sqrt().float()
+        torch.nn.utils.clip_grads_with_norm_(parameters.values(), self._clip_norm, norm)
+        return float(norm)
+
+    def summed(self, leaf: Leaf, gradient: Tensor) -> Tensor:
+        """Replace the gradient of a shard by its sum over the ranks; return it."""
+        summed = gradient.float()  # the gradient itself, unless weights are kept in less
+        if leaf.partial:
+            self._groups.sum_model(summed)
+        return gradient.copy_(self._groups.sum_data(summed))
 
 
 class MegatronBackend(RankBackend):
@@ -80,3 +157,13 @@ class MegatronBackend(RankBackend):
         merged = sums.merged(self._groups.sum_data, self._groups.largest_data)
         self._computing(True)
         return merged
+
+
+def _copied(model: ShardedModel, shards: Mapping[str, Tensor]) -> dict[str, TensorPart]:
+    return {name: part.copied() for name, part in model.parts(shards).items()}
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    if parameter.grad is None:
+        parameter.grad = torch.zeros_like(parameter)
+    return parameter.grad

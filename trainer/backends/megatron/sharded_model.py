@@ -18,7 +18,6 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
 from seamlessflow.trainer.backends.megatron.architecture import dimensions, transformer_config
-from seamlessflow.trainer.backends.megatron.attention import HeadAttention, seen_tokens
 from seamlessflow.trainer.backends.megatron.leaves import (
     VALUES,
     Dimensions,
@@ -30,11 +29,11 @@ from seamlessflow.trainer.backends.megatron.leaves import (
 )
 from seamlessflow.trainer.backends.megatron.library import (
     ColumnParallelLinear,
+    RankGroups,
     TransformerBlock,
     VocabParallelEmbedding,
     get_gpt_layer_local_spec,
 )
-from seamlessflow.trainer.backends.megatron.rank_groups import RankGroups
 from seamlessflow.trainer.backends.sharded.parts import TensorPart
 from seamlessflow.trainer.backends.sharded.shards import is_empty, reader
 
@@ -244,3 +243,48 @@ class _DividedVocabulary:
     def summed(self, of_rank_NH: Tensor) -> Tensor:
         self._groups.sum_model(of_rank_NH)
         return of_rank_NH
+
+
+class HeadAttention(nn.Module):
+    """Scaled dot-product attention of torch; a constructor and call as Megatron-core makes them."""
+
+    def __init__(self, config: Any, **_: object) -> None:
+        super().__init__()
+        self._scale = config.kv_channels**-0.5
+
+    def forward(
+        self,
+        query_TBQD: Tensor,
+        key_TBGD: Tensor,
+        value_TBGD: Tensor,
+        seen_B1TT: Tensor | None,
+        **_: object,
+    ) -> Tensor:
+        """Return (T, B, Q * D). `seen_B1TT` has which tokens (last dimension) each one sees; None:
+        those before it, and itself.
+        """
+        query, key, value = (
+            tensor.permute(1, 2, 0, 3) for tensor in (query_TBQD, key_TBGD, value_TBGD)
+        )
+        mixed_BQTD = nn.functional.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=seen_B1TT,
+            is_causal=seen_B1TT is None,
+            scale=self._scale,
+            enable_gqa=query.shape[1] != key.shape[1],
+        )
+        return mixed_BQTD.permute(2, 0, 1, 3).flatten(2).contiguous()
+
+
+def seen_tokens(positions_BT: Tensor) -> Tensor:
+    """Return which tokens each one sees (B, 1, T, T) where several chains are in one row.
+
+    A chain begins at each position 0.
+    """
+    chains_BT = (positions_BT == 0).cumsum(-1)
+    same_BTT = chains_BT[:, :, None] == chains_BT[:, None, :]
+    size = positions_BT.shape[-1]
+    earlier_TT = torch.ones(size, size, dtype=torch.bool, device=positions_BT.device).tril()
+    return (same_BTT & earlier_TT)[:, None]

@@ -1,6 +1,10 @@
 """Models that no gradient trains: their log-probs of tokens, for a reference or a teacher.
 
-On the host but for the time in which they compute. Called by the back ends.
+On the host but for the time in which they compute. A reference may become the policy every so many
+steps: a policy that learns for long leaves any fixed one, until the divergence holds it back.
+Renewal of the reference is a part of ProRL, arXiv 2505.24864, which also begins the optimizer anew;
+here the optimizer goes on. Weights and the count of steps are in the checkpoint. Called by the back
+ends.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,15 +14,21 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.backends.forward import Forward
-from seamlessflow.trainer.backends.kept_copies import forget_copies
-from seamlessflow.trainer.backends.model import load_model
+from seamlessflow.trainer.backends.model import forget_copies, load_model
+from seamlessflow.trainer.backends.optimizer_state import REFERENCE, WEIGHTS, Keeping, adamw
+from seamlessflow.trainer.backends.sharded.parts import Files, part_of
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.parallelism import Dtype
+from seamlessflow.trainer.settings import OptimizerSection
 
+STEPS = f"{REFERENCE}steps.safetensors"
 Placed = Callable[[PreTrainedModel], PreTrainedModel]
 """Returns a model as the back end keeps models: sharded, if it shards them."""
 
@@ -70,3 +80,45 @@ class FrozenModel:
             logprobs = [self._forward(batch)[0].float().cpu().numpy() for batch in batches]
         nn.Module.to(self._model, home)
         return logprobs
+
+
+class RenewedReference:
+    """A reference with the steps that it has seen."""
+
+    def __init__(
+        self, model: FrozenModel, every: int, keeping: Keeping, policy: Mapping[str, Tensor]
+    ) -> None:
+        """`policy`: the weights that are trained. Raise `ModelUnusable` if it has other ones."""
+        self._model, self._every, self._keeping = model, every, keeping
+        self._steps = 0
+        shapes = {name: tuple(weight.shape) for name, weight in model.weights().items()}
+        if shapes != {name: tuple(weight.shape) for name, weight in policy.items()}:
+            reason = (
+                "trainer.reference_every makes the policy of it, whose weights have other shapes"
+            )
+            raise ModelUnusable(str(model.directory), reason)
+        # It is never trained: a checkpoint keeps models with their optimizer, which has no state.
+        self._untrained = adamw(model.weights().values(), OptimizerSection(), 0.0)
+
+    def step_over(self, policy: Mapping[str, Tensor]) -> None:
+        """Count a step; become the policy if it is time."""
+        self._steps += 1
+        if self._steps % self._every == 0:
+            self._model.become(policy)
+
+    def state(self) -> Files:
+        """Return a copy of this rank's part of weights and count, on the host."""
+        files = self._keeping.copied(self._model.module, self._untrained, REFERENCE)
+        return {**files, STEPS: {"steps": part_of(torch.tensor([self._steps]))}}
+
+    def load(self, directory: Path) -> None:
+        """Go on from a checkpoint; one without a renewed reference begins here. Raise
+        `ModelUnusable`.
+        """
+        if not (directory / f"{REFERENCE}{WEIGHTS}").exists():
+            return
+        self._keeping.load(directory, self._model.module, self._untrained, REFERENCE)
+        try:
+            self._steps = int(load_file(directory / STEPS)["steps"].item())
+        except (OSError, KeyError, SafetensorError) as error:
+            raise ModelUnusable(str(directory), f"{STEPS} cannot be read: {error}") from error

@@ -17,11 +17,9 @@ from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.backends.forward import Forward, check_layout, use_attention
 from seamlessflow.trainer.backends.optimizer_state import Keeping
 from seamlessflow.trainer.backends.sharded.parts import Files
-from seamlessflow.trainer.backends.side.critic import Critic
-from seamlessflow.trainer.backends.side.frozen import FrozenModel, Placed
-from seamlessflow.trainer.backends.side.head import ValueHead
-from seamlessflow.trainer.backends.side.reference import RenewedReference
-from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.backends.side.critic import Critic, ValueHead
+from seamlessflow.trainer.backends.side.frozen import FrozenModel, Placed, RenewedReference
+from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.settings import TrainerSection
 

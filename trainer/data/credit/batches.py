@@ -18,10 +18,8 @@ from seamlessflow.trainer.data.advantages import (
     spread,
     varied,
 )
-from seamlessflow.trainer.data.chains import NOWHERE
-from seamlessflow.trainer.data.credit.branches import accumulated, followers, following
-from seamlessflow.trainer.data.credit.columns import Column
-from seamlessflow.trainer.data.episodes import Episode, Float64s
+from seamlessflow.trainer.data.chains import NOWHERE, Column
+from seamlessflow.trainer.data.episodes import Episode, Float64s, accumulated, followers, following
 
 Episodes = Sequence[Sequence[Episode]]
 """The sessions of each group of a batch."""

@@ -4,15 +4,15 @@ Pure; called by `steps/annotation.py`. `_N` counts the trained tokens of a chain
 micro-batch, `_S` all tokens of all chains.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from seamlessflow.trainer.data.batch import Batch, Prepared
-from seamlessflow.trainer.data.chains import Chain, Floats, credited
+from seamlessflow.trainer.data.chains import Annotated, Chain, Column, Columns, Floats, credited
 from seamlessflow.trainer.data.credit.batches import Credit, Episodes
-from seamlessflow.trainer.data.credit.columns import Annotated, Column, Columns
 from seamlessflow.trainer.data.episodes import Episode, Float64s, episode
 from seamlessflow.trainer.data.methods import ResultMalformed, checked_advantages
 from seamlessflow.trainer.data.packing import MicroBatch
@@ -78,6 +78,32 @@ def checked_credit(estimated: Sequence[Sequence[Credit]], groups: Episodes) -> l
         raise ResultMalformed("targets of some sessions", "of all or none")
     checked = iter(map(Credit, advantages, targets))
     return [[next(checked) for _ in of_group] for of_group in estimated]
+
+
+def entropy_scaled(batch: Batch, scale: float) -> Batch:
+    """Return the batch with A x (1 + scale x (h - 1)) for the advantage A of each token.
+
+    h is the mean entropy of the session's trained tokens over that of all trained tokens of the
+    batch, so that the factor is 1 for the mean token. Entropy-aware advantage scaling of Kuaishou
+    (KAT-Coder), which is `scale` 1. Without any entropy advantages stay as they are.
+    """
+    sums: dict[str, float] = defaultdict(float)
+    tokens: dict[str, int] = defaultdict(int)
+    for chain in batch.chains():
+        sums[chain.session_id] += float(chain.columns[Column.ENTROPY].sum(dtype="f8"))
+        tokens[chain.session_id] += chain.trained()
+    total = sum(sums.values())
+    if not total > 0:
+        return batch
+    mean = total / sum(tokens.values())
+
+    def scaled(chain: Chain) -> Chain:
+        name = chain.session_id
+        factor = 1 + scale * (sums[name] / tokens[name] / mean - 1)
+        advantages_N = chain.tokens.advantages_T[chain.tokens.trained_T]
+        return credited(chain, advantages_N.astype("f8") * factor)
+
+    return _replaced(batch, scaled)
 
 
 def by_chain(

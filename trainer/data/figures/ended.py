@@ -1,15 +1,22 @@
-"""Sessions that ended since the step before, whether or not they are of its batch. Pure.
+"""Sessions that ended since the step before: their figures, and what people should notice of them.
 
-Called by the dataloader.
+Whether or not they are of its batch. Pure; called by the dataloader.
 """
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-from seamlessflow.schemas.records import Trajectory
-from seamlessflow.trainer.data.figures.cut import failed_at_limit
+from seamlessflow.schemas.records import ProgressStalled, Record, Trajectory
+from seamlessflow.trainer.credit import TURN_REWARDS
 from seamlessflow.trainer.data.lengths import PRUNED, SessionLength, length_metrics, length_of
 from seamlessflow.trainer.data.sessions import FailedSession
+
+UNUSED_TURN_REWARDS = (
+    "the advantage estimator of this run uses no rewards of turns: they are recorded, and sessions "
+    "are trained by their reward alone, so let that hold all that counts, or choose another one"
+)
+_LEFT_OPEN = ("idle", "too old")
+"""Reasons of a manager that closed a session, since its client did not."""
 
 
 @dataclass(slots=True)
@@ -49,3 +56,50 @@ class SessionsOfStep:
         self._lengths, self._limits = [], Counter()
         self._rules, self._counts = Counter(), Counter()
         return metrics
+
+
+@dataclass(slots=True)
+class UnusedRewards:
+    """The warning of a run that rewards of turns are recorded but not used, given once."""
+
+    _warned: bool = False
+
+    def warning(self, trajectory: Trajectory, advantage: str, now_ms: int) -> list[Record]:
+        """Return a warning at the first session with rewards of turns that are not used."""
+        used = advantage in TURN_REWARDS
+        if self._warned or used or all(node.reward is None for node in trajectory.nodes):
+            return []
+        self._warned = True
+        detail = f"{UNUSED_TURN_REWARDS} (first in session {trajectory.session_id})"
+        return [ProgressStalled(at_ms=now_ms, what="turn rewards", detail=detail, since_ms=now_ms)]
+
+
+def failed_at_limit(trajectory: Trajectory) -> bool:
+    """Return True if the agent gave a reason for its end, and the manager made it a limit's."""
+    cut = trajectory.status == "truncated" and bool(trajectory.limit)
+    return cut and trajectory.reason not in ("", *_LEFT_OPEN)
+
+
+@dataclass(slots=True)
+class CutErrors:
+    """The notice of a run about sessions that count although their agent failed.
+
+    A limit had cut its last answer. They are trained with their reward, 0 without one
+    (`agents.on_limit zero`), so an agent that cannot bear a cut answer, or that has a mistake,
+    would not be noticed.
+    """
+
+    _noticed: bool = False
+
+    def notice(self, trajectory: Trajectory, now_ms: int) -> list[Record]:
+        """Return a notice at the first such session."""
+        if self._noticed or not failed_at_limit(trajectory):
+            return []
+        self._noticed = True
+        why = trajectory.reason.splitlines()[-1]
+        detail = (
+            f"{trajectory.session_id} failed after a limit ({trajectory.limit}) and is trained "
+            f"with its reward, 0 without one: {why} (agents.on_limit retry leaves such sessions "
+            "out; the log of the agents has the whole error)"
+        )
+        return [ProgressStalled(at_ms=now_ms, what="agent", detail=detail, since_ms=now_ms)]

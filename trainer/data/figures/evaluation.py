@@ -1,15 +1,23 @@
-"""Figures of an evaluation: mean reward, its standard error, chances to pass. Pure.
+"""Evaluations: the rounds under way, and the figures of one (reward, its error, chances to pass).
 
-Called by `steps/evaluations.py`, and by `seamlessflow eval`.
+A checkpoint keeps the rounds. Pure; called by the fold of `control`, by `steps/evaluations.py`, and
+by `seamlessflow eval`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from math import comb, sqrt
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from seamlessflow.trainer.data.figures.passing import pass_at_k, passed
+PASSED = 1.0
+"""Least return of a session that passes."""
+Round = tuple[int, str]
+"""Version and split of an evaluation."""
+ANY_SPLIT = ""
+"""The split of evaluations of which a checkpoint of an earlier release does not name it."""
+_UNKNOWN: Round = (-1, "")
+"""The round of groups from a checkpoint that did not keep it; it is not reported."""
 
 
 class EvaluatedGroup(NamedTuple):
@@ -24,6 +32,17 @@ class EvaluatedGroup(NamedTuple):
     def of(cls, returns: Sequence[float]) -> "EvaluatedGroup":
         """Return the group of sessions with these returns, at least one."""
         return cls(len(returns), fmean(returns), passed(returns))
+
+
+@dataclass(slots=True)
+class EvaluationRound:
+    """The groups that evaluate one version on one split."""
+
+    open: dict[str, int] = field(default_factory=dict)
+    """Deadlines of those that are admitted and not over, in milliseconds, by group."""
+    groups: int = 0
+    ended: list[EvaluatedGroup] = field(default_factory=list)
+    """Those of which sessions counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +76,57 @@ def figures(groups: Sequence[EvaluatedGroup]) -> EvaluationFigures:
     passing = [(group.sessions, group.passed) for group in counted if group.passed is not None]
     complete = len(passing) == count
     return EvaluationFigures(mean, error, sessions, pass_at_k(passing) if complete else {})
+
+
+def pass_at_k(groups: Iterable[tuple[int, int]]) -> dict[int, float]:
+    """Return the chance that one of k sessions of a group passes, by k of 1, 2, 4 and so on.
+
+    `groups`: sessions of each group, and how many of them pass. Without bias,
+    1 - C(n - c, k) / C(n, k) for c of n sessions that pass (arXiv 2107.03374, equation 1), up to
+    the size of the smallest group.
+    """
+    counts = [(size, passed) for size, passed in groups if size]
+    chances, k = {}, 1
+    while counts and k <= min(size for size, _ in counts):
+        chances[k] = fmean(1 - comb(n - c, k) / comb(n, k) for n, c in counts)
+        k *= 2
+    return chances
+
+
+def passed(returns: Iterable[float]) -> int:
+    """Return how many sessions with these returns pass."""
+    return sum(value >= PASSED for value in returns)
+
+
+def rounds_json(rounds: Mapping[Round, EvaluationRound]) -> list[list[Any]]:
+    """Return rounds as plain values."""
+    return [
+        [*key, evaluation.open, evaluation.groups, [list(group) for group in evaluation.ended]]
+        for key, evaluation in rounds.items()
+    ]
+
+
+def rounds_from(values: Mapping[str, Any]) -> dict[Round, EvaluationRound]:
+    """Return the rounds among the plain values of a checkpoint, also of an earlier release."""
+    if "rounds" in values:
+        return {
+            (version, split): EvaluationRound(dict(open_), groups, _ended(*ended))
+            for version, split, open_, groups, *ended in values["rounds"]
+        }
+    # A checkpoint of an earlier release knows only the groups.
+    older = dict.fromkeys(values["evaluating"], 0)
+    return {_UNKNOWN: EvaluationRound(older, len(older))} if older else {}
+
+
+def evaluated_from(values: Mapping[str, Any]) -> dict[str, int]:
+    """Return the newest evaluated version by split, also of an earlier release's checkpoint."""
+    versions = values.get("evaluated", {})
+    # A checkpoint of an earlier release has one number: that of its only set.
+    return {ANY_SPLIT: versions} if isinstance(versions, int) else dict(versions)
+
+
+def _ended(groups: Sequence[Sequence[Any]] | int, rewards: float = 0) -> list[EvaluatedGroup]:
+    """Return the groups of a round; of an earlier release their sessions and rewards in one."""
+    if isinstance(groups, int):
+        return [EvaluatedGroup(groups, rewards / groups, None)] if groups else []
+    return [EvaluatedGroup(*group) for group in groups]

@@ -3,20 +3,25 @@
 Called by `steps/sequence.py`.
 """
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from statistics import fmean
 
 import numpy as np
 
 from seamlessflow.trainer.credit import ONE_REWARD
-from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.credit.overlong import overlong_facts
 from seamlessflow.trainer.data.credit.returns import Weights
-from seamlessflow.trainer.data.figures.passing import pass_at_k, passed
-from seamlessflow.trainer.data.figures.rewards import reward_figures
-from seamlessflow.trainer.data.figures.variety import variety
-from seamlessflow.trainer.data.lengths import length_metrics
+from seamlessflow.trainer.data.figures.evaluation import pass_at_k, passed
+from seamlessflow.trainer.data.lengths import length_metrics, quantiles
+from seamlessflow.trainer.data.sessions import ValidSession
 from seamlessflow.trainer.data.staleness import StepClock
+
+MOST_SHOWN = 16
+"""Most names and sources of a step: agents choose them, and each is several metrics."""
+_LONGEST_LABEL = 40
 
 
 def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict[str, float]:
@@ -54,6 +59,53 @@ def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict
         **_by_source(batch),
     }
     return {name: float(value) for name, value in metrics.items()}
+
+
+def reward_figures(sessions: Sequence[ValidSession], weights: Weights) -> dict[str, float]:
+    """Return mean and quantiles of each named reward, parts of sources, and the spread of returns.
+
+    A reward's are over the sessions that have it; a source's is the mean over all sessions of what
+    its rewards add to the return by their weights, so that all of them add up to `reward_mean`.
+    """
+    counts = Counter(name for session in sessions for name in session.rewards)
+    others = (name for name, _ in counts.most_common() if name not in weights)
+    figures: dict[str, float] = {}
+    for name in [*(name for name in weights if counts[name]), *others][:MOST_SHOWN]:
+        of_reward = quantiles(
+            session.rewards[name].value for session in sessions if name in session.rewards
+        )
+        label = f"reward/{_label(name)}"
+        figures[label] = of_reward.pop("mean")
+        figures |= {f"{label}/{quantile}": value for quantile, value in of_reward.items()}
+    spread = quantiles(session.reward for session in sessions)
+    spread.pop("mean", None)
+    figures |= {f"return/{quantile}": value for quantile, value in spread.items()}
+    return figures | _of_sources(sessions, weights)
+
+
+def variety(groups: Sequence[Prepared]) -> dict[str, float]:
+    """Return the shares of equal and of divided sessions, and those of the tokens that the largest
+    group has, and the largest task over all its groups.
+
+    Equal are sessions of a group with the same sampled tokens; divided is one with several chains.
+    """
+    by_group = [[session for session in group.group.sessions if session.chains] for group in groups]
+    sessions = sum(map(len, by_group))
+    if not sessions:
+        return {}
+    trained = [sum(chain.trained() for chain in group.chains) for group in groups]
+    of_tasks = Counter[str]()
+    for group, tokens in zip(groups, trained, strict=True):
+        of_tasks[_task(group)] += tokens
+    total = max(1, sum(trained))
+    return {
+        "equal_share": sum(map(_equal, by_group)) / sessions,
+        "divided_share": sum(len(session.chains) > 1 for members in by_group for session in members)
+        / sessions,
+        "largest_group_share": max(trained) / total,
+        "tasks": sum(tokens > 0 for tokens in of_tasks.values()),
+        "largest_task_share": max(of_tasks.values()) / total,
+    }
 
 
 def _passing(batch: Batch) -> dict[int, float]:
@@ -101,3 +153,39 @@ def _ages(batch: Batch, clock: StepClock) -> dict[str, float]:
         "staleness_max": joined.max(),
         "older_share": np.mean(joined > 0),
     }
+
+
+def _of_sources(sessions: Sequence[ValidSession], weights: Weights) -> dict[str, float]:
+    sums: defaultdict[str, float] = defaultdict(float)
+    counts = Counter[str]()
+    for session in sessions:
+        for reward in session.rewards.values():
+            if reward.name in weights:
+                sums[reward.source] += weights[reward.name] * reward.value
+                counts[reward.source] += 1
+    shown = [source for source, _ in counts.most_common(MOST_SHOWN)]
+    return {f"reward_of/{_label(name)}": sums[name] / len(sessions) for name in shown}
+
+
+def _label(name: str) -> str:
+    """Return a name as a part of a metric's, which files and sinks divide by other characters."""
+    return re.sub(r"[^\w.:-]+", "_", name)[:_LONGEST_LABEL]
+
+
+def _task(group: Prepared) -> str:
+    """Return the task of a group; one without a name is like no other."""
+    names = (session.source.task_id for session in group.group.sessions)
+    return next(filter(None, names), group.group.group_id)
+
+
+def _equal(sessions: Sequence[ValidSession]) -> int:
+    """Return how many sessions of a group have the trained tokens of another one."""
+    counts = Counter(map(_sampled, sessions))
+    return sum(count for count in counts.values() if count > 1)
+
+
+def _sampled(session: ValidSession) -> bytes:
+    """Return the trained tokens of a session as bytes."""
+    return b"".join(
+        chain.tokens.ids_T[chain.tokens.trained_T].tobytes() for chain in session.chains
+    )

@@ -2,8 +2,7 @@
 
 from seamlessflow.infra.network.line import Line
 from seamlessflow.infra.network.ports import HOST
-from seamlessflow.trainer.backends.meeting.facts import Facts
-from seamlessflow.trainer.backends.meeting.meeting import Coming, Meeting, came
+from seamlessflow.trainer.backends.meeting import Coming, Facts, Meeting, came
 
 FACTS: Facts = {"run.policy": "main"}
 

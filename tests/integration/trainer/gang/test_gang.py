@@ -16,12 +16,11 @@ from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.trainer.backends.backend import Backend, StepInput, UpdateFailed
 from seamlessflow.trainer.backends.fsdp_backend import FsdpBackend
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.data.chains import credited
-from seamlessflow.trainer.data.credit.columns import Column, Columns
+from seamlessflow.trainer.data.aggregations import chain_weights
+from seamlessflow.trainer.data.chains import Column, Columns, credited
 from seamlessflow.trainer.data.credit.phase import by_chain
 from seamlessflow.trainer.data.packing import MicroBatch, pack
-from seamlessflow.trainer.data.units.aggregations import chain_weights
-from seamlessflow.trainer.data.units.membership import units
+from seamlessflow.trainer.data.units import units
 from seamlessflow.trainer.loss import LossSection
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import forked_chains, sampled, some_chains, with_advantages

@@ -15,16 +15,16 @@ from seamlessflow.trainer.backends.backend import Backend, StepInput
 from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS
 from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.aggregations import AGGREGATIONS
 from seamlessflow.trainer.data.batch import Batch, prepare
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.packing import Layout, pack
 from seamlessflow.trainer.data.sessions import ValidSession, read
 from seamlessflow.trainer.data.staleness import StepClock
-from seamlessflow.trainer.data.units.aggregations import AGGREGATIONS
 from seamlessflow.trainer.loss import LossSection
 from seamlessflow.trainer.parallelism import LOGITS_AT_ONCE
-from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
+from seamlessflow.trainer.ranks.torch_devices import chosen_backend
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.annotation import annotated, needed
 from seamlessflow.trainer.steps.inputs import batch_rules, of_step, step_updates

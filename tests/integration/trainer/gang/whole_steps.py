@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
+from seamlessflow.trainer.ranks.torch_devices import chosen_backend
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.gangs.meetings import line
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from seamlessflow.trainer.backends.model import load_model
-from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
+from seamlessflow.trainer.ranks.torch_devices import chosen_backend
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.models import model, saved
 from tests.builders.resident_memory import MOST, resident

@@ -18,7 +18,7 @@ from seamlessflow.trainer.backends.model import load_model
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.data.chains import chains, credited
 from seamlessflow.trainer.data.packing import Layout, pack
-from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
+from seamlessflow.trainer.ranks.torch_devices import chosen_backend
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.models import model, saved
 from tests.builders.resident_memory import MOST, NOW, forget_peak, resident

@@ -14,7 +14,7 @@ from pathlib import Path
 from seamlessflow.trainer.backends.backend import StepInput
 from seamlessflow.trainer.backends.rank_backend import RankBackend
 from seamlessflow.trainer.data.packing import pack
-from seamlessflow.trainer.ranks.chosen_backend import chosen_backend
+from seamlessflow.trainer.ranks.torch_devices import chosen_backend
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.resident_memory import MOST, forget_peak, resident
 from tests.builders.trainer.chains import some_chains, with_advantages

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.trainer.backends.sharded.tensor_file import MOST_ELEMENTS
+from seamlessflow.trainer.backends.sharded.tensor_files import MOST_ELEMENTS
 from tests.builders.models import config, random_model, saved
 
 TIMEOUT_S = 300

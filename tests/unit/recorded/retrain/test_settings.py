@@ -9,7 +9,7 @@ from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.retrain.settings import changed_settings, recorded_settings
 from seamlessflow.schemas.records import LineageStarted
-from seamlessflow.trainer.recovery.lineage import SECTIONS
+from seamlessflow.trainer.recovery.resume import SECTIONS
 from seamlessflow.trainer.settings import TrainerSettings
 
 

@@ -5,7 +5,7 @@ import pytest
 from seamlessflow.recorded.retrain.recorded_run import RecordedStep
 from seamlessflow.recorded.retrain.reexecution import RepeatedStep
 from seamlessflow.recorded.retrain.view import outcome_lines
-from seamlessflow.trainer.recovery.commit import Commit
+from seamlessflow.trainer.recovery.control_state import Commit
 
 
 def repeated(loss: float, tensors_hash: str = "other", step: int = 3) -> RepeatedStep:

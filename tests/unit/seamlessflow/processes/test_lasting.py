@@ -12,10 +12,10 @@ from seamlessflow.producers.rollout.roles.device import TruncationUnsupported
 from seamlessflow.producers.rollout.roles.moves import PublishedWeights
 from seamlessflow.scheduler.decisions.strategies.registry import UnknownStrategy
 from seamlessflow.trainer.backends.backend import ModelUnusable
-from seamlessflow.trainer.metrics.library import SinkUnavailable
+from seamlessflow.trainer.metrics.trackers import SinkUnavailable
 from seamlessflow.trainer.recovery.checkpoint import CheckpointForeign
 from seamlessflow.trainer.recovery.resume import StepNotRecorded
-from seamlessflow.trainer.steps.first_weights import WeightsDirectoryInUse
+from seamlessflow.trainer.steps.publication import WeightsDirectoryInUse
 
 LASTING = [
     CallableNotFound("module:function", "there is no module"),

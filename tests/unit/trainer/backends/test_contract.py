@@ -17,7 +17,7 @@ from seamlessflow.trainer.backends.backend import (
     StepInput,
     unmeasured,
 )
-from seamlessflow.trainer.backends.clock.clock_backend import ClockBackend
+from seamlessflow.trainer.backends.clock_backend import ClockBackend
 from seamlessflow.trainer.backends.megatron.megatron_backend import MegatronBackend
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.data.packing import pack

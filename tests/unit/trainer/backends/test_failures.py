@@ -17,7 +17,7 @@ from seamlessflow.trainer.backends.backend import StepInput, UpdateFailed
 from seamlessflow.trainer.backends.failures import GradientNorms, PassFailures
 from seamlessflow.trainer.backends.losses.tokens import Losses
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.packing import MicroBatch, pack
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import some_chains, with_advantages, with_returns

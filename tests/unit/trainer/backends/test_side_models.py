@@ -12,8 +12,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from seamlessflow.trainer.backends.backend import ModelUnusable, StepInput
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.data.chains import Chain, credited
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Chain, Column, credited
 from seamlessflow.trainer.data.credit.phase import by_chain
 from seamlessflow.trainer.data.packing import Layout, pack
 from seamlessflow.trainer.settings import TrainerSection

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seamlessflow.trainer.data.chains import Chain, chains
 from seamlessflow.trainer.data.packing import Layout, MicroBatch, empty, pack, shard
-from seamlessflow.trainer.data.units.membership import units
+from seamlessflow.trainer.data.units import units
 from tests.builders.trainer.chains import with_advantages
 from tests.builders.trainer.trajectories import Run, trajectory
 

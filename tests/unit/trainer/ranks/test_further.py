@@ -7,7 +7,7 @@ from queue import Queue
 import pytest
 
 from seamlessflow.infra.device_model.settings import DeviceModelSection
-from seamlessflow.trainer.backends.clock.clock_backend import ClockBackend
+from seamlessflow.trainer.backends.clock_backend import ClockBackend
 from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.ranks.further import RankLost, WorkerDevices
 from seamlessflow.trainer.settings import TrainerSettings

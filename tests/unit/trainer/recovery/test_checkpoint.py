@@ -25,8 +25,7 @@ from seamlessflow.trainer.recovery.checkpoint import STATE, Checkpoint, Checkpoi
 from seamlessflow.trainer.recovery.control_state import ControlState, Published
 from seamlessflow.trainer.recovery.resume import Origin, resume_from
 from seamlessflow.trainer.settings import TrainerSettings
-from seamlessflow.trainer.steps.first_weights import WeightsDirectoryInUse, first_weights
-from seamlessflow.trainer.steps.publication import Publication
+from seamlessflow.trainer.steps.publication import Publication, WeightsDirectoryInUse, first_weights
 from tests.builders.records import control
 from tests.builders.trainer.stub_backend import StubBackend
 

@@ -12,8 +12,7 @@ import pytest
 from seamlessflow.infra.rendering.settings import RendererSettings
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.data.batch import Batch, Prepared
-from seamlessflow.trainer.data.chains import Chain, credited
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Chain, Column, credited
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.packing import tokens_saved
 from seamlessflow.trainer.policy import PolicySection

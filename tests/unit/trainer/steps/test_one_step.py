@@ -18,7 +18,7 @@ from seamlessflow.infra.telemetry.tracing import telemetry
 from seamlessflow.schemas.records import Record, StepCommitted
 from seamlessflow.trainer.backends.backend import StepInput, UpdateFailed
 from seamlessflow.trainer.data.batch import Batch, prepare
-from seamlessflow.trainer.data.credit.columns import Annotated, Column
+from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.metrics.names import known
 from seamlessflow.trainer.policy import PolicySection

@@ -13,11 +13,11 @@ from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.schemas.records import EvaluationCompleted, ProgressStalled
 from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.grouping import Group
-from seamlessflow.trainer.metrics.library import SinkUnavailable
 from seamlessflow.trainer.metrics.names import known
 from seamlessflow.trainer.metrics.sinks import CsvFile, Gauges, open_sinks
+from seamlessflow.trainer.metrics.trackers import SinkUnavailable
 from seamlessflow.trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
-from seamlessflow.trainer.steps.learning_rate import learning_rate
+from seamlessflow.trainer.steps.inputs import learning_rate
 from seamlessflow.trainer.steps.one_step import StepDone, StepOrder
 from seamlessflow.trainer.steps.reports import ENGINE, LEARNING, Reports
 from tests.builders.trainer.groups import session, two_groups

@@ -5,7 +5,7 @@ import pytest
 from seamlessflow.schemas.records import GroupDropped, GroupReady
 from seamlessflow.trainer.data.batch import Batch
 from seamlessflow.trainer.recovery.control_state import ControlState
-from seamlessflow.trainer.roles.gang_watch import GangWatch
+from seamlessflow.trainer.roles.gang import GangWatch
 from seamlessflow.trainer.steps.dataloader import NOTHING_OF_IT
 from tests.builders.records import control
 from tests.builders.trainer.fed_dataloader import FedDataloader

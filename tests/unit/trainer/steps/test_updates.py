@@ -11,8 +11,7 @@ from seamlessflow.infra.settings import SharedRunSection
 from seamlessflow.trainer.backends.optimizer_state import WEIGHTS
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.data.batch import Batch
-from seamlessflow.trainer.data.chains import credited
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Column, credited
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 from seamlessflow.trainer.steps.annotation import annotated, needed
 from seamlessflow.trainer.steps.inputs import Update, of_step, step_input, step_updates

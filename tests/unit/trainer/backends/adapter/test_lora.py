@@ -18,7 +18,7 @@ from seamlessflow.trainer.backends.adapter.merged import merge
 from seamlessflow.trainer.backends.backend import ModelUnusable, StepInput
 from seamlessflow.trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.packing import pack
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import forked_chains, sampled, some_chains, with_advantages

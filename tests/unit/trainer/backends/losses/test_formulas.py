@@ -15,20 +15,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS
+from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS, MASKS, masked
 from seamlessflow.trainer.backends.losses.loss import token_losses
-from seamlessflow.trainer.backends.losses.masks import MASKS, masked
-from seamlessflow.trainer.backends.losses.ratios import binary_divergence
 from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
-from seamlessflow.trainer.data.units.aggregations import AGGREGATIONS
+from seamlessflow.trainer.backends.losses.tokens import binary_divergence
+from seamlessflow.trainer.data.aggregations import AGGREGATIONS
 from seamlessflow.trainer.loss import (
     AggregationName,
     CorrectionName,
     Divergence,
     LossSection,
+    MasksSection,
     SurrogateName,
 )
-from seamlessflow.trainer.masks import MasksSection
 from tests.builders.trainer.losses import (
     BOUNDS,
     MASKED,

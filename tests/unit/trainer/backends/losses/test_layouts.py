@@ -20,11 +20,10 @@ from seamlessflow.trainer.backends.losses.loss import old_policy, token_losses
 from seamlessflow.trainer.backends.losses.tokens import LossTokens
 from seamlessflow.trainer.backends.step_message import shares
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.data.chains import Chain, Tokens, credited
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.aggregations import chain_weights
+from seamlessflow.trainer.data.chains import Chain, Column, Tokens, credited
 from seamlessflow.trainer.data.packing import Layout, MicroBatch, pack
-from seamlessflow.trainer.data.units.aggregations import chain_weights
-from seamlessflow.trainer.data.units.membership import units
+from seamlessflow.trainer.data.units import units
 from seamlessflow.trainer.loss import LossSection
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import forked_chains

@@ -13,7 +13,7 @@ from seamlessflow.trainer.backends.megatron.megatron_backend import MegatronBack
 from seamlessflow.trainer.backends.optimizer_state import WEIGHTS
 from seamlessflow.trainer.backends.sharded.parts import Parts
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.data.credit.columns import Column
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.packing import Layout, pack
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.models import model

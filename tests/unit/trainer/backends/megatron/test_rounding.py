@@ -12,10 +12,10 @@ import pytest
 from torch import Tensor
 
 from seamlessflow.trainer.backends.backend import StepInput
-from seamlessflow.trainer.backends.megatron.limits import FAMILIES
 from seamlessflow.trainer.backends.megatron.megatron_backend import MegatronBackend
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.data.packing import pack
+from seamlessflow.trainer.parallelism import MEGATRON_FAMILIES
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.trainer.chains import some_chains, with_advantages
 from tests.builders.trainer.gangs.meetings import meeting
@@ -72,7 +72,7 @@ def distance(model: Path, dtype: str, backend: str, exact: Gradients) -> float:
     return differences / sum(float(of.square().sum()) for of in exact.values())
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", MEGATRON_FAMILIES)
 def test_gradients_are_as_near_to_exact_ones_as_those_of_the_torch_back_end(
     tmp_path: Path, family: str
 ) -> None:

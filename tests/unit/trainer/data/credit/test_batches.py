@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from seamlessflow.trainer.data.advantages import ReturnRules
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS, Credit, token_rewards
-from seamlessflow.trainer.data.credit.columns import Column
 from seamlessflow.trainer.data.episodes import Episode
 
 VALUES = [0.3, -0.1, 0.8, 0.2]

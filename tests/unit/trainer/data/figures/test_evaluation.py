@@ -1,10 +1,16 @@
-"""Figures of an evaluation: the mean is over sessions, its error over tasks."""
+"""Figures of an evaluation: the mean is over sessions, its error and chances over tasks."""
 
 from statistics import stdev
 
 import pytest
 
-from seamlessflow.trainer.data.figures.evaluation import EvaluatedGroup, EvaluationFigures, figures
+from seamlessflow.trainer.data.figures.evaluation import (
+    EvaluatedGroup,
+    EvaluationFigures,
+    figures,
+    pass_at_k,
+    passed,
+)
 
 
 def of(*groups: tuple[int, float]) -> EvaluationFigures:
@@ -33,3 +39,14 @@ def test_less_than_two_groups_have_no_error_and_none_no_mean() -> None:
     assert of((4, 0.5)).error is None
     assert of() == EvaluationFigures() == of((0, 0.0))
     assert of((1, 1.0)).pass_at == {1: 0.0}
+
+
+def test_pass_at_k_is_the_share_of_choices_of_k_sessions_of_which_one_passes() -> None:
+    # Of the six pairs of four sessions of which one passes, three have it.
+    assert pass_at_k([(4, 1)]) == {1: 0.25, 2: 0.5, 4: 1.0}
+    assert pass_at_k([(2, 2), (3, 0)]) == {1: 0.5, 2: 0.5}
+    assert pass_at_k([]) == pass_at_k([(0, 0)]) == {}
+
+
+def test_a_session_passes_with_a_return_of_one() -> None:
+    assert passed([0.0, 0.99, 1.0, 2.5, -1.0]) == 2

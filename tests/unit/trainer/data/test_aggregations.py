@@ -1,0 +1,64 @@
+"""Aggregations: how much a trained token weighs in the loss of a step."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from seamlessflow.trainer.data.aggregations import (
+    AGGREGATIONS,
+    chain_weights,
+    checked_weights,
+)
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.data.methods import ResultMalformed
+from seamlessflow.trainer.loss import AggregationName, LossSection
+from tests.builders.trainer.chains import some_chains
+
+SESSIONS = "aabacc"
+
+
+def made() -> list[Chain]:
+    pairs = zip(SESSIONS, some_chains(), strict=True)
+    return [replace(chain, session_id=session) for session, chain in pairs]
+
+
+def formula(name: AggregationName, losses: dict[str, list[float]]) -> float:
+    """The loss of a step from the losses of the tokens of each session."""
+    match name:
+        case "token_mean":
+            return float(np.mean([one for of in losses.values() for one in of]))
+        case "sequence_mean":
+            return float(np.mean([np.mean(of) for of in losses.values()]))
+        case "constant":
+            return float(np.mean([sum(of) / 9 for of in losses.values()]))
+
+
+@pytest.mark.parametrize("name", AGGREGATIONS)
+def test_the_sum_by_weights_is_the_aggregated_loss(name: AggregationName) -> None:
+    settings = LossSection(aggregation=name, constant_length=9 if name == "constant" else None)
+    random, chains = np.random.default_rng(0), made()
+    tokens = [random.normal(0, 1, chain.trained()) for chain in chains]
+    losses: dict[str, list[float]] = {}
+    for session, of in zip(SESSIONS, tokens, strict=True):
+        losses.setdefault(session, []).extend(of.tolist())
+    weights_C = chain_weights(chains, settings)
+    found = sum(weight * of.sum() for weight, of in zip(weights_C, tokens, strict=True))
+    assert found == pytest.approx(formula(name, losses))
+
+
+@pytest.mark.parametrize("name", AGGREGATIONS)
+def test_a_step_without_a_token_has_no_weights(name: AggregationName) -> None:
+    length = 9 if name == "constant" else None
+    assert chain_weights([], LossSection(aggregation=name, constant_length=length)).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [([0.5], r"weights of shape \[1\], not of 2 chains"), ([0.5, np.nan], "is not finite")],
+)
+def test_weights_that_no_step_can_be_trained_with_are_refused(
+    found: list[float], told: str
+) -> None:
+    with pytest.raises(ResultMalformed, match=told):
+        checked_weights(np.array(found), 2)

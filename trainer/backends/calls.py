@@ -1,0 +1,135 @@
+"""The calls that the trainer makes of its gang, the ranks' replies, and the bytes of both. Pure.
+
+The trainer calls the first rank, over TCP (`trainer/link.py`). That one repeats to the other ranks
+what all of them do, over gloo (`gang.py`). A message is two lengths, a JSON object and named arrays
+in safetensors form (no pickle).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from struct import Struct
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from seamlessflow.trainer.backends.backend import NO_STEP, Machine
+
+Arrays = Mapping[str, NDArray[np.generic]]
+_LENGTHS = Struct("!IQ")
+MOST_HEADER_BYTES = 1_000_000
+"""A longer header comes from a program that is not of this project."""
+
+
+class GangCallName(StrEnum):
+    """The calls of a `Backend` that the trainer makes, and its last word.
+
+    Other ranks than the first get all but `SAVE`, which has a way of its own (`GangSaves`), and the
+    last word.
+    """
+
+    LOAD = "load"
+    ANNOTATE = "annotate"
+    TRAIN = "train"
+    REMEMBER = "remember"
+    WRITE = "write"
+    SNAPSHOT = "snapshot"
+    SAVE = "save"
+    REST = "rest"
+    FINISH = "finish"
+    """The run is over."""
+    END = "end"
+    """The trainer was asked to end before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """The first message of a rank."""
+
+    token: str = field(repr=False)
+    worker: str
+    machine: Machine
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """The answer to a rank with the right token."""
+
+    trainer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangCall:
+    """A call of the trainer, or of the first rank; a rank replies to all before `REST`.
+
+    Other ranks than the first reply only where the first one needs it.
+    """
+
+    name: GangCallName
+    number: int = 0
+    path: str = ""
+    """A directory that both processes reach; empty: none."""
+    version: int = 0
+    step: int = NO_STEP
+    """The step that is over, of `REST`."""
+
+    @property
+    def directory(self) -> Path | None:
+        """Return the directory, or None if the call has none."""
+        return Path(self.path) if self.path else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The result of a call, or the error with which the rank ends."""
+
+    number: int = 0
+    """Number of the call, by which the trainer tells those apart that overlap."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    remembered: tuple[int, ...] = ()
+    """Versions of which the gang has a copy."""
+    error: str = ""
+    chains: tuple[int, ...] | None = None
+    """Chains of an update that failed in itself (`UpdateFailed`); None: the error is another."""
+
+
+Message = Hello | Welcome | GangCall | Reply
+_KINDS = {kind.__name__: kind for kind in (Hello, Welcome, GangCall, Reply)}
+
+
+def encoded(message: Message, arrays: Arrays) -> bytes:
+    """Return the bytes of a message with its arrays."""
+    # Not orjson: a metric may be NaN.
+    header = json.dumps({"kind": type(message).__name__, **asdict(message)}).encode()
+    body = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    return _LENGTHS.pack(len(header), len(body)) + header + body
+
+
+def received(receive: Callable[[int], bytes]) -> tuple[Message, Arrays]:
+    """Return the next message of a stream; `receive` returns exactly so many bytes of it.
+
+    Raises `ValueError` for bytes that are no message, and what `receive` raises.
+    """
+    header, body = _LENGTHS.unpack(receive(_LENGTHS.size))
+    if header > MOST_HEADER_BYTES:
+        raise ValueError(f"a header of {header} bytes")
+    values = json.loads(receive(header))
+    if not isinstance(values, dict) or values.get("kind") not in _KINDS:
+        raise ValueError("no message of this project")
+    kind = _KINDS[values.pop("kind")]
+    try:
+        return _reader(kind).validate_python(values), load(receive(body))
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+
+
+@cache
+def _reader(kind: type[Message]) -> TypeAdapter[Message]:
+    return TypeAdapter(kind)

@@ -1,0 +1,70 @@
+"""Aggregations: the weight of each trained token in the loss of a step, which is their sum.
+
+Registered by name (`AGGREGATIONS`, the setting `trainer.loss.aggregation`). Weights are computed
+over the whole step before it is packed, so a loss depends neither on packing nor on the number of
+ranks. Pure; called by `steps/inputs.py`. `_C` counts chains; sessions are those with a trained
+token in the step, whatever chains they have. Tokens of groups that a filter counts are among them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.data.episodes import Float64s, Int64s
+from seamlessflow.trainer.data.methods import ResultMalformed, method
+from seamlessflow.trainer.data.units import membership
+from seamlessflow.trainer.loss import LossSection
+
+Aggregation = Callable[[Int64s, Int64s, LossSection], Float64s]
+"""Returns the weight of a chain's trained tokens, from the session and their number of each."""
+
+
+def token_mean(sessions_C: Int64s, trained_C: Int64s, _: LossSection) -> Float64s:
+    """Return 1 / trained tokens of the step, arXiv 2503.14476 (DAPO)."""
+    return np.full(len(sessions_C), 1 / max(1, int(trained_C.sum())))
+
+
+def sequence_mean(sessions_C: Int64s, trained_C: Int64s, _: LossSection) -> Float64s:
+    """Return 1 / (sessions x trained tokens of the session), arXiv 2402.03300 (GRPO)."""
+    tokens_S = np.bincount(sessions_C, trained_C)
+    return np.asarray(1 / (np.count_nonzero(tokens_S) * tokens_S[sessions_C]))
+
+
+def constant(sessions_C: Int64s, trained_C: Int64s, settings: LossSection) -> Float64s:
+    """Return 1 / (sessions x `constant_length`), arXiv 2503.20783 (Dr. GRPO)."""
+    sessions = int(np.count_nonzero(np.bincount(sessions_C, trained_C)))
+    return np.full(len(sessions_C), 1 / max(1, sessions * (settings.constant_length or 1)))
+
+
+AGGREGATIONS: Mapping[str, Aggregation] = {
+    "token_mean": token_mean,
+    "sequence_mean": sequence_mean,
+    "constant": constant,
+}
+
+
+def chain_weights(
+    chains: Sequence[Chain], settings: LossSection, counted: Sequence[Chain] = ()
+) -> Float64s:
+    """Return the weight of the trained tokens of each chain; every chain has some.
+
+    `counted`: chains that no gradient comes from. They are not computed, and the means are over
+    them also. Raises `MethodFailed`.
+    """
+    every = [*chains, *counted]
+    trained_C = np.fromiter((chain.trained() for chain in every), np.int64, len(every))
+    sessions_C = membership(every).sessions_C
+    with method("aggregation", settings.aggregation):
+        weights_C = AGGREGATIONS[settings.aggregation](sessions_C, trained_C, settings)
+        return checked_weights(weights_C, len(every))[: len(chains)]
+
+
+def checked_weights(weights: Float64s, chains: int) -> Float64s:
+    """Return weights of so many chains, after a check. Raises `ResultMalformed`."""
+    weights_C = np.asarray(weights, np.float64)
+    if weights_C.shape != (chains,):
+        raise ResultMalformed(f"weights of shape {list(weights_C.shape)}", f"of {chains} chains")
+    if not np.isfinite(weights_C).all():
+        raise ResultMalformed("a weight that is not finite", "a finite one")
+    return weights_C

@@ -1,0 +1,101 @@
+"""Trees: chains that begin alike, laid out in one row with each shared token once.
+
+A token's hidden state depends on the tokens before it alone, so chains with equal first tokens can
+share them: those of a session that forked, and those of a group, which have one prompt. After Tree
+Training, arXiv 2511.00413. Pure; called by packing. `_C` counts chains, `_R` chains in the order of
+their tokens, `_S` all tokens of all chains, `_T` the tokens of a row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamlessflow.trainer.data.units import Int64s, length_bins, members, root
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixOrder:
+    """Chains in the order of their token ids, so that those that begin alike stand together."""
+
+    lengths_C: Int64s
+    ranks_C: Int64s
+    """Place of each chain in that order."""
+    shared_R: Int64s
+    """Number of first tokens that each shares with the one before it in that order."""
+
+    def ordered(self, chosen: Int64s) -> Int64s:
+        """Return these chains in the order of their tokens."""
+        return chosen[np.argsort(self.ranks_C[chosen], kind="stable")]
+
+    def shared(self, ordered: Int64s) -> Int64s:
+        """Return how many first tokens each of these ordered chains shares with the one before."""
+        ranks = self.ranks_C[ordered]
+        counts = np.zeros(len(ordered), np.int64)
+        if len(ordered) > 1:
+            counts[1:] = np.minimum.reduceat(self.shared_R[: ranks[-1] + 1], ranks[:-1] + 1)
+        return counts
+
+    def tokens(self, ordered: Int64s) -> int:
+        """Return how many tokens the trees of these ordered chains have."""
+        return int((self.lengths_C[ordered] - self.shared(ordered)).sum())
+
+
+def prefix_order(ids: Sequence[NDArray[np.int32]]) -> PrefixOrder:
+    """Return the order of chains with these token ids, none of them negative."""
+    # Bytes compare as the ids do if the most significant one comes first.
+    keys = [of_chain.astype(">u4").tobytes() for of_chain in ids]
+    chains = sorted(range(len(ids)), key=keys.__getitem__)
+    shared = [0, *(_shared(ids[first], ids[other]) for first, other in pairwise(chains))]
+    ranks_C = np.empty(len(ids), np.int64)
+    ranks_C[chains] = np.arange(len(ids))
+    lengths_C = np.fromiter(map(len, ids), np.int64, len(ids))
+    return PrefixOrder(lengths_C, ranks_C, np.array(shared[: len(ids)], np.int64))
+
+
+def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
+    """Return the ordered chains of each micro-batch: units that begin alike together.
+
+    Each holds at most `budget` tokens, shared ones counted once; a larger unit gets its own. Those
+    that share most are joined first, so that no group is divided to fill a micro-batch.
+    """
+    trees = {unit: order.ordered(chosen) for unit, chosen in enumerate(members(units_C))}
+    units_R = units_C[np.argsort(order.ranks_C)].tolist()
+    joined = list(range(len(trees)))
+    for rank in np.argsort(-order.shared_R, kind="stable").tolist():
+        if not order.shared_R[rank]:
+            break
+        first, other = sorted(root(joined, units_R[place]) for place in (rank - 1, rank))
+        together = order.ordered(np.concatenate([trees[first], trees[other]]))
+        if first != other and order.tokens(together) <= budget:
+            trees[first], joined[other] = together, first
+            del trees[other]
+    in_order = sorted(trees.values(), key=lambda chosen: int(order.ranks_C[chosen[0]]))
+    sizes = np.fromiter(map(order.tokens, in_order), np.int64, len(in_order))
+    bins = length_bins(sizes, np.arange(len(in_order)), budget)
+    return [order.ordered(np.concatenate([in_order[tree] for tree in chosen])) for chosen in bins]
+
+
+def tree_row(lengths_C: Int64s, shared_C: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the column (S) of each token of ordered chains, and the end (T) of each column.
+
+    The tokens that see a token stand behind it in one run, up to its end.
+    """
+    tokens = int((lengths_C - shared_C).sum())
+    ends_T = np.full(tokens, tokens, np.int64)
+    columns, path, start = [], np.zeros(0, np.int64), 0
+    for length, shared in zip(lengths_C.tolist(), shared_C.tolist(), strict=True):
+        ends_T[path[shared:]] = start
+        end = start + length - shared
+        path = np.concatenate([path[:shared], np.arange(start, end)])
+        columns.append(path)
+        start = end
+    return np.concatenate(columns), ends_T
+
+
+def _shared(first: NDArray[np.int32], other: NDArray[np.int32]) -> int:
+    size = min(len(first), len(other))
+    different = first[:size] != other[:size]
+    return int(different.argmax()) if different.any() else size

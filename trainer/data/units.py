@@ -1,0 +1,138 @@
+"""Units of chains, and the bins of a step: units whole, a bin for each micro-batch.
+
+The session and the turns that a chain's tokens belong to are numbers from 0 over one optimizer
+step, in the order of the chains, so they are the same however the chains are packed. A micro-batch
+holds at most `budget` tokens, padding included; a larger unit gets its own. Pure; called by packing
+and by `steps/inputs.py`. `_C` counts chains, `_U` units, whose numbers count from 0.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.loss import Unit
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Of each chain the number of its session, and of its session's first turn."""
+
+    sessions_C: Int64s
+    first_turns_C: Int64s
+    """A token's turn has this number plus its place in the chain's `turns`."""
+
+
+def membership(chains: Sequence[Chain]) -> Membership:
+    """Return the numbers of sessions and turns of chains."""
+    numbers: dict[str, int] = {}
+    first_turns: list[int] = []
+    turns = 0
+    for chain in chains:
+        if chain.session_id not in numbers:
+            numbers[chain.session_id] = len(numbers)
+            first_turns.append(turns)
+            turns += len(chain.turns)
+    sessions = [numbers[chain.session_id] for chain in chains]
+    of_sessions = np.array(first_turns, np.int64)
+    return Membership(np.array(sessions, np.int64), of_sessions[sessions])
+
+
+def units(kind: Unit, chains: Sequence[Chain], groups_C: Sequence[int]) -> Int64s:
+    """Return of each chain the number of what must stay in one micro-batch with it.
+
+    `token`: the chain alone; `turn`: all chains that train tokens of one turn, since a fork within
+    a completion divides it; `session`, `group`: all its chains. `groups_C` are numbers of groups.
+    """
+    match kind:
+        case "token":
+            return np.arange(len(chains), dtype=np.int64)
+        case "turn":
+            return _joined_by_turns(chains)
+        case "session":
+            return membership(chains).sessions_C
+        case "group":
+            return _dense(groups_C)
+
+
+def row_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]:
+    """Return the chains of each padded micro-batch, units with the longest chain first.
+
+    The first unit of a micro-batch has its longest chain, so it decides how many rows fit.
+    """
+    chains_U = members(units_C)
+    longest_U = np.zeros(len(chains_U), np.int64)
+    np.maximum.at(longest_U, units_C, lengths_C)
+    bins: list[list[Int64s]] = []
+    rows = width = 0
+    for unit in np.argsort(-longest_U, kind="stable").tolist():
+        more = len(chains_U[unit])
+        if not bins or (rows + more) * width > budget:
+            bins.append([])
+            rows, width = 0, int(longest_U[unit])
+        bins[-1].append(chains_U[unit])
+        rows += more
+    return [np.concatenate(chosen) for chosen in bins]
+
+
+def length_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]:
+    """Return the chains of each packed micro-batch, by best fit decreasing bin packing.
+
+    The longest units go first, each into the fullest bin with room for it.
+    """
+    chains_U = members(units_C)
+    lengths_U = np.zeros(len(chains_U), np.int64)
+    np.add.at(lengths_U, units_C, lengths_C)
+    bins: list[list[Int64s]] = []
+    # Room left and number of each bin, least room first.
+    free: list[tuple[int, int]] = []
+    for unit in np.argsort(-lengths_U, kind="stable").tolist():
+        length = int(lengths_U[unit])
+        place = bisect_left(free, (length, -1))
+        if place < len(free):
+            left, number = free.pop(place)
+        else:
+            left, number = max(budget, length), len(bins)
+            bins.append([])
+        bins[number].append(chains_U[unit])
+        if left > length:
+            insort(free, (left - length, number))
+    return [np.concatenate(chosen) for chosen in bins]
+
+
+def members(units_C: Int64s) -> list[Int64s]:
+    """Return the chains of each unit, in their order."""
+    order = np.argsort(units_C, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(units_C))[:-1])
+
+
+def root(joined: Sequence[int], place: int) -> int:
+    """Return the first place that this one is joined with, where `joined` names an earlier one."""
+    while joined[place] != place:
+        place = joined[place]
+    return place
+
+
+def _joined_by_turns(chains: Sequence[Chain]) -> Int64s:
+    """Return equal numbers for chains that share a turn, directly or by way of others."""
+    first_turns_C = membership(chains).first_turns_C.tolist()
+    by_turn: dict[int, int] = {}
+    joined = list(range(len(chains)))
+    for place, (chain, first) in enumerate(zip(chains, first_turns_C, strict=True)):
+        tokens = chain.tokens
+        for turn in np.unique(tokens.turns_T[tokens.trained_T]).tolist():
+            earlier = by_turn.setdefault(first + turn, place)
+            old, new = root(joined, place), root(joined, earlier)
+            joined[max(old, new)] = min(old, new)
+    return _dense([root(joined, place) for place in range(len(chains))])
+
+
+def _dense(names: Sequence[int]) -> Int64s:
+    """Return numbers from 0 in the order in which the names first appear."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], np.int64)

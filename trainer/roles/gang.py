@@ -1,0 +1,126 @@
+"""The gang as the log shows it, its members and the loss of one of them; errors of its processes.
+
+A pure fold of `control`, kept by the trainer, and by each rank of a gang of several.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+
+
+@dataclass(slots=True)
+class GangWatch:
+    """The newest gang."""
+
+    epoch: int = -1
+    """Newest scheduler read of."""
+    policy: str = ""
+    """Policy that the gang trains; empty for any."""
+    members: Mapping[str, str] = field(default_factory=dict)
+    """Incarnations of all training processes of the newest gang, by worker."""
+    gang_epoch: int = 0
+    met: Mapping[str, str] = field(default_factory=dict)
+    """Incarnations of the training processes that this one has met, by worker; empty for the
+    trainer, which has met none. They are a gang before an assignment makes it one."""
+    broken_by: str = ""
+    """Worker of the gang whose training process was lost; empty if none was."""
+
+    def apply(self, record: Record) -> None:
+        """Fold one record of `control`."""
+        match record:
+            case r.SchedulerClaimed():
+                self.epoch = max(self.epoch, record.epoch)
+            case r.RoleAssigned() if record.role == "train" and record.epoch >= self.epoch:
+                if not self.own(record.policy):
+                    return
+                if record.gang_epoch > self.gang_epoch:
+                    self.members, self.gang_epoch = {}, record.gang_epoch
+                if record.gang_epoch == self.gang_epoch:
+                    self.members = {**self.members, record.worker: record.incarnation}
+            case r.RunFinished() if self.own(record.policy):
+                self.members = self.met = {}  # each ends in order from now on
+            case r.WorkerLost() if record.process == "train" and record.epoch >= self.epoch:
+                # The loss of an earlier life of that process broke an earlier gang.
+                if {**self.members, **self.met}.get(record.worker) == record.incarnation:
+                    self.broken_by = record.worker
+            case r.WorkerJoined() if record.process == "train" and record.epoch >= self.epoch:
+                # A life that the scheduler never saw, since the next one came so soon.
+                if self.met.get(record.worker, record.incarnation) != record.incarnation:
+                    self.broken_by = record.worker
+
+    def own(self, policy: str) -> bool:
+        """Return whether a record of this policy is of the gang's; earlier releases named none."""
+        return not self.policy or policy in ("", self.policy)
+
+    def counts(self, started: r.StepStarted) -> bool:
+        """Return whether a start that is read now counts; a claim behind it leaves it valid."""
+        return started.epoch >= self.epoch and self.own(started.policy)
+
+    def may_start(self, started: r.StepStarted, step: int) -> bool:
+        """Return whether a start that counted is for `step` and the newest gang."""
+        return started.step == step and started.gang_epoch == self.gang_epoch
+
+    def check(self, ranks: int, started: r.StepStarted | None = None) -> None:
+        """Raise `GangBroken`, or `GangMismatch` if the gang of `started` has not `ranks` devices.
+
+        A gang of one is not broken by the log: if its process lives, it goes on under a new
+        incarnation, and else its connection ends.
+        """
+        if ranks > 1 and self.broken_by:
+            raise GangBroken(self.broken_by)
+        if started is not None and (devices := started.devices or len(started.workers)) != ranks:
+            raise GangMismatch(started.workers, devices, ranks)
+
+
+class GangBroken(SeamlessFlowError):
+    """The loss of a rank: the others and the trainer cannot go on without it; all start again."""
+
+    lasting = False
+
+    def __init__(self, worker: str, reason: str = "") -> None:
+        self.worker = worker
+        self.reason = reason
+        text = f"the training process of worker {worker} was lost; all ranks start again"
+        super().__init__(f"{text}: {reason}" if reason else text)
+
+
+class TrainerGone(SeamlessFlowError):
+    """The loss of the trainer: the weights of the ranks belong to no run, so they start again."""
+
+    lasting = False
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the trainer of this gang was lost: {reason}")
+
+
+class GangMismatch(SeamlessFlowError):
+    """A gang of the scheduler with another number of devices than `trainer.ranks`."""
+
+    lasting = True
+
+    def __init__(self, workers: Sequence[str], devices: int, ranks: int) -> None:
+        self.workers = tuple(workers)
+        self.devices = devices
+        self.ranks = ranks
+        super().__init__(
+            f"the gang is {', '.join(self.workers)}: {devices} devices, trainer.ranks is {ranks}: "
+            "set scheduler.gang_size and trainer.ranks to the number of devices that can train"
+        )
+
+
+class AnotherTrainer(SeamlessFlowError):
+    """A second leader on this log; this one may have been suspended and replaced."""
+
+    lasting = True
+
+    def __init__(self, lineage: str, mine: str) -> None:
+        self.lineage = lineage
+        self.own = mine
+        super().__init__(
+            f"a step of lineage {lineage} was committed, this process's is {mine}: only one "
+            "trainer trains a policy on a topic_prefix"
+        )
