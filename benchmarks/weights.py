@@ -38,8 +38,8 @@ from seamlessflow.infra.weights.from_trainer.receiving import WeightsReceiver
 from seamlessflow.infra.weights.from_trainer.sending import WeightsService
 from seamlessflow.infra.weights.manifest import Manifest, publish, publish_version, verify
 from seamlessflow.producers.rollout.engine.contract import SamplingParams, TokenChunk
-from seamlessflow.producers.rollout.torch_engine.checkpoint import read_weights
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.producers.rollout.torch_engine.weights import read_weights
 
 _DEADLINE_S = 600.0
 _MOST_MB = 4_000

@@ -1,6 +1,6 @@
 """The limit to restarts of a lost engine."""
 
-from seamlessflow.producers.rollout.restarts import Restarts
+from seamlessflow.producers.rollout.hosting import Restarts
 
 
 def test_so_many_restarts_are_allowed_in_any_such_time() -> None:

@@ -1,13 +1,20 @@
-"""Stop strings: a message stream that ends where one of them appears in the content. Pure.
+"""Ends of a turn by its text: message streams that end at a stop string, or behind one call. Pure.
 
-They are searched in the content that the agent reads, not in thinking or in the markup of tool
-calls. Tokens are parsed one by one, so that the token that completes a stop string is known
+Stop strings are searched in the content that the agent reads, not in thinking or in the markup of
+tool calls. Tokens are parsed one by one, so that the token that completes a stop string is known
 exactly: it is the last of the completion, also where the stop string is white space. The content
 ends before the stop string, and the deltas add up to the content: white space is held back as long
 as a stop string may follow and trim it.
+
+Where a turn may make one tool call only, the token behind the call decides: one that ends the turn
+by itself still belongs to the turn, so a model that makes one call samples exactly what it would
+have sampled anyway; any other token is cut off. The distribution stays the policy's own, as with a
+stop string. It works only for calls that the stream reports as they come. A renderer that parses a
+completion as a whole (`Renderer.streams` is false) and a call within thinking report theirs at the
+end: such a turn is not limited.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from seamlessflow.infra.rendering.completion import (
@@ -16,7 +23,7 @@ from seamlessflow.infra.rendering.completion import (
     MessageStream,
     ParsedMessage,
 )
-from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.tokens import TOKEN_BYTES, unpack
 
 
 class StopText:
@@ -93,6 +100,42 @@ class StopText:
         text = self._content[self._given : end]
         self._given = max(self._given, end)
         return MessageDelta(content=text)
+
+
+class OneCall:
+    """A `MessageStream` over another one; `ends` are the tokens that end a turn by themselves."""
+
+    def __init__(self, inner: MessageStream, ends: Collection[int]) -> None:
+        self.found_after: int | None = None
+        """The number of tokens up to the end of the turn; None until a token behind it came."""
+        self._inner = inner
+        self._ends = ends
+        self._called = False
+        self._fed = 0
+
+    def feed(self, ids: bytes) -> MessageDelta:
+        delta = NOTHING
+        for place, token in enumerate(unpack(ids)):
+            if self._called and token not in self._ends and self.found_after is None:
+                self.found_after = self._fed
+            if self.found_after is not None:
+                break
+            new = self._inner.feed(ids[TOKEN_BYTES * place : TOKEN_BYTES * (place + 1)])
+            self._fed += 1
+            self._called = self._called or bool(new.tool_calls)
+            delta = joined(delta, new)
+        return delta
+
+    def finish(self) -> MessageDelta:
+        return self._inner.finish()
+
+    @property
+    def space(self) -> str:
+        return self._inner.space
+
+    @property
+    def message(self) -> ParsedMessage:
+        return self._inner.message
 
 
 def joined(first: MessageDelta, second: MessageDelta) -> MessageDelta:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamlessflow.producers.rollout.torch_engine.passes import plan_prefill
+from seamlessflow.producers.rollout.torch_engine.batching import plan_prefill
 
 
 @pytest.mark.parametrize(

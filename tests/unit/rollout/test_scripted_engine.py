@@ -6,8 +6,7 @@ import pytest
 
 from seamlessflow.producers.rollout.engine.contract import SamplingParams
 from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid
-from seamlessflow.producers.rollout.scripted_engine.engine import ScriptedEngine
-from seamlessflow.producers.rollout.scripted_engine.script import Script
+from seamlessflow.producers.rollout.scripted_engine import Script, ScriptedEngine
 from tests.builders.rollout.generation import Generation, as_bytes
 from tests.waiting import until
 

@@ -1,4 +1,4 @@
-"""An engine without a model: answers by a `Script`, at once or at a set speed.
+"""An engine without a model: the same answer to every prompt, at once or at a set speed.
 
 For benchmarks of everything around the engine, and for tests. It keeps the promises of `Engine`
 and passes the same contract tests as the torch engine; only the tokens mean nothing.
@@ -6,7 +6,7 @@ and passes the same contract tests as the torch engine; only the tokens mean not
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -14,7 +14,6 @@ import numpy as np
 
 from seamlessflow.producers.rollout.engine.contract import (
     ChunkCallback,
-    ChunkSpan,
     EngineHealth,
     FinishReason,
     SamplingParams,
@@ -25,15 +24,72 @@ from seamlessflow.producers.rollout.engine.errors import (
     RequestInvalid,
     no_structured_output,
 )
-from seamlessflow.producers.rollout.engine.made_up import logprobs, most_likely
+from seamlessflow.producers.rollout.engine.made_up import made_up_chunk
 from seamlessflow.producers.rollout.engine.request import last_chunk
 from seamlessflow.producers.rollout.engine.threaded_engine import ThreadedEngine
-from seamlessflow.producers.rollout.scripted_engine.script import Script
-from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.tokens import TOKEN_BYTES, pack
 
 DEADLINE_S = 30.0
+
 PASS_S = 0.005
 """Time between two passes of a script that has a speed."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A pattern (int32 ids, at least one) repeated to `length` tokens, then a stop token.
+
+    If a request has no stop token, the pattern goes on to its `max_tokens`. `tokens_per_second` is
+    the speed of one request, None for the whole answer at once. `breaks_at` is the completion
+    offset at which the engine fails, for tests of failures.
+    """
+
+    pattern: bytes
+    length: int
+    tokens_per_second: float | None = None
+    breaks_at: int | None = None
+    _text: bytes = field(init=False, repr=False)
+    _ids: frozenset[int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.pattern or len(self.pattern) % TOKEN_BYTES:
+            raise ValueError(f"the pattern has {len(self.pattern)} bytes, no run of token ids")
+        object.__setattr__(self, "_text", self._repeated(self.length))
+        object.__setattr__(self, "_ids", frozenset(np.frombuffer(self._text, "<i4").tolist()))
+
+    def end(
+        self, prompt_length: int, offset: int, sampling: SamplingParams, limit: int
+    ) -> tuple[int, FinishReason]:
+        """Return the length of a completion that continues from `offset`, and why it ends there.
+
+        `limit` is the most tokens of prompt and completion.
+        """
+        room = min(sampling.max_tokens, limit - prompt_length)
+        stop = self._first_stop(offset, sampling.stop_token_ids)
+        return (stop, "stop") if stop is not None and stop <= room else (room, "length")
+
+    def tokens(self, start: int, end: int, stop_token_ids: tuple[int, ...]) -> bytes:
+        """Return the ids of the completion from `start` to `end`."""
+        if end <= self.length:
+            return self._text[start * TOKEN_BYTES : end * TOKEN_BYTES]
+        if stop_token_ids:
+            return self._text[start * TOKEN_BYTES :] + pack(stop_token_ids[:1])
+        return self._repeated(end)[start * TOKEN_BYTES :]
+
+    def _first_stop(self, offset: int, stop_token_ids: tuple[int, ...]) -> int | None:
+        """Return the length of the completion up to and with its first stop token, or None."""
+        if not stop_token_ids:
+            return None
+        if not self._ids.isdisjoint(stop_token_ids):
+            tokens = np.frombuffer(self._text, "<i4")[offset:]
+            places = np.flatnonzero(np.isin(tokens, stop_token_ids))
+            if places.size:
+                return offset + int(places[0]) + 1
+        return self.length + 1
+
+    def _repeated(self, length: int) -> bytes:
+        size = length * TOKEN_BYTES
+        return (self.pattern * (size // len(self.pattern) + 1))[:size]
 
 
 @dataclass(eq=False, slots=True)
@@ -180,10 +236,7 @@ class ScriptedEngine(ThreadedEngine):
         self, request: ScriptedRequest, start: int, end: int, reason: FinishReason | None
     ) -> TokenChunk:
         ids = self._script.tokens(start, end, request.sampling.stop_token_ids)
-        count, temperature = request.sampling.top_logprobs, request.sampling.temperature
-        top = most_likely(ids, count, temperature) if count else ()
-        span = ChunkSpan(start, self._version)
-        return TokenChunk(start, ids, logprobs(end - start, temperature), (span,), reason, *top)
+        return made_up_chunk(start, ids, request.sampling, self._version, reason)
 
     def _send(self, request: ScriptedRequest, chunk: TokenChunk) -> None:
         delivered = self._deliver(request.request_id, request.on_chunk, chunk)
