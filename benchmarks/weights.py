@@ -31,8 +31,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.load.random_weights import small_model, write_model
-from seamlessflow.infra.disk.flush import flush_to_disk
-from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.disk import flush_to_disk
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.weights.delta import make_version, write_delta
 from seamlessflow.infra.weights.from_trainer.receiving import WeightsReceiver
 from seamlessflow.infra.weights.from_trainer.sending import WeightsService

@@ -31,8 +31,8 @@ from seamlessflow.commands.sft import sft
 from seamlessflow.commands.show import show
 from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
+from seamlessflow.infra.asked_to_end import ending_signals
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.supervision.asked_to_end import ending_signals
 from seamlessflow.outputs import guard_outputs
 from seamlessflow.processes.stopping import Interrupted
 from seamlessflow.schemas.releases import this_release

@@ -5,7 +5,7 @@ Called by `seamlessflow.infra.broker.storage`. Settings whose default is good ar
 
 import os
 
-from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.network.addresses import HOST
 
 LOG_DIR = "log"
 """Directory of the records, below that in which the broker runs: Kafka would take a comma in a path

@@ -2,7 +2,7 @@
 
     server.properties   written anew at each start
     broker.log          output of the Java process, appended to at each start; its middle is cut
-                        out where it grows beyond 8 MiB (`log_watch.py`)
+                        out where it grows beyond 8 MiB (`watches.py`)
     log/                records and metadata, written by Kafka
 
 Called by `seamlessflow.infra.broker.broker`.

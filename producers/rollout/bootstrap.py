@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.deadline import Stopping, never
-from seamlessflow.infra.device_model.hardware import hardware_named
+from seamlessflow.infra.device_model.presets import hardware_named
 from seamlessflow.infra.errors import DeliveryFailed
 from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.infra.kafka.producer import OnDelivery, Producer
@@ -15,8 +15,8 @@ from seamlessflow.infra.rendering.settings import RendererSettings
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.output import MetricsOutput
 from seamlessflow.infra.telemetry.tracing import Telemetry, telemetry
+from seamlessflow.infra.worker.fleet import Senders
 from seamlessflow.infra.worker.roles import new_incarnation
-from seamlessflow.infra.worker.senders import Senders
 from seamlessflow.infra.worker.tags import SHARED
 from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
 from seamlessflow.producers.rollout.counts import Counts

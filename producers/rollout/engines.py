@@ -3,8 +3,7 @@
 import shutil
 from pathlib import Path
 
-from seamlessflow.infra.device_model.hardware import hardware_named
-from seamlessflow.infra.device_model.models import model_named
+from seamlessflow.infra.device_model.presets import hardware_named, model_named
 from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
 from seamlessflow.infra.errors import SeamlessFlowError, SettingsRejected
 from seamlessflow.infra.process import collect_seldom

@@ -18,8 +18,7 @@ from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.infra.worker.fleet_keys import of_worker
-from seamlessflow.infra.worker.senders import Senders, is_training_beat
+from seamlessflow.infra.worker.fleet import Senders, is_training_beat, of_worker
 from seamlessflow.infra.worker.updates import concerns_line
 from seamlessflow.producers.rollout.roles.roles import concerns
 from seamlessflow.schemas.records import Record

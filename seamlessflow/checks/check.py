@@ -32,8 +32,7 @@ from seamlessflow.checks.updates import update_faults
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy, sections_path
 from seamlessflow.infra.faults import Fault, SettingPath
-from seamlessflow.infra.network.addresses import no_own_host
-from seamlessflow.infra.network.ports import HOST, is_free
+from seamlessflow.infra.network.addresses import HOST, is_free, no_own_host
 from seamlessflow.infra.network.storages import local_path
 from seamlessflow.inspection.model_directory import (
     foreign_tokenizer,

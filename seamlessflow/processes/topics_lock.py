@@ -16,8 +16,7 @@ from pathlib import Path
 from seamlessflow.access.needs import RUN_GROUP
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.errors import KafkaRefused, SeamlessFlowError
-from seamlessflow.infra.kafka.start.members import client_ids
-from seamlessflow.infra.kafka.start.presence import Presence
+from seamlessflow.infra.kafka.start.members import Presence, client_ids
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import CONTROL
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 
 from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.host import device_named
 from seamlessflow.infra.network.line import Line
-from seamlessflow.infra.worker.device import device_named
 from seamlessflow.trainer.backends.backend import Computing
 from seamlessflow.trainer.backends.meeting.meeting import Meeting
 from seamlessflow.trainer.backends.torch_backend import TorchBackend

@@ -12,8 +12,7 @@ from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 
-from seamlessflow.infra.disk.links import link_or_copy
-from seamlessflow.infra.disk.whole_directory import whole_directory
+from seamlessflow.infra.disk import link_or_copy, whole_directory
 from seamlessflow.infra.rendering.model_template.discovery import named_for
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.settings import RECORDED_WITHOUT, RendererSettings, rendering_hash

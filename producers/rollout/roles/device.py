@@ -20,7 +20,7 @@ from typing import Protocol
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.weights.versions import WeightsGone, lease
-from seamlessflow.infra.worker.phases import PhaseTimes
+from seamlessflow.infra.worker.activity import PhaseTimes
 from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.probe.questions import PROMPT_TEXT
 from seamlessflow.producers.rollout.roles.moves import (

@@ -9,8 +9,7 @@ import logging
 from dataclasses import dataclass
 
 from seamlessflow.infra.telemetry.tracing import Span, Telemetry
-from seamlessflow.infra.worker.activity import Activity
-from seamlessflow.infra.worker.phases import PhaseTimes
+from seamlessflow.infra.worker.activity import Activity, PhaseTimes
 from seamlessflow.infra.worker.roles import new_incarnation
 from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
 from seamlessflow.producers.rollout.roles import announcements as records

@@ -6,7 +6,7 @@ the outcomes.
 
 from dataclasses import dataclass, field
 
-from seamlessflow.infra.worker.phases import PhaseTimes
+from seamlessflow.infra.worker.activity import PhaseTimes
 from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.schemas.records import PolicyWeights

@@ -15,8 +15,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
+from seamlessflow.infra.host import device_named, free_host_bytes
 from seamlessflow.infra.weights.manifest import base_of
-from seamlessflow.infra.worker.device import device_named, free_host_bytes
 from seamlessflow.producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,

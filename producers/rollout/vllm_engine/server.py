@@ -16,7 +16,7 @@ import httpx
 
 from seamlessflow.infra.child import ChildProcess
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.network.addresses import HOST, free_port
 from seamlessflow.producers.rollout.settings import VllmSection
 from seamlessflow.producers.rollout.vllm_engine import process_guard
 from seamlessflow.producers.rollout.vllm_engine.launch import launch

@@ -6,7 +6,7 @@ from queue import SimpleQueue
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.weights.versions import version_directory
-from seamlessflow.infra.worker.phases import PhaseTimes
+from seamlessflow.infra.worker.activity import PhaseTimes
 from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.probe.answers import EngineProbeFailed
 from seamlessflow.producers.rollout.roles.device import RolloutDevice

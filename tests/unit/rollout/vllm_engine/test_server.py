@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.infra.errors import ExitStatus
-from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.network.addresses import HOST, free_port
 from seamlessflow.producers.rollout.vllm_engine.server import (
     VllmNotStarted,
     await_running,

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.network.line import Line, LineLost
-from seamlessflow.infra.network.ports import HOST
 from seamlessflow.trainer.backends.meeting.meeting import (
     Meeting,
     RankRefused,
