@@ -65,17 +65,17 @@ def decoded(
     return Received(topic, partition, offset, at_ms, key, headers, record, size)
 
 
+def encoder(settings: KafkaSettings) -> EncodeRecord:
+    """Return the function that encodes records; pinned, it may raise `WrittenReleaseLacks`."""
+    return encode if settings.write_release is None else _pinned(settings.write_release)
+
+
 def _text(key: str | bytes | None) -> str | None:
     return key.decode() if isinstance(key, bytes) else key
 
 
 def _wanted(key: str | bytes | None, wanted: Wanted) -> bool:
     return not isinstance(key, bytes) or wanted(key)
-
-
-def encoder(settings: KafkaSettings) -> EncodeRecord:
-    """Return the function that encodes records; pinned, it may raise `WrittenReleaseLacks`."""
-    return encode if settings.write_release is None else _pinned(settings.write_release)
 
 
 @cache  # a process has several producers and logs the pin once

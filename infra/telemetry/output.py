@@ -70,12 +70,6 @@ class MetricsOutput:
             self._export.close()
 
 
-def _write_target(path: Path, address: str, labels: dict[str, str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps([{"targets": [address], "labels": labels}])
-    path.write_text(text + "\n", encoding="utf-8")
-
-
 class MetricsExport:
     """Thread that sends a process's metrics to the collector now and then.
 
@@ -119,6 +113,17 @@ class MetricsExport:
         return export.MetricsData([export.ResourceMetrics(self._resource, [scope], "")])
 
 
+def metrics_export(
+    settings: TelemetrySettings, metrics: Metrics, service: str, instance: str
+) -> MetricsExport | None:
+    """Return the export by the settings, or None without an endpoint."""
+    forget_empty()
+    url = endpoint(settings, "metrics")
+    return (
+        None if url is None else MetricsExport(OTLPMetricExporter(url), metrics, service, instance)
+    )
+
+
 class Changes:
     """Counts of counters and histograms between two exports."""
 
@@ -147,15 +152,10 @@ class Changes:
         return replace(now, counts=counts, total=now.total - before.total)
 
 
-def metrics_export(
-    settings: TelemetrySettings, metrics: Metrics, service: str, instance: str
-) -> MetricsExport | None:
-    """Return the export by the settings, or None without an endpoint."""
-    forget_empty()
-    url = endpoint(settings, "metrics")
-    return (
-        None if url is None else MetricsExport(OTLPMetricExporter(url), metrics, service, instance)
-    )
+def _write_target(path: Path, address: str, labels: dict[str, str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps([{"targets": [address], "labels": labels}])
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _metric(

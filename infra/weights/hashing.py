@@ -101,13 +101,6 @@ def stamp(path: Path) -> Stamp:
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
-def _hash_file(path: Path, name: HashName, beside: ByteTaker | None) -> HashedFile:
-    before = stamp(path)
-    digest = file_hash(path, name, beside)
-    settled = os.stat(path).st_ctime_ns < time.time_ns() - _SETTLED_NS
-    return HashedFile(digest, before if settled and before == stamp(path) else None)
-
-
 class HostMarks:
     """The marks of one directory of weights."""
 
@@ -161,6 +154,13 @@ class HostMarks:
             while not _locked(lock.fileno()) and time.monotonic() < deadline:
                 time.sleep(_AGAIN_S)
             yield
+
+
+def _hash_file(path: Path, name: HashName, beside: ByteTaker | None) -> HashedFile:
+    before = stamp(path)
+    digest = file_hash(path, name, beside)
+    settled = os.stat(path).st_ctime_ns < time.time_ns() - _SETTLED_NS
+    return HashedFile(digest, before if settled and before == stamp(path) else None)
 
 
 def _locked(descriptor: int) -> bool:

@@ -36,6 +36,15 @@ class WeightsGone(SeamlessFlowError):
         super().__init__(f"weights in {directory} were deleted before they were read")
 
 
+class PathOutside(SeamlessFlowError):
+    """A path that leads out of the directory that it must stay in."""
+
+    def __init__(self, root: str, path: str) -> None:
+        self.root = root
+        self.path = path
+        super().__init__(f"{path!r} leads out of {root}")
+
+
 def version_directory(root: Path, version: int) -> Path:
     """Return the directory of a version."""
     return root / f"{_PREFIX}{version:08d}"
@@ -86,6 +95,19 @@ def lease(directory: Path) -> Iterator[None]:
                 mark.unlink()
 
 
+def inside(root: Path, name: str) -> Path:
+    """Return the path of a file of `root` itself, by its name.
+
+    Raises `PathOutside` for the name of anything else: an absolute path, one with directories, or a
+    link to another place.
+    """
+    path = root / name
+    plain = name not in ("", os.curdir, os.pardir) and os.path.basename(name) == name
+    if not plain or "\0" in name or path.resolve().parent != root.resolve():
+        raise PathOutside(str(root), name)
+    return path
+
+
 def _mark(directory: Path) -> Path | None:
     """Make the file that stands for a lease, where there is a version and it can be made."""
     if not (directory.name.startswith(_PREFIX) and directory.is_dir()):
@@ -117,25 +139,3 @@ def _made_at(mark: Path) -> float:
         return mark.stat().st_mtime
     except FileNotFoundError:
         return 0.0
-
-
-class PathOutside(SeamlessFlowError):
-    """A path that leads out of the directory that it must stay in."""
-
-    def __init__(self, root: str, path: str) -> None:
-        self.root = root
-        self.path = path
-        super().__init__(f"{path!r} leads out of {root}")
-
-
-def inside(root: Path, name: str) -> Path:
-    """Return the path of a file of `root` itself, by its name.
-
-    Raises `PathOutside` for the name of anything else: an absolute path, one with directories, or a
-    link to another place.
-    """
-    path = root / name
-    plain = name not in ("", os.curdir, os.pardir) and os.path.basename(name) == name
-    if not plain or "\0" in name or path.resolve().parent != root.resolve():
-        raise PathOutside(str(root), name)
-    return path

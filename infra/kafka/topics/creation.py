@@ -49,6 +49,13 @@ class TopicOptions:
     """Workers that will roll out: `prompts` gets at least a partition for each."""
 
 
+def check_prefix(option: str, prefix: str) -> None:
+    """Raise `SettingsRejected` for a prefix without a name, or that runs into those of topics."""
+    if not _PREFIX.fullmatch(prefix):
+        reason = "is no prefix, such as again. with letters or digits and a dot, - or _ at its end"
+        raise SettingsRejected(option, f"{prefix!r} {reason}")
+
+
 def create_topics(
     settings: KafkaSettings,
     topics: Iterable[Topic],
@@ -143,10 +150,3 @@ def _await_shown(settings: KafkaSettings, names: set[str]) -> None:
             _log.warning("made, but not shown to this user yet: %s", ", ".join(sorted(hidden)))
             return
         time.sleep(_LOOK_S)
-
-
-def check_prefix(option: str, prefix: str) -> None:
-    """Raise `SettingsRejected` for a prefix without a name, or that runs into those of topics."""
-    if not _PREFIX.fullmatch(prefix):
-        reason = "is no prefix, such as again. with letters or digits and a dot, - or _ at its end"
-        raise SettingsRejected(option, f"{prefix!r} {reason}")

@@ -33,6 +33,11 @@ class TooFewSlots(SeamlessFlowError):
         )
 
 
+def partition_of(key: str, partitions: int) -> int:
+    """Return the partition to which producers of this project send records with this key."""
+    return (_murmur2(key.encode()) & 0x7FFFFFFF) % partitions
+
+
 def topic_counts(
     specs: Iterable[Topic], asked: Mapping[str, int], existing: Mapping[str, int], prefix: str = ""
 ) -> dict[str, int]:
@@ -81,11 +86,6 @@ def _must_be_equal(spec: Topic) -> list[str]:
     """Return the names of the topics, this one included, that `SAME_PARTITIONS` has it among."""
     groups = [[topic.name for topic in group] for group in SAME_PARTITIONS]
     return next((names for names in groups if spec.name in names), [])
-
-
-def partition_of(key: str, partitions: int) -> int:
-    """Return the partition to which producers of this project send records with this key."""
-    return (_murmur2(key.encode()) & 0x7FFFFFFF) % partitions
 
 
 def _murmur2(data: bytes) -> int:
