@@ -14,7 +14,7 @@ import pytest
 
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.broker.jars import class_path, default_cache, locked_jars
-from seamlessflow.infra.broker.properties import properties
+from seamlessflow.infra.broker.storage import properties
 from seamlessflow.infra.errors import (
     BrokerFailed,
     ExitStatus,
