@@ -27,9 +27,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from seamlessflow.infra.device_model.lengths import LengthsSection
 from seamlessflow.infra.device_model.rates import Rates
 from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
-from seamlessflow.producers.rollout.clock_engine.answers import Answers
+from seamlessflow.producers.rollout.clock_engine.answers import AnswerLengths, Answers
 from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
-from seamlessflow.producers.rollout.clock_engine.lengths import AnswerLengths
 from seamlessflow.producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from seamlessflow.schemas.tokens import pack

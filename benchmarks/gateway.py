@@ -33,7 +33,7 @@ from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.rendering.settings import RendererSettings, rendering_hash
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
 from seamlessflow.infra.settings import KafkaSettings

@@ -31,15 +31,15 @@ import torch
 from torch import Tensor
 
 from benchmarks.load.random_weights import small_model, write_model
-from seamlessflow.infra.disk.flush import flush_to_disk
-from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.disk import flush_to_disk
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.weights.delta import make_version, write_delta
 from seamlessflow.infra.weights.from_trainer.receiving import WeightsReceiver
 from seamlessflow.infra.weights.from_trainer.sending import WeightsService
 from seamlessflow.infra.weights.manifest import Manifest, publish, publish_version, verify
 from seamlessflow.producers.rollout.engine.contract import SamplingParams, TokenChunk
-from seamlessflow.producers.rollout.torch_engine.checkpoint import read_weights
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.producers.rollout.torch_engine.weights import read_weights
 
 _DEADLINE_S = 600.0
 _MOST_MB = 4_000

@@ -12,7 +12,7 @@ from os import getpid
 from pathlib import Path
 from signal import SIGABRT
 
-from seamlessflow.infra.cores import share_cores
+from seamlessflow.infra.host import share_cores
 
 _TAIL_BYTES = 20_000
 _TAIL_LINES = 25

@@ -6,7 +6,7 @@ error of `main` or of a thread that this project does not know ends with a trace
 its own errors with status 75 (passing) or 78 (lasting). Lasting faults, errors before `ready`, and
 Kafka being away while the process ends are printed as one line without a traceback.
 
-A supervisor that asks for signs of life gets them (`infra/supervision/`). It ends a process that
+A supervisor that asks for signs of life gets them (`infra/life_signs.py`). It ends a process that
 gives none with SIGABRT, which prints where each thread stands. Called by every `__main__.py`.
 """
 
@@ -23,11 +23,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from seamlessflow.infra.cores import share_cores
+from seamlessflow.infra import life_signs
+from seamlessflow.infra.asked_to_end import asked_to_end
 from seamlessflow.infra.errors import ExitStatus, KafkaUnavailable, SeamlessFlowError
+from seamlessflow.infra.host import share_cores
 from seamlessflow.infra.printable import printable
-from seamlessflow.infra.supervision import life_signs
-from seamlessflow.infra.supervision.asked_to_end import asked_to_end
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _GC_THRESHOLDS = (50_000, 20, 100)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy, sections_path
 from seamlessflow.infra.faults import Fault, suggestion
-from seamlessflow.infra.network.ports import is_loopback
+from seamlessflow.infra.network.addresses import is_loopback
 from seamlessflow.processes.ranks import trains
 
 _HOST_NAME = "SLURMD_NODENAME"

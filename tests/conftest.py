@@ -13,9 +13,9 @@ import hypothesis
 import pytest
 
 from seamlessflow.infra.broker.broker import Broker
-from seamlessflow.infra.broker.properties import properties
+from seamlessflow.infra.broker.storage import properties
 from seamlessflow.infra.kafka.start.cluster import find_cluster
-from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.network.addresses import HOST, free_port
 from seamlessflow.infra.settings import KafkaSettings, ProcessSettings, load
 from tests.builders.own_topics import own_topics
 from tests.seed import seed

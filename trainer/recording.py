@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings

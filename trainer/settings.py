@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from seamlessflow.infra.device_model.hardware import hardware_named
+from seamlessflow.infra.device_model.presets import hardware_named
 from seamlessflow.infra.device_model.settings import DeviceModelSection
 from seamlessflow.infra.settings import (
     ProcessSettings,

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.gpu.part import PARTS
-from seamlessflow.infra.disk.writable import make_writable
+from seamlessflow.infra.disk import make_writable
 from seamlessflow.infra.errors import SettingsRejected
 
 WRONG = 2

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks.gpu.part import Asked, Figures, meets
 from benchmarks.gpu.steps import some_chains, step, write_model
-from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.trainer.backends.fsdp_backend import FsdpBackend
 from seamlessflow.trainer.backends.meeting import Meeting
 from seamlessflow.trainer.backends.torch_backend import TorchBackend

@@ -16,9 +16,9 @@ from seamlessflow.demo.agent import MAX_TOKENS
 from seamlessflow.producers.rollout.engine.contract import SamplingParams, TokenChunk
 from seamlessflow.producers.rollout.engine.request import Request
 from seamlessflow.producers.rollout.torch_engine.batching import ContinuousBatch
-from seamlessflow.producers.rollout.torch_engine.checkpoint import read_weights
 from seamlessflow.producers.rollout.torch_engine.compatibility import plan_cache
 from seamlessflow.producers.rollout.torch_engine.forward import CachedForward
+from seamlessflow.producers.rollout.torch_engine.weights import read_weights
 
 _KV_BYTES = 256 * 1024**2
 _PREFILL_TOKENS = 4096

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seamlessflow.infra.device_model.hardware import hardware_named
-from seamlessflow.infra.device_model.models import model_named
+from seamlessflow.infra.device_model.presets import hardware_named, model_named
 from seamlessflow.infra.device_model.rates import Efficiency, Rates, rates_of
 from seamlessflow.lab.simulation.cluster import ModelledCluster, ModelledWorker
 from seamlessflow.lab.simulation.figures import figures

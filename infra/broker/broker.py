@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Self
 
 from seamlessflow.infra.broker.jars import default_cache
-from seamlessflow.infra.broker.jvm import environment
-from seamlessflow.infra.broker.log_watch import LogWatch
-from seamlessflow.infra.broker.programs import KafkaPrograms
+from seamlessflow.infra.broker.programs import KafkaPrograms, environment
 from seamlessflow.infra.broker.storage import BrokerStorage, new_cluster_id
-from seamlessflow.infra.broker.transaction_watch import TransactionWatch
+from seamlessflow.infra.broker.watches import LogWatch, TransactionWatch
 from seamlessflow.infra.child import ChildProcess
 from seamlessflow.infra.errors import BrokerFailed, BrokerLate, KafkaUnavailable
 from seamlessflow.infra.kafka.start.cluster import find_cluster
-from seamlessflow.infra.network.ports import HOST, free_port, is_free, is_open
+from seamlessflow.infra.network.addresses import HOST, free_port, is_free, is_open
 from seamlessflow.infra.settings import KafkaSettings
 
 STOP_TIMEOUT_S = 15.0
@@ -41,8 +39,8 @@ class Broker:
 
     `data_dir` None: a temporary directory, removed by `stop`. `port` None: any free port.
     `ready_setting` names the setting of `ready_timeout_s` in an error, if it has one.
-    `short_lived` saves CPU in the first half minute and costs CPU after it (see `jvm.py`).
-    `properties` are added to those of `properties.py`, or replace them; the brokers of a cluster
+    `short_lived` saves CPU in the first half minute and costs CPU after it (see `programs.py`).
+    `properties` are added to those of `storage.py`, or replace them; the brokers of a cluster
     have one `cluster_id`. `write_archive` is for `archive.py` only. A transaction that an earlier
     end of it left hanging is ended (`watches`; not in a cluster, whose partitions have other
     leaders).

@@ -11,7 +11,7 @@ from typing import Self
 
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.broker.storage import new_cluster_id
-from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.network.addresses import HOST, free_port
 from seamlessflow.infra.settings import KafkaSettings
 
 _MOST_COPIES = 3

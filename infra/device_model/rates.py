@@ -9,8 +9,7 @@ it. A decode pass reads the weights, and the KV of all its rows.
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
-from seamlessflow.infra.device_model.hardware import Hardware
-from seamlessflow.infra.device_model.models import ModelSize
+from seamlessflow.infra.device_model.presets import Hardware, ModelSize
 from seamlessflow.infra.errors import SeamlessFlowError
 
 

@@ -9,9 +9,14 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, field_validator
 
-from seamlessflow.infra.device_model.hardware import HARDWARE, UnknownPreset, hardware_named
 from seamlessflow.infra.device_model.model_shape import ShapeUnknown
-from seamlessflow.infra.device_model.models import MODELS, model_named
+from seamlessflow.infra.device_model.presets import (
+    HARDWARE,
+    MODELS,
+    UnknownPreset,
+    hardware_named,
+    model_named,
+)
 from seamlessflow.infra.device_model.rates import Rates, rates_of
 from seamlessflow.infra.faults import suggestion
 from seamlessflow.infra.settings import Section

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
 
-from seamlessflow.infra.blobs.references import fitting_records
+from seamlessflow.infra.blobs import fitting_records
 from seamlessflow.infra.deadline import Stopping, never, within
 from seamlessflow.infra.errors import (
     BlobUnavailable,
@@ -26,8 +26,8 @@ from seamlessflow.infra.kafka.client import (
     producer_options,
     watched,
 )
+from seamlessflow.infra.kafka.messages import encoder
 from seamlessflow.infra.kafka.outage import ASK_S, REFUSALS, WITHOUT_LIMIT, Outage, passes
-from seamlessflow.infra.kafka.start.written import encoder
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.written import EncodeRecord

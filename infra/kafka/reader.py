@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from seamlessflow.infra.blobs.references import whole_records
+from seamlessflow.infra.blobs import whole_records
 from seamlessflow.infra.deadline import CallsInTurn, Stopping, never, within
 from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable, TopicMissing
 from seamlessflow.infra.kafka import log
@@ -22,10 +22,10 @@ from seamlessflow.infra.kafka.client import (
     consumer_options,
     watched,
 )
-from seamlessflow.infra.kafka.decoding import Wanted, decoded
+from seamlessflow.infra.kafka.messages import Wanted, decoded
 from seamlessflow.infra.kafka.outage import ASK_S, NO_LEADER_YET, REFUSALS, Outage
 from seamlessflow.infra.kafka.start.group import lasting
-from seamlessflow.infra.kafka.transactions.warning import WARN_EVERY_S, warn_of_hanging
+from seamlessflow.infra.kafka.transactions.hanging import WARN_EVERY_S, warn_of_hanging
 from seamlessflow.infra.kafka.unreadable import Letter, Unreadable
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.codec import decode

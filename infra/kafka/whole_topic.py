@@ -7,9 +7,9 @@ from typing import Any
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.infra.kafka.client import BEGINNING, Partition, Received
-from seamlessflow.infra.kafka.partitioner import partition_of
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import Topic

@@ -1,6 +1,7 @@
-"""Addresses of other processes, host:port, connections to them, and URLs of storages."""
+"""Addresses of processes, host:port, and connections to them; ports here, URLs of storages."""
 
 import errno
+import ipaddress
 import socket
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -9,6 +10,8 @@ from pydantic import AfterValidator
 
 _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # nosec B104
 """Hosts that are all interfaces of a machine, with one of these."""
+
+HOST = "127.0.0.1"
 
 
 def _without_password(url: str) -> str:
@@ -69,3 +72,40 @@ def no_own_host(host: str) -> str:
 def connect_to(address: str, limit_s: float) -> socket.socket:
     """Connect to the process at an address. Raises `OSError` and `ValueError`."""
     return socket.create_connection(host_and_port(address), limit_s)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host, by name or address, is this machine's loopback interface."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"
+
+
+def free_port() -> int:
+    """Return a port that is free now; another process may take it before it is bound."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def is_free(port: int, host: str = HOST) -> bool:
+    """Return whether the port can be bound. Wrong for a port that is about to be bound."""
+    with socket.socket(_family(host)) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
+def is_open(port: int, host: str = HOST) -> bool:
+    """Return whether a process accepts connections on the port."""
+    with socket.socket(_family(host)) as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((host, port)) == 0
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

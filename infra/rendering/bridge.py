@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from seamlessflow.infra.rendering import probes
 from seamlessflow.infra.rendering.chat_template import ChatTemplate, Messages, Tools
-from seamlessflow.infra.rendering.model_template.difference import behind_answer
+from seamlessflow.infra.rendering.differences import behind_answer
 from seamlessflow.infra.rendering.settings import RendererError
 from seamlessflow.schemas.tokens import pack
 

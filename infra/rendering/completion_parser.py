@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from seamlessflow.infra.rendering import probes
 from seamlessflow.infra.rendering.completion import MessageStream, ParsedMessage, WholeStream
-from seamlessflow.infra.rendering.generation_prompt import GenerationPrompts
+from seamlessflow.infra.rendering.differences import GenerationPrompts
 from seamlessflow.infra.rendering.library import (
     OK,
     LibraryCall,

@@ -15,8 +15,8 @@ from seamlessflow.infra.rendering.bridge import Bridge
 from seamlessflow.infra.rendering.chat_template import ChatTemplate, Messages, Tools, offered
 from seamlessflow.infra.rendering.completion import MessageStream, ParsedMessage, PlainStream
 from seamlessflow.infra.rendering.completion_parser import CompletionParser
+from seamlessflow.infra.rendering.differences import GenerationPrompts
 from seamlessflow.infra.rendering.forced_calls import NoOpening, find_opening
-from seamlessflow.infra.rendering.generation_prompt import GenerationPrompts
 from seamlessflow.infra.rendering.model_template.files import template_source
 from seamlessflow.infra.rendering.model_template.renderer import renderer_for
 from seamlessflow.infra.rendering.outside_text import OutsideText, control_spellings

@@ -1,22 +1,40 @@
 """The ways in which a process shows its metrics: Prometheus text over HTTP, and an OTLP collector.
 
-Called at the start of every process; neither is on the path of its work.
+`prometheus_client` counts, because the OpenTelemetry counters cost twelve times as much; for the
+collector its families become OTLP points. Called at the start of every process; neither is on the
+path of its work.
 """
 
 import json
 import logging
+import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics import export
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.network.addresses import address_of
-from seamlessflow.infra.settings import ProcessSettings
-from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.infra.telemetry.metrics_export import metrics_export
+from seamlessflow.infra.settings import ProcessSettings, TelemetrySettings
+from seamlessflow.infra.telemetry.environment import (
+    endpoint,
+    export_interval_s,
+    forget_empty,
+    resource,
+    wants_deltas,
+)
+from seamlessflow.infra.telemetry.metrics import Distribution, Family, Labels, Metrics, unit
 
 _log = logging.getLogger(__name__)
 TARGETS = "metrics"
 """Directory with the addresses of processes, as Prometheus reads them (`file_sd_configs`)."""
+
+_TIMEOUT_MS = 5_000
+_Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class MetricsOutput:
@@ -52,7 +70,117 @@ class MetricsOutput:
             self._export.close()
 
 
+class MetricsExport:
+    """Thread that sends a process's metrics to the collector now and then.
+
+    Raises `SettingsRejected` for an interval or a temporality that cannot be obeyed.
+    """
+
+    def __init__(
+        self, exporter: export.MetricExporter, metrics: Metrics, service: str, instance: str
+    ) -> None:
+        self._exporter = exporter
+        self._metrics = metrics
+        self._resource = resource(service, instance)
+        self._every_s = export_interval_s()
+        self._changes = Changes() if wants_deltas() else None
+        self._since_ns = time.time_ns()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="metrics export", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Send once more and end."""
+        self._closed.set()
+        self._thread.join(2 * _TIMEOUT_MS / 1000)
+        self._exporter.shutdown()
+
+    def _serve(self) -> None:
+        ended = False
+        while not ended:
+            ended = self._closed.wait(self._every_s)
+            self._exporter.export(self._data(), _TIMEOUT_MS)
+
+    def _data(self) -> export.MetricsData:
+        families, now_ns = self._metrics.families(), time.time_ns()
+        temporality = export.AggregationTemporality.CUMULATIVE
+        times = (self._since_ns, now_ns)
+        if self._changes is not None:
+            families = [self._changes.since_last(family) for family in families]
+            temporality, self._since_ns = export.AggregationTemporality.DELTA, now_ns
+        metrics = [_metric(family, temporality, *times) for family in families]
+        scope = export.ScopeMetrics(InstrumentationScope("seamlessflow"), metrics, "")
+        return export.MetricsData([export.ResourceMetrics(self._resource, [scope], "")])
+
+
+def metrics_export(
+    settings: TelemetrySettings, metrics: Metrics, service: str, instance: str
+) -> MetricsExport | None:
+    """Return the export by the settings, or None without an endpoint."""
+    forget_empty()
+    url = endpoint(settings, "metrics")
+    return (
+        None if url is None else MetricsExport(OTLPMetricExporter(url), metrics, service, instance)
+    )
+
+
+class Changes:
+    """Counts of counters and histograms between two exports."""
+
+    def __init__(self) -> None:
+        self._counted: dict[_Key, float] = {}
+        self._distributed: dict[_Key, Distribution] = {}
+
+    def since_last(self, family: Family) -> Family:
+        """Return a family with what was counted since it was last given; a gauge as it is."""
+        if family.kind == "counter":
+            values = [(labels, self._count(family, labels, n)) for labels, n in family.values]
+            return replace(family, values=values)
+        rows = [(labels, self._row(family, labels, row)) for labels, row in family.distributions]
+        return replace(family, distributions=rows)
+
+    def _count(self, family: Family, labels: Labels, count: float) -> float:
+        key = family.name, tuple(labels.items())
+        before, self._counted[key] = self._counted.get(key, 0), count
+        return count - before
+
+    def _row(self, family: Family, labels: Labels, now: Distribution) -> Distribution:
+        key = family.name, tuple(labels.items())
+        before = self._distributed.get(key, replace(now, counts=(0,) * len(now.counts), total=0))
+        self._distributed[key] = now
+        counts = tuple(n - m for n, m in zip(now.counts, before.counts, strict=True))
+        return replace(now, counts=counts, total=now.total - before.total)
+
+
 def _write_target(path: Path, address: str, labels: dict[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps([{"targets": [address], "labels": labels}])
     path.write_text(text + "\n", encoding="utf-8")
+
+
+def _metric(
+    family: Family, temporality: export.AggregationTemporality, since_ns: int, now_ns: int
+) -> export.Metric:
+    values = [
+        export.NumberDataPoint(labels, since_ns, now_ns, value) for labels, value in family.values
+    ]
+    data: export.Sum | export.Gauge | export.Histogram
+    match family.kind:
+        case "histogram":
+            data = export.Histogram(_histogram_points(family, since_ns, now_ns), temporality)
+        case "counter":
+            data = export.Sum(values, temporality, True)
+        case _:
+            data = export.Gauge(values)
+    return export.Metric(family.name, family.meaning, unit(family.name), data)
+
+
+def _histogram_points(
+    family: Family, since_ns: int, now_ns: int
+) -> list[export.HistogramDataPoint]:
+    return [
+        export.HistogramDataPoint(
+            labels, since_ns, now_ns, sum(d.counts), d.total, d.counts, d.bounds, 0, d.total
+        )
+        for labels, d in family.distributions
+    ]

@@ -23,7 +23,9 @@ from opentelemetry.util.types import AttributeValue
 
 from seamlessflow.infra.settings import TelemetrySettings
 from seamlessflow.infra.telemetry.contexts import (
+    BySession,
     Headers,
+    RandomIds,
     context_of,
     headers_of,
     is_sampled,
@@ -31,7 +33,6 @@ from seamlessflow.infra.telemetry.contexts import (
 )
 from seamlessflow.infra.telemetry.environment import endpoint, forget_empty, resource, sample_ratio
 from seamlessflow.infra.telemetry.names import ATTRIBUTES, SCHEMA_URL, SpanName
-from seamlessflow.infra.telemetry.sampling import BySession, RandomIds
 
 _KAFKA = "kafka"
 

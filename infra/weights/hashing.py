@@ -1,15 +1,29 @@
-"""Hashes of the files of a weights directory, by the functions that manifests may name.
+"""Hashes of the files of a weights directory, and marks of those that this host has compared.
 
-BLAKE3 (https://github.com/BLAKE3-team/BLAKE3-specs) is a tree hash as strong as SHA-256: the parts
-of a file are hashed by all cores. Files are read, not mapped: one that is cut short meanwhile has
-another hash and does not kill the process.
+The hash is one that manifests may name. BLAKE3 (https://github.com/BLAKE3-team/BLAKE3-specs) is a
+tree hash as strong as SHA-256: the parts of a file are hashed by all cores. Files are read, not
+mapped: one that is cut short meanwhile has another hash and does not kill the process.
+
+The first process of a user that checks a version leaves a mark, until the host boots, so that the
+others read nothing again. A mark names the manifest's hash and each file's stamp, so a file that
+was written, replaced or cut since is hashed again. It does not show a change behind the file
+system's back: a bit that flips in memory, or a write through a mapping of a file on tmpfs. Marks
+are in a directory that this user alone may write to, and not beside the weights: there any host
+that writes weights could vouch for altered ones.
 """
 
+import fcntl
 import hashlib
+import json
+import logging
 import os
+import stat
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +39,11 @@ _PART_BYTES = 1024 * 1024  # fits the cache of a core, where a second hash finds
 _AT_ONCE = 4
 _SETTLED_NS = 100_000_000
 """Age of a change from which a later one has another time: file systems count coarsely."""
+
+_PREFIX = "seamlessflow-verified-"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_WAIT_S, _AGAIN_S = 600.0, 0.02
+_log = logging.getLogger(__name__)
 
 
 class ByteTaker(Protocol):
@@ -82,8 +101,105 @@ def stamp(path: Path) -> Stamp:
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
+class HostMarks:
+    """The marks of one directory of weights."""
+
+    def __init__(self, directory: Path) -> None:
+        resolved = directory.resolve()
+        self._directory = str(resolved)
+        place = _place()
+        # By the directory of all versions: other runs' marks, however many, are not looked at.
+        self._file = place and place / _name(resolved.parent) / f"{_name(resolved)}.json"
+
+    def read(self, manifest_sha256: str) -> Mapping[str, Stamp]:
+        """Return the stamps of files that were equal to what this manifest says, by name."""
+        if self._file is None:
+            return {}
+        try:
+            mark = json.loads(self._file.read_bytes())
+            if (mark["boot"], mark["manifest"]) != (_boot(), manifest_sha256):
+                return {}
+            return {name: tuple(stamp) for name, stamp in mark["stamps"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}  # no mark, or one that says nothing: the files are hashed
+
+    def write(self, manifest_sha256: str, stamps: Mapping[str, Stamp | None]) -> None:
+        """Replace the mark. Files whose stamp is None have none."""
+        if self._file is None:
+            return
+        stamped = {name: stamp for name, stamp in stamps.items() if stamp is not None}
+        facts = {"directory": self._directory, "boot": _boot(), "manifest": manifest_sha256}
+        draft = self._file.with_suffix(f".{uuid.uuid4().hex[:8]}")
+        try:
+            draft.parent.mkdir(exist_ok=True)
+            draft.write_text(json.dumps(facts | {"stamps": stamped}))
+            draft.replace(self._file)
+            _remove_others(self._file.parent)
+        except OSError as error:
+            _log.info("no mark of %s: %s", self._directory, error)
+            draft.unlink(missing_ok=True)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Let one process of this host at a time check the directory, or make it.
+
+        One that has waited for ten minutes goes on: the other one may stand still.
+        """
+        if self._file is None:
+            yield
+            return
+        self._file.parent.mkdir(exist_ok=True)
+        with self._file.with_suffix(".lock").open("wb") as lock:
+            deadline = time.monotonic() + _WAIT_S
+            while not _locked(lock.fileno()) and time.monotonic() < deadline:
+                time.sleep(_AGAIN_S)
+            yield
+
+
 def _hash_file(path: Path, name: HashName, beside: ByteTaker | None) -> HashedFile:
     before = stamp(path)
     digest = file_hash(path, name, beside)
     settled = os.stat(path).st_ctime_ns < time.time_ns() - _SETTLED_NS
     return HashedFile(digest, before if settled and before == stamp(path) else None)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _place() -> Path | None:
+    """Return the directory of marks, made if it is missing; None if others may write there."""
+    path = Path(tempfile.gettempdir()) / f"{_PREFIX}{os.getuid()}"
+    try:
+        _boot()  # without it, marks from before a loss of power would count
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        facts = path.lstat()
+    except OSError:
+        return None
+    ours = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid()
+    return path if ours and not facts.st_mode & 0o077 else None
+
+
+def _name(directory: Path) -> str:
+    return hashlib.sha256(str(directory).encode()).hexdigest()
+
+
+def _boot() -> str:
+    return _BOOT_ID.read_text().strip()
+
+
+def _remove_others(place: Path) -> None:
+    """Remove the marks of versions that are gone, of one directory."""
+    for mark in place.glob("*.json"):
+        try:
+            gone = not Path(json.loads(mark.read_bytes())["directory"]).exists()
+        except (OSError, ValueError, KeyError, TypeError):
+            gone = False
+        if gone:
+            mark.unlink(missing_ok=True)
+            mark.with_suffix(".lock").unlink(missing_ok=True)

@@ -10,10 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
-from seamlessflow.infra.disk.full import room_for
-from seamlessflow.infra.disk.whole_directory import remove
+from seamlessflow.infra.disk import remove_directory, room_for
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.weights.host_marks import HostMarks
+from seamlessflow.infra.weights.hashing import HostMarks
 from seamlessflow.infra.weights.manifest import (
     MANIFEST,
     WeightsInvalid,
@@ -60,7 +59,7 @@ class HostCache:
             verify(directory, manifest_sha256)
         except WeightsInvalid as error:
             _log.warning("%s: it is made again", error)
-            remove(directory)
+            remove_directory(directory)
             return None
         return directory
 

@@ -1,7 +1,7 @@
 """Weights on disk: the directory of one policy version, with a manifest of its files' hashes.
 
 The trainer writes it (`publish`), rollout processes read it (`verify`), each file once a host
-(`infra/weights/host_marks.py`). A directory appears under its name complete and on disk, or not at
+(`infra/weights/hashing.py`). A directory appears under its name complete and on disk, or not at
 all; `infra/weights/versions.py` decides which ones stay. Imports no torch: the manifest lists
 files, not tensors.
 """
@@ -15,22 +15,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from seamlessflow.infra.disk.whole_directory import whole_directory
+from seamlessflow.infra.disk import whole_directory
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.weights.adapter import CONFIG, BaseModel
 from seamlessflow.infra.weights.hashing import (
     ByteTaker,
     HashedFile,
     HashName,
+    HostMarks,
     Stamp,
     file_hash,
     hash_files,
     stamp,
 )
-from seamlessflow.infra.weights.host_marks import HostMarks
-from seamlessflow.infra.weights.inside import PathOutside, inside
 from seamlessflow.infra.weights.tensors import TensorHasher, hash_of
-from seamlessflow.infra.weights.versions import version_directory
+from seamlessflow.infra.weights.versions import PathOutside, inside, version_directory
 
 MANIFEST = "manifest.json"
 

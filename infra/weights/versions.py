@@ -1,10 +1,12 @@
-"""Versions of a policy on disk, and how long they stay.
+"""Versions of a policy on disk, how long they stay, and the names of files in them.
 
 The trainer calls `retain` after each publication; readers hold a `lease` while they verify and
-load. One that may not write here relies on `FEWEST_KEPT`.
+load. One that may not write here relies on `FEWEST_KEPT`. Files that manifests and checkpoints name
+must stand in the same directory.
 """
 
 import logging
+import os
 import shutil
 import time
 import uuid
@@ -12,9 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from seamlessflow.infra.disk.whole_directory import remove
+from seamlessflow.infra.disk import remove_directory
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.weights.inside import inside
 
 FEWEST_KEPT = 3
 """A reader without a lease has the time that this many publications take."""
@@ -33,6 +34,15 @@ class WeightsGone(SeamlessFlowError):
     def __init__(self, directory: str) -> None:
         self.directory = directory
         super().__init__(f"weights in {directory} were deleted before they were read")
+
+
+class PathOutside(SeamlessFlowError):
+    """A path that leads out of the directory that it must stay in."""
+
+    def __init__(self, root: str, path: str) -> None:
+        self.root = root
+        self.path = path
+        super().__init__(f"{path!r} leads out of {root}")
 
 
 def version_directory(root: Path, version: int) -> Path:
@@ -65,7 +75,7 @@ def retain(root: Path, keep: int, by_age: bool = False) -> list[int]:
         present.sort(key=lambda entry: entry[1].stat().st_mtime_ns)
     for version, path in present[: -max(keep, FEWEST_KEPT)]:
         if path.name not in _leased(root):  # asked for each: a deletion may take seconds
-            remove(path)
+            remove_directory(path)
             deleted.append(version)
     return deleted
 
@@ -83,6 +93,19 @@ def lease(directory: Path) -> Iterator[None]:
         if mark is not None:
             with suppress(OSError):
                 mark.unlink()
+
+
+def inside(root: Path, name: str) -> Path:
+    """Return the path of a file of `root` itself, by its name.
+
+    Raises `PathOutside` for the name of anything else: an absolute path, one with directories, or a
+    link to another place.
+    """
+    path = root / name
+    plain = name not in ("", os.curdir, os.pardir) and os.path.basename(name) == name
+    if not plain or "\0" in name or path.resolve().parent != root.resolve():
+        raise PathOutside(str(root), name)
+    return path
 
 
 def _mark(directory: Path) -> Path | None:

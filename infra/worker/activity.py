@@ -1,7 +1,13 @@
-"""Account of what a worker's process does with its time: the figures of `WorkerUsage`."""
+"""Accounts of a worker's time: what its processes do with it, and the phases of a move.
+
+`ActivityAccount` has the figures of `WorkerUsage`, `PhaseTimes` those that `RoleAcquired` and
+`RoleReleased` report.
+"""
 
 import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Literal
 
 from seamlessflow.schemas.records import WorkerUsage
@@ -74,3 +80,32 @@ class ActivityAccount:
         # The clock of the day may be set back.
         self._spent_ms[self._activity] += max(0, now_ms - self._changed_ms)
         self._changed_ms = max(self._changed_ms, now_ms)
+
+
+class PhaseTimes:
+    """A watch that runs from its making: each phase ends where the next one begins.
+
+    For one thread at a time, which may be another one for each phase.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began_s = self._ended_s = clock()
+        self._ms: dict[str, float] = {}
+
+    def end(self, phase: str) -> None:
+        """Count the time since the last phase, or since the making, as this one."""
+        now_s = self._clock()
+        passed_ms = 1000 * (now_s - self._ended_s)
+        self._ms[phase] = round(self._ms.get(phase, 0.0) + passed_ms, 3)
+        self._ended_s = now_s
+
+    @property
+    def by_name(self) -> dict[str, float]:
+        """Milliseconds of each phase that has ended."""
+        return dict(self._ms)
+
+    @property
+    def total_ms(self) -> int:
+        """Milliseconds of all phases that have ended."""
+        return round(1000 * (self._ended_s - self._began_s))

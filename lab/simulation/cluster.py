@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from seamlessflow.infra.device_model.hardware import hardware_named
+from seamlessflow.infra.device_model.presets import hardware_named
 from seamlessflow.infra.device_model.rates import Rates
 from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
 from seamlessflow.infra.worker.updates import UpdateSection

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.deadline import Stopping, never
-from seamlessflow.infra.device_model.hardware import hardware_named
+from seamlessflow.infra.device_model.presets import hardware_named
 from seamlessflow.infra.errors import DeliveryFailed
 from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.infra.kafka.producer import OnDelivery, Producer
@@ -15,15 +15,14 @@ from seamlessflow.infra.rendering.settings import RendererSettings
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.output import MetricsOutput
 from seamlessflow.infra.telemetry.tracing import Telemetry, telemetry
+from seamlessflow.infra.worker.fleet import Senders
 from seamlessflow.infra.worker.roles import new_incarnation
-from seamlessflow.infra.worker.senders import Senders
 from seamlessflow.infra.worker.tags import SHARED
 from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
 from seamlessflow.producers.rollout.counts import Counts
-from seamlessflow.producers.rollout.fleet_reader import FleetReader
-from seamlessflow.producers.rollout.inbox import Undelivered, WorkerInbox
 from seamlessflow.producers.rollout.probe.asking import EngineProbe
-from seamlessflow.producers.rollout.process import RolloutProcess
+from seamlessflow.producers.rollout.process import RolloutProcess, Undelivered, WorkerInbox
+from seamlessflow.producers.rollout.readers import FleetReader, SlotReader
 from seamlessflow.producers.rollout.roles.announcements import Facts
 from seamlessflow.producers.rollout.roles.device import EngineFactory, RolloutDevice
 from seamlessflow.producers.rollout.roles.keeper import RoleKeeper
@@ -31,11 +30,9 @@ from seamlessflow.producers.rollout.roles.places import HostPlaces
 from seamlessflow.producers.rollout.roles.reporter import Reporter
 from seamlessflow.producers.rollout.roles.roles import RolloutRoles
 from seamlessflow.producers.rollout.settings import RolloutSettings
-from seamlessflow.producers.rollout.slot_reader import SlotReader
 from seamlessflow.producers.rollout.turns.admission import Admission
-from seamlessflow.producers.rollout.turns.dispatch import Output
-from seamlessflow.producers.rollout.turns.live_dispatch import LiveDispatch
-from seamlessflow.producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.producers.rollout.turns.dispatch import LiveDispatch, Output
+from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.producers.rollout.turns.serving import Serving, Write
 from seamlessflow.schemas.records import PolicyWeights
 from seamlessflow.schemas.topics import SESSIONS

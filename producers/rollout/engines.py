@@ -3,23 +3,20 @@
 import shutil
 from pathlib import Path
 
-from seamlessflow.infra.device_model.hardware import hardware_named
-from seamlessflow.infra.device_model.models import model_named
+from seamlessflow.infra.device_model.presets import hardware_named, model_named
 from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
 from seamlessflow.infra.errors import SeamlessFlowError, SettingsRejected
 from seamlessflow.infra.process import collect_seldom
 from seamlessflow.infra.weights.adapter import BaseModel
 from seamlessflow.infra.weights.manifest import Manifest, verify
-from seamlessflow.producers.rollout.clock_engine.answers import Answers
+from seamlessflow.producers.rollout.clock_engine.answers import AnswerLengths, Answers
 from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
-from seamlessflow.producers.rollout.clock_engine.lengths import AnswerLengths
 from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.roles.device import EngineFactory
 from seamlessflow.producers.rollout.roles.moves import PublishedWeights
-from seamlessflow.producers.rollout.scripted_engine.engine import ScriptedEngine
-from seamlessflow.producers.rollout.scripted_engine.script import Script
+from seamlessflow.producers.rollout.scripted_engine import Script, ScriptedEngine
 from seamlessflow.producers.rollout.settings import RolloutSection, RolloutSettings, VllmSection
-from seamlessflow.producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.producers.rollout.vllm_engine.engine import VllmEngine
 
 ENGINE_DEADLINE_S = 120.0

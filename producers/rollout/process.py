@@ -1,7 +1,9 @@
 """The main loop of a rollout process: one thread, one inbox, everything in the order it came.
 
-`RoleKeeper` and `Serving` decide what to do; moves that take time run on the device thread. Built
-by `bootstrap.py`.
+The inbox is filled by the reader threads of slot and fleet, the engine's thread (dispatches that
+must be advanced at once), the device thread (outcomes of moves) and the producer's (failed
+deliveries). `RoleKeeper` and `Serving` decide what to do; moves that take time run on the device
+thread. Built by `bootstrap.py`.
 """
 
 import logging
@@ -11,19 +13,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from seamlessflow.infra.clock import NEVER_MS
-from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import DeliveryFailed, SeamlessFlowError
+from seamlessflow.infra.inbox import Inbox
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.process import ready
 from seamlessflow.producers.rollout.counts import Counts
 from seamlessflow.producers.rollout.engine.contract import EngineHealth
-from seamlessflow.producers.rollout.fleet_reader import FleetReader
-from seamlessflow.producers.rollout.inbox import Item, StopAsked, Undelivered, WorkerInbox
+from seamlessflow.producers.rollout.readers import FleetReader, SlotReader
 from seamlessflow.producers.rollout.roles.device import RolloutDevice
 from seamlessflow.producers.rollout.roles.keeper import RoleKeeper
+from seamlessflow.producers.rollout.roles.moves import Outcome
 from seamlessflow.producers.rollout.roles.reporter import Reporter
-from seamlessflow.producers.rollout.slot_reader import SlotReader
-from seamlessflow.producers.rollout.turns.live_dispatch import LiveDispatch
+from seamlessflow.producers.rollout.turns.dispatch import LiveDispatch
 from seamlessflow.producers.rollout.turns.serving import Serving
 from seamlessflow.schemas.topics import PROMPTS
 
@@ -38,6 +40,23 @@ FLUSH_S = 10.0
 """Time for the delivery of the last records: Kafka may be unreachable for longer than that."""
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """The report that a record of a turn did not reach the log."""
+
+    live: LiveDispatch
+    error: DeliveryFailed
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """The request to end the process (SIGTERM or Ctrl-C)."""
+
+
+Item = LiveDispatch | Outcome | Undelivered | StopAsked
+WorkerInbox = Inbox[Item]
 
 
 class EngineBroke(SeamlessFlowError):

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from seamlessflow.infra.device_model.lengths import LengthsSection
 from seamlessflow.infra.device_model.settings import DeviceModelSection
-from seamlessflow.infra.network.ports import is_loopback
+from seamlessflow.infra.network.addresses import is_loopback
 from seamlessflow.infra.settings import ProcessSettings, Section, SharedRunSection
 from seamlessflow.infra.weights.settings import WeightsSection
 from seamlessflow.infra.worker.tags import WorkerTags

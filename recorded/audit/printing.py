@@ -8,7 +8,7 @@ from typing import Self
 from rich.console import Console
 
 from seamlessflow.infra.errors import SettingsRejected
-from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.recorded.audit.gauges import AuditMetrics
 from seamlessflow.recorded.audit.report import AuditReport

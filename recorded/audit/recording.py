@@ -12,7 +12,7 @@ from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.client import Partition, Received
 from seamlessflow.infra.kafka.start.cluster import find_cluster
-from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings

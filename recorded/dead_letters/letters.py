@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from seamlessflow.infra.kafka.client import SOURCE_HEADER, Headers, Received
-from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import orjson
 
-from seamlessflow.infra.disk.whole_file import whole_file
+from seamlessflow.infra.disk import whole_file
 from seamlessflow.infra.json_lines import line_content
 from seamlessflow.recorded.erase.erased_sessions import ErasedSessions
 

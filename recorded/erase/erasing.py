@@ -10,16 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from seamlessflow.infra.blobs.references import blob_store
+from seamlessflow.infra.blobs import blob_store
 from seamlessflow.infra.deadline import never
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.kafka.client import Partition
 from seamlessflow.infra.kafka.outage import ASK_S, Outage
 from seamlessflow.infra.kafka.reader import Reader
-from seamlessflow.infra.kafka.topics.deletion import delete_topics
-from seamlessflow.infra.kafka.topics.found import partition_counts
-from seamlessflow.infra.kafka.topics.prefix import check_prefix
+from seamlessflow.infra.kafka.topics.creation import check_prefix
+from seamlessflow.infra.kafka.topics.existing import delete_topics, partition_counts
 from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings

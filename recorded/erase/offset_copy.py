@@ -14,7 +14,7 @@ from seamlessflow.infra.errors import PartitionsDiffer
 from seamlessflow.infra.kafka.client import Partition, Received
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_copy
-from seamlessflow.infra.kafka.topics.deletion import delete_before
+from seamlessflow.infra.kafka.topics.existing import delete_before
 from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings

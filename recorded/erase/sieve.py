@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from seamlessflow.infra.blobs.references import reference
+from seamlessflow.infra.blobs import reference
 from seamlessflow.infra.errors import BlobUnavailable, NewerRelease
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Raw

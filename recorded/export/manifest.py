@@ -7,8 +7,7 @@ from typing import Any
 
 import orjson
 
-from seamlessflow.infra.disk.whole_file import whole_file
-from seamlessflow.infra.disk.writable import make_writable
+from seamlessflow.infra.disk import make_writable, whole_file
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.recorded.select.selection import Range, SessionSelection
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import orjson
 
 from seamlessflow.infra.deadline import Stopping
-from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings

@@ -11,7 +11,7 @@ from seamlessflow.consumers.trajectories.sessions.assemble import assembled
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.deadline import Stopping, never
-from seamlessflow.infra.disk.whole_file import name_whole
+from seamlessflow.infra.disk import name_whole
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable

@@ -8,9 +8,8 @@ from pathlib import Path
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.kafka.topics.found import partition_counts
-from seamlessflow.infra.kafka.topics.prefix import check_prefix
+from seamlessflow.infra.kafka.topics.creation import check_prefix, create_topics
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings

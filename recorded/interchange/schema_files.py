@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from seamlessflow.infra.disk.writable import make_writable
+from seamlessflow.infra.disk import make_writable
 from seamlessflow.schemas.registry import history
 from seamlessflow.schemas.releases import this_release
 

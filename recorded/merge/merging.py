@@ -8,9 +8,8 @@ from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.errors import SettingsRejected
-from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.kafka.topics.found import partition_counts
-from seamlessflow.infra.kafka.topics.prefix import check_prefix
+from seamlessflow.infra.kafka.topics.creation import check_prefix, create_topics
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.merge.merge import Merged, MergeJob

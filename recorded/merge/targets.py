@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from seamlessflow.infra.disk.whole_file import name_whole
+from seamlessflow.infra.disk import name_whole
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.producer import TransactionalProducer
 from seamlessflow.infra.kafka.reader import Reader

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 import orjson
 
 from seamlessflow.infra.errors import SettingsRejected
-from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import SessionOpened, Trajectory
 

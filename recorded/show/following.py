@@ -11,8 +11,8 @@ from seamlessflow.consumers.trajectories.sessions.fold import Folded
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.client import Partition, Received
-from seamlessflow.infra.kafka.partitioner import partition_of
 from seamlessflow.infra.kafka.start.cluster import find_cluster
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.show.observed import ObservedSession

@@ -33,8 +33,7 @@ from seamlessflow.each_policy import (
     sharing_faults,
 )
 from seamlessflow.infra.faults import Fault, SettingPath
-from seamlessflow.infra.network.addresses import no_own_host
-from seamlessflow.infra.network.ports import HOST, is_free
+from seamlessflow.infra.network.addresses import HOST, is_free, no_own_host
 from seamlessflow.infra.network.storages import local_path
 from seamlessflow.inspection.model_directory import (
     foreign_tokenizer,

@@ -92,7 +92,7 @@ def _check_names(image: str, names: Mapping[str, str]) -> None:
 
 
 def _write(files: Mapping[Path, str], out: Path) -> None:
-    from seamlessflow.infra.disk.whole_file import whole_file
+    from seamlessflow.infra.disk import whole_file
 
     try:
         out.mkdir(parents=True, exist_ok=True)

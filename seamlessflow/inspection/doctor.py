@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.network.ports import is_free
+from seamlessflow.infra.network.addresses import is_free
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection import findings
 from seamlessflow.inspection.findings import Finding, Grade
@@ -183,8 +183,7 @@ def _broker(kafka: KafkaSettings) -> Finding:
 
 
 def _transactions(kafka: KafkaSettings) -> Finding:
-    from seamlessflow.infra.kafka.transactions.hanging import TransactionLookup
-    from seamlessflow.infra.kafka.transactions.warning import REMEDY
+    from seamlessflow.infra.kafka.transactions.hanging import REMEDY, TransactionLookup
 
     lookup = TransactionLookup(kafka)
     try:

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seamlessflow.infra.broker.broker import Broker
-from seamlessflow.infra.disk.whole_file import whole_file
+from seamlessflow.infra.disk import whole_file
 from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError
 from seamlessflow.infra.kafka.start.cluster import find_cluster
-from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.settings import KafkaSettings, ProcessSettings
 from seamlessflow.infra.settings import load as load_settings
 from seamlessflow.schemas.topics import CONTROL

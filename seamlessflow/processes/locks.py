@@ -20,8 +20,7 @@ from typing import BinaryIO
 from seamlessflow.access import RUN_GROUP
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.errors import KafkaRefused, SeamlessFlowError
-from seamlessflow.infra.kafka.start.members import client_ids
-from seamlessflow.infra.kafka.start.presence import Presence
+from seamlessflow.infra.kafka.start.members import Presence, client_ids
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import CONTROL
 

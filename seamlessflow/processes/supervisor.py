@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seamlessflow.config import RestartsSection
-from seamlessflow.infra.disk.full import free_bytes
+from seamlessflow.infra.disk import free_bytes
 from seamlessflow.processes.child import ChildEnded
 from seamlessflow.processes.restarts import EndRun, after_end, description
 

@@ -12,8 +12,7 @@ from seamlessflow.config import RunConfig
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.topics.creation import TopicOptions, create_topics
-from seamlessflow.infra.network.addresses import reached_here
-from seamlessflow.infra.network.ports import free_port, is_open
+from seamlessflow.infra.network.addresses import free_port, is_open, reached_here
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.cluster import remove_address, write_address

@@ -1,6 +1,6 @@
 """Watchdog of the processes of a run: notices those that run and give no sign of life.
 
-A child sends signs to a socket of its own (`infra/supervision/`). The embedded broker is asked by
+A child sends signs to a socket of its own (`infra/life_signs.py`). The embedded broker is asked by
 a thread. `Silence` decides and is pure, the launcher acts.
 """
 
@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from seamlessflow.infra.disk.scratch_directory import ScratchDirectory
+from seamlessflow.infra.disk import ScratchDirectory
 from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.life_signs import DEADLINE, SOCKET, SignSocket
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.infra.supervision.life_signs import DEADLINE, SOCKET
-from seamlessflow.infra.supervision.sign_socket import SignSocket
 from seamlessflow.schemas.topics import CONTROL
 
 ABORT_GRACE_S = 3.0

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from seamlessflow.config import RunConfig, WorkerSection
-from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.variables import place_in, variable
 from seamlessflow.reports.simulated_workers import with_own_model
 

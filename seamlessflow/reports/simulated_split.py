@@ -9,7 +9,7 @@ from itertools import accumulate, groupby
 from statistics import fmean
 
 from seamlessflow.config import RunConfig
-from seamlessflow.infra.device_model.hardware import hardware_named
+from seamlessflow.infra.device_model.presets import hardware_named
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.lab.simulation.cluster import ModelledCluster, modelled
 from seamlessflow.lab.simulation.figures import (

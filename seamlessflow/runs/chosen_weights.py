@@ -10,7 +10,7 @@ from pathlib import Path
 
 from seamlessflow.config import RunConfig
 from seamlessflow.infra import clock
-from seamlessflow.infra.disk.links import link_or_copy
+from seamlessflow.infra.disk import link_or_copy
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.settings import KafkaSettings

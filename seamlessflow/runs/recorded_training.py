@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from seamlessflow.config import RunConfig
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.errors import SettingsRejected
-from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.kafka.topics.found import partition_counts
-from seamlessflow.infra.kafka.topics.prefix import check_prefix
+from seamlessflow.infra.kafka.topics.creation import check_prefix, create_topics
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
-from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.cluster import KAFKA_DIR, NoRunData, NoRunningRun, kafka_of_running
 from seamlessflow.processes.launcher import Launcher

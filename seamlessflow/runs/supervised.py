@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from seamlessflow.config import RunConfig
-from seamlessflow.infra.disk.whole_directory import whole_directory
+from seamlessflow.infra.disk import whole_directory
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.rendering.model_template.discovery import named_for
 from seamlessflow.infra.rendering.renderer import Renderer

@@ -8,7 +8,7 @@ from dataclasses import replace
 from confluent_kafka.admin import AdminClient
 
 from seamlessflow.infra.errors import KafkaUnavailable
-from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import PROMPTS, TOPICS, Topic
 

@@ -19,7 +19,7 @@ from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.rendering.settings import RendererSettings, rendering_hash
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.weights.manifest import Manifest, publish

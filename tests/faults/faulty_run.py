@@ -17,7 +17,7 @@ from seamlessflow.config_file import parse
 from seamlessflow.demo.model import make_model
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.launcher import Launcher

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.broker.cluster import BrokerCluster
-from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.topics import SESSIONS

@@ -14,8 +14,8 @@ import orjson
 import pytest
 
 from seamlessflow.infra.kafka.client import Partition
-from seamlessflow.infra.kafka.partitioner import partition_of
 from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.settings import ENV_PREFIX
 from seamlessflow.producers.gateway.calls.keys import derived_admin_key
 from seamlessflow.schemas import records as r

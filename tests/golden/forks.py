@@ -10,7 +10,7 @@ import orjson
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.recorded.fork.copying import RecordedOn, forked_prefix
 from seamlessflow.recorded.select.refold import Refold

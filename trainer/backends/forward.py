@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 from transformers import PreTrainedModel
 
-from seamlessflow.infra.worker.device import device_named
+from seamlessflow.infra.host import device_named
 from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.backends.scores import DividedVocabulary, linear_scores, scores
 from seamlessflow.trainer.data.packing import Layout, MicroBatch

@@ -26,8 +26,8 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.network.addresses import is_loopback
 from seamlessflow.infra.network.line import Line
-from seamlessflow.infra.network.ports import is_loopback
 from seamlessflow.infra.network.store import store_at, store_of
 from seamlessflow.trainer.backends.calls import (
     Arrays,

@@ -21,7 +21,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from seamlessflow.infra.disk.permissions import open_to_readers
+from seamlessflow.infra.disk import open_to_readers
 from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.backends.sharded.shards import empty_model
 from seamlessflow.trainer.parallelism import Dtype

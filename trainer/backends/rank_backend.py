@@ -17,8 +17,8 @@ import torch
 from transformers import PreTrainedModel
 
 from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.host import device_named
 from seamlessflow.infra.network.line import Line
-from seamlessflow.infra.worker.device import device_named
 from seamlessflow.trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured
 from seamlessflow.trainer.backends.calls import Arrays, GangCall, GangCallName, Reply
 from seamlessflow.trainer.backends.failures import GradientNorms, PassFailures

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from seamlessflow.infra.worker.device import device_named, free_host_bytes
+from seamlessflow.infra.host import device_named, free_host_bytes
 from seamlessflow.trainer.backends.adapter.lora import published, trained
 from seamlessflow.trainer.backends.adapter.policy_model import PolicyModel
 from seamlessflow.trainer.backends.backend import NO_STEP, Computing, Machine, StepInput, unmeasured

@@ -18,7 +18,7 @@ from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.output import MetricsOutput
 from seamlessflow.infra.weights.from_trainer.chosen import weights_service
 from seamlessflow.infra.worker.activity import ActivityAccount
-from seamlessflow.infra.worker.fleet_keys import of_worker
+from seamlessflow.infra.worker.fleet import of_worker
 from seamlessflow.infra.worker.roles import new_incarnation
 from seamlessflow.schemas.records import WorkerHeartbeat, WorkerJoined
 from seamlessflow.schemas.releases import this_release

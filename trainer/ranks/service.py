@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
 
-from seamlessflow.infra.disk.full import room_for
+from seamlessflow.infra.disk import room_for
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.trainer.backends.backend import Backend, UpdateFailed
 from seamlessflow.trainer.backends.calls import Arrays, GangCall, GangCallName, Message, Reply

@@ -10,8 +10,8 @@ import torch
 
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.host import device_named
 from seamlessflow.infra.network.line import Line
-from seamlessflow.infra.worker.device import device_named
 from seamlessflow.trainer.backends.backend import Computing
 from seamlessflow.trainer.backends.fsdp_backend import FsdpBackend
 from seamlessflow.trainer.backends.meeting import Meeting

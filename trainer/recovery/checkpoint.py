@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from seamlessflow.infra.disk.whole_directory import remove, whole_directory
+from seamlessflow.infra.disk import remove_directory, whole_directory
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.client import BEGINNING
-from seamlessflow.infra.weights.inside import inside
 from seamlessflow.infra.weights.manifest import sha256
+from seamlessflow.infra.weights.versions import inside
 from seamlessflow.schemas.topics import TRAJECTORIES
 from seamlessflow.trainer.data.reuse import UsedGroup, UsedSession
 from seamlessflow.trainer.recovery.control_state import ControlState
@@ -85,10 +85,10 @@ def write(root: Path, checkpoint: Checkpoint, save: Callable[[Path], None], keep
         files = {path.name: sha256(path) for path in sorted(draft.iterdir())}
         (draft / STATE).write_text(json.dumps(_to_json(checkpoint) | {"files": files}, indent=1))
     for path in _directories(root)[keep:]:
-        remove(path)
+        remove_directory(path)
     # Drafts that a killed process left.
     for draft in root.glob(f".{_PREFIX}*"):
-        remove(draft)
+        remove_directory(draft)
     return target
 
 

@@ -14,8 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from seamlessflow.infra.deadline import Stopping
-from seamlessflow.infra.disk.links import link_or_copy
-from seamlessflow.infra.disk.whole_directory import whole_directory
+from seamlessflow.infra.disk import link_or_copy, whole_directory
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.rendering.model_template.discovery import named_for

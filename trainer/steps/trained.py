@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from seamlessflow.infra.disk.whole_file import whole_file
+from seamlessflow.infra.disk import whole_file
 from seamlessflow.trainer.data.chains import Chain
 from seamlessflow.trainer.data.packing import Floats, Int32s, MicroBatch
 

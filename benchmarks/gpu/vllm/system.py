@@ -21,7 +21,7 @@ from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.errors import JarsUnavailable
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.producers.rollout.settings import VllmSection
 from seamlessflow.schemas import records as r

@@ -7,7 +7,7 @@ from seamlessflow.consumers.trajectories.bus.inbox import ManagerInbox
 from seamlessflow.consumers.trajectories.bus.outbox import Echoes
 from seamlessflow.consumers.trajectories.bus.readers import Readers
 from seamlessflow.consumers.trajectories.settings import ManagerSettings
-from seamlessflow.infra.blobs.references import largest_trajectory
+from seamlessflow.infra.blobs import largest_trajectory
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.kafka.client import TraceSend
 from seamlessflow.infra.kafka.producer import Producer

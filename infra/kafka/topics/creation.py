@@ -1,6 +1,7 @@
-"""Creation of the topics that a cluster lacks."""
+"""Creation of the topics that a cluster lacks, and the prefixes that a user may name for them."""
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,8 +16,8 @@ from seamlessflow.infra.errors import KafkaRefused, SettingsRejected, TopicMissi
 from seamlessflow.infra.kafka.client import client, client_options
 from seamlessflow.infra.kafka.outage import REFUSALS
 from seamlessflow.infra.kafka.start.cluster import find_cluster
-from seamlessflow.infra.kafka.topics.counts import least_insync, slots_asked, topic_counts
-from seamlessflow.infra.kafka.topics.found import found_topics, partition_counts
+from seamlessflow.infra.kafka.topics.existing import found_topics, partition_counts
+from seamlessflow.infra.kafka.topics.partitions import least_insync, slots_asked, topic_counts
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import Topic
 
@@ -28,6 +29,8 @@ _COPIED = (
     *("retention.bytes", "retention.ms", "segment.ms", "min.cleanable.dirty.ratio"),
 )
 _log = logging.getLogger(__name__)
+
+_PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*[._-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,13 @@ class TopicOptions:
     """Retention of a topic, by its name without prefix; -1: for ever."""
     workers: int = 0
     """Workers that will roll out: `prompts` gets at least a partition for each."""
+
+
+def check_prefix(option: str, prefix: str) -> None:
+    """Raise `SettingsRejected` for a prefix without a name, or that runs into those of topics."""
+    if not _PREFIX.fullmatch(prefix):
+        reason = "is no prefix, such as again. with letters or digits and a dot, - or _ at its end"
+        raise SettingsRejected(option, f"{prefix!r} {reason}")
 
 
 def create_topics(

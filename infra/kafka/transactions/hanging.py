@@ -2,30 +2,48 @@
 
 A restart of Kafka may leave out the marker that ends a transaction in a partition (KAFKA-20734).
 Readers of committed records then stop there for ever, and if it is a partition of
-`__consumer_offsets`, managers get no offsets. `history.py` says which end Kafka had decided.
+`__consumer_offsets`, managers get no offsets. Kafka's own record of transactions is read from its
+beginning to its end now; `history.py` says which end Kafka had decided.
 """
 
+import logging
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Position
 
 from seamlessflow.infra.deadline import Stopping, never
-from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable
+from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable, SettingsRejected
 from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.kafka.client import BEGINNING, client, client_options
 from seamlessflow.infra.kafka.outage import REFUSALS
 from seamlessflow.infra.kafka.transactions import wire
 from seamlessflow.infra.kafka.transactions.connection import Connection
-from seamlessflow.infra.kafka.transactions.history import Verdict, judge
-from seamlessflow.infra.kafka.transactions.state_topic import read_states
+from seamlessflow.infra.kafka.transactions.history import (
+    TOPIC,
+    StateRecord,
+    Verdict,
+    judge,
+    state_records,
+)
 from seamlessflow.infra.kafka.transactions.wire import OpenProducer, TopicPartition
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import ENDED_SESSIONS, TRAJECTORIES
 
 OFFSETS = "__consumer_offsets"
 _WRITTEN = (TRAJECTORIES, ENDED_SESSIONS)
-_ASK_S = 5.0
+_ASK_S, _ASK_OF_TOPIC_S = 5.0, 10.0
+_SILENCE_S = 30.0
+_POLL_S = 0.5
+_BATCH = 1000
+
+WARN_EVERY_S = 30.0
+"""Time without committed offsets after which their reader looks for the reason."""
+REMEDY = "seamlessflow topics transactions --end"
+_log = logging.getLogger(__name__)
 
 
 def transactional_id(member: str) -> str:
@@ -112,11 +130,11 @@ class TransactionLookup:
         body = wire.write_marker(open_one.producer, open_one.verdict is Verdict.COMMITTED)
         leaders = _leaders(self._metadata(), [open_one.producer.place])
         if not leaders:
-            raise self._refused(KafkaError(KafkaError.LEADER_NOT_AVAILABLE), str(open_one))
+            raise _refused(self._kafka, KafkaError(KafkaError.LEADER_NOT_AVAILABLE), str(open_one))
         with Connection(self._kafka, *leaders[open_one.producer.place]) as broker:
             errors = wire.marker_errors(broker.ask(wire.WRITE_MARKERS, body))
         if errors:
-            raise self._refused(KafkaError(errors[0]), str(open_one))
+            raise _refused(self._kafka, KafkaError(errors[0]), str(open_one))
 
     def _may_be_ours(self, producer: OpenProducer, name: str) -> bool:
         prefix = self._kafka.topic_prefix + transactional_id("")
@@ -135,7 +153,7 @@ class TransactionLookup:
         ends = self._ends.ends(places, _ASK_S)
         stable = self._stable.ends(places, _ASK_S)
         if places and not stable:
-            raise self._refused(KafkaError(KafkaError._TIMED_OUT), "ends of partitions")
+            raise _refused(self._kafka, KafkaError(KafkaError._TIMED_OUT), "ends of partitions")
         return [place for place in places if place in stable and stable[place] < ends.get(place, 0)]
 
     def _producers(self, metadata: Any, places: Iterable[TopicPartition]) -> list[OpenProducer]:
@@ -148,7 +166,7 @@ class TransactionLookup:
                 answer = broker.ask(wire.DESCRIBE_PRODUCERS, wire.describe_producers(of_broker))
             producers, errors = wire.open_producers(answer)
             for (topic, number), code in errors.items():
-                raise self._refused(KafkaError(code), f"producers of {topic}[{number}]")
+                raise _refused(self._kafka, KafkaError(code), f"producers of {topic}[{number}]")
             all_producers += producers
         return all_producers
 
@@ -156,13 +174,23 @@ class TransactionLookup:
         try:
             return self._ends.metadata(_ASK_S)
         except KafkaException as error:
-            raise self._refused(error.args[0], "topics and their leaders") from error
+            raise _refused(self._kafka, error.args[0], "topics and their leaders") from error
 
-    def _refused(self, error: KafkaError, what: str) -> KafkaRefused | KafkaUnavailable:
-        servers, reason = self._kafka.bootstrap_servers, f"{what}: {error.str()}"
-        if error.code() in REFUSALS:
-            return KafkaRefused(servers, reason)
-        return KafkaUnavailable(servers, 0, reason)
+
+def warn_of_hanging(kafka: KafkaSettings, stopping: Stopping) -> None:
+    """Log each transaction that hangs, with the remedy; nothing if there is none.
+
+    An embedded broker ends it by itself a few seconds later.
+    """
+    lookup = TransactionLookup(kafka, stopping)
+    try:
+        for transaction in lookup.find():
+            if transaction.hangs:
+                _log.warning("no committed offsets come: %s; `%s` ends it", transaction, REMEDY)
+    except (KafkaUnavailable, KafkaRefused, SettingsRejected) as error:
+        _log.warning("no committed offsets come, and no look at transactions: %s", error)
+    finally:
+        lookup.close()
 
 
 def _leaders(
@@ -176,3 +204,49 @@ def _leaders(
         if leader is not None:
             addresses[topic, number] = (leader.host, leader.port)
     return addresses
+
+
+def read_states(kafka: KafkaSettings, stopping: Stopping) -> list[StateRecord]:
+    """Return the states of all transactional ids that the topic still has.
+
+    Raises `KafkaRefused` without the permission to read it, and `KafkaUnavailable`, also once
+    `stopping` or if nothing comes for 30 s.
+    """
+    options = {
+        "group.id": f"{kafka.topic_prefix}transactions",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        **client_options(kafka),
+    }
+    consumer: Consumer = client(Consumer, options)
+    try:
+        topic = consumer.list_topics(TOPIC, timeout=_ASK_OF_TOPIC_S).topics[TOPIC]
+        left = set(topic.partitions)
+        consumer.assign([Position(TOPIC, number, BEGINNING) for number in left])
+        records: list[tuple[bytes | None, bytes | None]] = []
+        heard_s = time.monotonic()
+        while left:
+            for message in consumer.consume(_BATCH, _POLL_S):
+                heard_s = time.monotonic()
+                error = message.error()
+                if error is None:
+                    records.append((message.key(), message.value()))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition())
+                else:
+                    raise KafkaException(error)
+            if left and (stopping() or time.monotonic() - heard_s > _SILENCE_S):
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no end of {TOPIC}"))
+        return state_records(records)
+    except KafkaException as error:
+        raise _refused(kafka, error.args[0], f"reading {TOPIC}") from error
+    finally:
+        consumer.close()
+
+
+def _refused(kafka: KafkaSettings, error: KafkaError, what: str) -> KafkaRefused | KafkaUnavailable:
+    """Return the error of a request that was not answered."""
+    servers, reason = kafka.bootstrap_servers, f"{what}: {error.str()}"
+    if error.code() in REFUSALS:
+        return KafkaRefused(servers, reason)
+    return KafkaUnavailable(servers, 0, reason)

@@ -1,7 +1,8 @@
 """Renderer of any model's own chat template, with the interface of the library's renderers.
 
 A template says how a whole conversation is written, and nothing of how to go on from sampled
-tokens. That is found by trying (`properties.py`, `difference.py`).
+tokens. That is found by trying (`properties.py`, `differences.py`). Thinking in completions is
+known where the tokenizer has a token for each of its two marks.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from seamlessflow.infra.rendering import probes
-from seamlessflow.infra.rendering.generation_prompt import GenerationPrompts
+from seamlessflow.infra.rendering.differences import GenerationPrompts, Message, behind_answer
 from seamlessflow.infra.rendering.library import (
     LibraryCall,
     LibraryRenderer,
@@ -17,7 +18,6 @@ from seamlessflow.infra.rendering.library import (
     TemplateMessage,
     library_renderer,
 )
-from seamlessflow.infra.rendering.model_template.difference import Message, behind_answer
 from seamlessflow.infra.rendering.model_template.files import end_token_ids
 from seamlessflow.infra.rendering.model_template.jinja import JinjaTemplate, TemplateRefusal
 from seamlessflow.infra.rendering.model_template.properties import (
@@ -25,7 +25,6 @@ from seamlessflow.infra.rendering.model_template.properties import (
     properties_of,
     with_short_ids,
 )
-from seamlessflow.infra.rendering.model_template.thinking import Thinking
 from seamlessflow.infra.rendering.settings import CHAT_TEMPLATE, RendererError, RendererSettings
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
 from seamlessflow.schemas.identity import turn_of_tool_call
@@ -72,7 +71,7 @@ class TemplateRenderer:
             raise TemplateRefusal("the tokenizer was not read from a directory")
         self._template = JinjaTemplate.load(tokenizer.directory, settings.options)
         self._tokenizer = tokenizer
-        self._thinking = Thinking(tokenizer)
+        self._thinking = _Thinking(tokenizer)
         self._has = has = properties_of(self._template, tokenizer)
         keeps = settings.thinking_retention == "all"
         self.effective_thinking_retention = "all" if keeps else "template"
@@ -226,3 +225,46 @@ def _with_sampled_ids(
         sampled_id = sampled[int(number)] if number and int(number) < len(sampled) else None
         ready.append({**message, "tool_call_id": sampled_id} if sampled_id is not None else message)
     return ready
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """Completion without its stop token; `thinking` is None if there is none."""
+
+    thinking: list[int] | None
+    rest: list[int]
+    closed: bool = True
+
+
+class _Thinking:
+    """Marks of thinking; without them no completion has any."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._begin = tokenizer.token_id("<think>")
+        self._end = tokenizer.token_id("</think>")
+        self._blank = frozenset(tokenizer.encode("\n") + tokenizer.encode("\n\n"))
+
+    @property
+    def known(self) -> bool:
+        """True if the tokenizer has both marks."""
+        return None not in (self._begin, self._end)
+
+    def split(self, completion: list[int], generation_prompt: list[int]) -> _Split:
+        """Return thinking and the rest of a completion.
+
+        The generation prompt may have opened the thinking.
+        """
+        marks = [token for token in generation_prompt if token in (self._begin, self._end)]
+        opened = bool(marks) and marks[-1] == self._begin
+        begin = 0
+        if self.known and not opened:
+            while begin < len(completion) and completion[begin] in self._blank:
+                begin += 1
+            opened = begin < len(completion) and completion[begin] == self._begin
+            begin += opened
+        if not self.known or not opened:
+            return _Split(None, completion)
+        if self._end not in completion:
+            return _Split(completion[begin:], [], closed=False)
+        end = completion.index(self._end)
+        return _Split(completion[begin:end], completion[end + 1 :])

@@ -1,6 +1,9 @@
-"""Questions of rollout processes to those that send weights, and the answers; sent as JSON."""
+"""Questions of rollout processes to those that send weights, and the answers; sent as JSON. Pure.
 
-from collections.abc import Mapping
+A question is for a share of the bytes of a directory, one for each process that sends it.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 TOKENIZER = "tokenizer"
@@ -8,6 +11,9 @@ TOKENIZER = "tokenizer"
 
 ANSWER_S = 180.0
 """Limit for an answer: another transfer may be under way."""
+
+PIECE_BYTES = 32 << 20
+"""Most bytes that are sent at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +40,26 @@ class WeightsAnswer:
     ranks: int = 0
     sizes: Mapping[str, int]
     """Bytes of each file of the directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of a file's bytes."""
+
+    file: str
+    start: int
+    end: int
+
+
+def pieces(sizes: Mapping[str, int], share: int, shares: int) -> Iterator[Piece]:
+    """Yield the pieces of one of `shares` equal shares of all files' bytes, by names and offsets.
+
+    `sizes` has the bytes of each file. All shares together are every byte once.
+    """
+    total, before = sum(sizes.values()), 0
+    first, last = total * share // shares, total * (share + 1) // shares
+    for file, size in sorted(sizes.items()):
+        start, end = max(first - before, 0), min(last - before, size)
+        for at in range(start, end, PIECE_BYTES):
+            yield Piece(file, at, min(at + PIECE_BYTES, end))
+        before += size

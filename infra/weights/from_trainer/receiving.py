@@ -22,12 +22,11 @@ from seamlessflow.infra.weights.from_trainer.questions import (
     TOKENIZER,
     WeightsAnswer,
     WeightsQuestion,
+    pieces,
 )
-from seamlessflow.infra.weights.from_trainer.shares import pieces
 from seamlessflow.infra.weights.from_trainer.transfer import STILL, Transfer
 from seamlessflow.infra.weights.host_cache import HostCache
-from seamlessflow.infra.weights.inside import inside
-from seamlessflow.infra.weights.versions import version_directory
+from seamlessflow.infra.weights.versions import inside, version_directory
 
 _CONNECT_S = 5.0
 _ATTEMPTS = 2

@@ -21,8 +21,8 @@ from seamlessflow.infra.weights.from_trainer.questions import (
     TOKENIZER,
     WeightsAnswer,
     WeightsQuestion,
+    pieces,
 )
-from seamlessflow.infra.weights.from_trainer.shares import pieces
 from seamlessflow.infra.weights.from_trainer.transfer import STILL, Transfer
 from seamlessflow.infra.weights.manifest import MANIFEST, sha256
 from seamlessflow.infra.weights.versions import lease

@@ -13,7 +13,7 @@ import torch
 from torch import distributed
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from seamlessflow.infra.weights.from_trainer.shares import Piece
+from seamlessflow.infra.weights.from_trainer.questions import Piece
 
 STILL = timedelta(seconds=10)
 """Limit for the processes to find each other, and for any one piece. gloo does not always notice

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import quote
 
-from seamlessflow.infra.disk.full import is_full
+from seamlessflow.infra.disk import is_full
 from seamlessflow.infra.errors import SeamlessFlowError, SettingsRejected
 from seamlessflow.infra.network.storages import storage_at
 from seamlessflow.infra.weights.host_cache import policy_folder

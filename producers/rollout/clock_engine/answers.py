@@ -1,18 +1,47 @@
-"""Answers of the clock engine: plain text from a place that follows from the prompt. Pure.
+"""Answers of the clock engine: their text, their length, and the turns that get them. Pure.
 
-The text goes round. Its tokens follow from the prompt alone, so a greedy and a sampled answer to
-one prompt are the same; the length follows from the turn. So another engine goes on with both.
+The text goes round, from a place that follows from the prompt. Its tokens follow from the prompt
+alone, so a greedy and a sampled answer to one prompt are the same; the length follows from the
+turn. So another engine goes on with both.
+
+The draw of a length follows from the seed, the session and the turn's place in it: its prompt's
+length, and its number among the choices. So two rehearsals of a run have the same lengths whatever
+their order of events, and a turn that goes on at another worker is as long as one that stays.
 """
 
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 import xxhash
 
-from seamlessflow.producers.rollout.clock_engine.lengths import AnswerLengths
-from seamlessflow.producers.rollout.engine.contract import FinishReason
-from seamlessflow.producers.rollout.engine.request import Request
+from seamlessflow.infra.device_model.batch import ModelledTurn
+from seamlessflow.infra.device_model.lengths import LengthsSection, drawn_tokens
+from seamlessflow.producers.rollout.engine.contract import FinishReason, TokenChunk
+from seamlessflow.producers.rollout.engine.made_up import made_up_chunk
+from seamlessflow.producers.rollout.engine.request import Request, last_chunk
+from seamlessflow.schemas.identity import group_of_session
 from seamlessflow.schemas.tokens import TOKEN_BYTES, pack
+
+
+class AnswerLengths:
+    """The distribution of the lengths, and the seed of all draws."""
+
+    def __init__(self, section: LengthsSection, seed: int = 0) -> None:
+        self._section = section
+        self._seed = seed
+
+    def of(self, request: Request) -> int:
+        """Return the tokens of a request's whole completion, its stop token included."""
+        sampling = request.sampling
+        # A request of no session is named by its seed, as in a benchmark.
+        session = sampling.session or str(request.seed)
+        deviation = self._normal(session, request.prompt_length, sampling.choice)
+        return drawn_tokens(self._section, self._normal(group_of_session(session)), deviation)
+
+    def _normal(self, *parts: str | int) -> float:
+        named = "/".join(str(part) for part in (self._seed, *parts))
+        return Random(named).gauss()  # nosec B311 # repeatable draws
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +99,43 @@ class Answers:
         size, begin = len(self._text), (first + start) * TOKEN_BYTES % len(self._text)
         stop = begin + (end - start) * TOKEN_BYTES
         return (self._text * (stop // size + 1))[begin:stop]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ClockTurn(ModelledTurn):
+    """A turn that waits or runs. `sent` is the length of its completion as it was delivered."""
+
+    request: Request
+    answer: Answer
+    answers: Answers
+    sent: int
+    held: tuple[int, ...] = ()
+    """Blocks of the prefix cache that it uses."""
+
+    @classmethod
+    def of(cls, request: Request, answers: Answers, limit: int) -> "ClockTurn":
+        """Return the turn of a request that is not finished before its start."""
+        answer = answers.to(request, limit)
+        return cls(
+            context=len(request.tokens),
+            left=answer.length - request.completed,
+            computed=request.computed,
+            request=request,
+            answer=answer,
+            answers=answers,
+            sent=request.completed,
+        )
+
+    @property
+    def tokens(self) -> bytes:
+        """All its tokens at its end."""
+        rest = self.answers.tokens(self.answer, self.request.completed, self.answer.length)
+        return self.request.tokens.tobytes() + rest
+
+    def chunk(self, end: int, version: int, reason: FinishReason | None = None) -> TokenChunk:
+        """Return what was sampled since the last chunk, up to `end`."""
+        start, self.sent = self.sent, end
+        if reason is not None and end == start:
+            return last_chunk(start, reason)
+        ids = self.answers.tokens(self.answer, start, end)
+        return made_up_chunk(start, ids, self.request.sampling, version, reason)

@@ -1,4 +1,4 @@
-"""A made-up distribution of tokens, for engines without a model. Pure.
+"""Chunks from a made-up distribution of tokens, for engines without a model. Pure.
 
 The token that such an engine samples has log-probability `LOGPROB`, all others, in id order, follow
 at steps of 1, and a temperature changes it as it changes a model's.
@@ -8,6 +8,14 @@ import math
 
 import numpy as np
 
+from seamlessflow.producers.rollout.engine.contract import (
+    ChunkSpan,
+    FinishReason,
+    SamplingParams,
+    TokenChunk,
+)
+from seamlessflow.schemas.tokens import TOKEN_BYTES
+
 LOGPROB = -0.5
 """The log-probability of every sampled token at temperature 1."""
 
@@ -15,12 +23,22 @@ FIRST_OTHER = math.log((1 - math.exp(LOGPROB)) * (1 - math.exp(-1)))
 """That of the first of the other tokens: all together then have a probability of 1."""
 
 
+def made_up_chunk(
+    start: int, ids: bytes, sampling: SamplingParams, version: int, reason: FinishReason | None
+) -> TokenChunk:
+    """Return the chunk of a request's tokens from `start` on, sampled by `version`."""
+    count, temperature = sampling.top_logprobs, sampling.temperature
+    top = _most_likely(ids, count, temperature) if count else ()
+    sampled = logprobs(len(ids) // TOKEN_BYTES, temperature)
+    return TokenChunk(start, ids, sampled, (ChunkSpan(start, version),), reason, *top)
+
+
 def logprobs(count: int, temperature: float = 1.0) -> bytes:
     """Return the log-probabilities of that many tokens at a temperature; at 1 if that is 0."""
     return np.array([_tempered(LOGPROB, temperature)], "<f4").tobytes() * count
 
 
-def most_likely(ids: bytes, count: int, temperature: float) -> tuple[bytes, bytes]:
+def _most_likely(ids: bytes, count: int, temperature: float) -> tuple[bytes, bytes]:
     """Return ids and log-probabilities of the `count` most likely tokens beside each of `ids`.
 
     They are the token itself and then, for want of a model, the first ones of the vocabulary.

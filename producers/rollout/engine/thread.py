@@ -1,20 +1,57 @@
-"""The thread that owns an engine's state, and the way into it from other threads.
+"""The thread that owns an engine's state, that state, and the way into it from other threads.
 
 `post` does not wait; `ask` waits for the result, up to a deadline. Both run in the order they were
 called. Only this thread touches what belongs to the engine, so that state needs no lock. The torch
 and the scripted engine have one each, and the vLLM engine's event loop runs in one.
 """
 
+import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid, EngineTimeout
 
 T = TypeVar("T")
 Command = Callable[[], object]
+
+
+class EngineState:
+    """Flags that the engine's own thread changes and any thread reads. `error` is set for good."""
+
+    def __init__(self) -> None:
+        self.paused = False
+        self.asleep = False
+        self.error: str | None = None
+
+    def fail(self, reason: str) -> None:
+        """Mark the engine as failed; it stays paused."""
+        self.error = reason
+        self.paused = True
+
+    def require_working(self, call: str) -> None:
+        """Raise `EngineStateInvalid` if the engine has failed. So do all checks below."""
+        if self.error is not None:
+            raise EngineStateInvalid(call, f"failed ({self.error})")
+
+    def require_awake(self, call: str) -> None:
+        """Raise `EngineStateInvalid` also if the engine is asleep."""
+        self.require_working(call)
+        if self.asleep:
+            raise EngineStateInvalid(call, "asleep")
+
+    def require_paused(self, call: str) -> None:
+        """Raise `EngineStateInvalid` also if the engine is running, awake or not."""
+        self.require_working(call)
+        if not self.paused:
+            raise EngineStateInvalid(call, "running")
+
+    def require_loadable(self) -> None:
+        """Raise `EngineStateInvalid` unless the engine is paused and awake."""
+        self.require_paused("load_weights")
+        self.require_awake("load_weights")
 
 
 class CommandQueue:
@@ -101,8 +138,51 @@ class EngineThread:
             raise EngineStateInvalid(call, "delivering a chunk: on_chunk must not wait for it")
 
 
+class EventLoopThread:
+    """A running event loop, from construction until `close`."""
+
+    def __init__(self, name: str, timeout_s: float) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = EngineThread(name, timeout_s, self._run, self._loop.call_soon_threadsafe)
+
+    def post(self, call: str, command: Callable[[], object]) -> None:
+        """See `EngineThread.post`."""
+        self._thread.post(call, command)
+
+    def ask(self, call: str, question: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """See `EngineThread.ask`; other commands run while the coroutine waits."""
+        future: Future[T] = Future()
+        return self._thread.ask_for(
+            future, call, lambda: self._loop.create_task(_answer_later(future, question()))
+        )
+
+    def close(self, last: Callable[[], Awaitable[None]]) -> None:
+        """See `EngineThread.close`; the thread ends when `last` is done."""
+        self._thread.close(lambda: self._loop.create_task(self._end(last)))
+
+    async def _end(self, last: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await last()
+        finally:
+            self._loop.stop()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+
 def _answer(future: Future[T], question: Callable[[], T]) -> None:
     try:
         future.set_result(question())
+    except Exception as error:  # raised again in the thread that asked
+        future.set_exception(error)
+
+
+async def _answer_later(future: Future[T], question: Coroutine[Any, Any, T]) -> None:
+    try:
+        future.set_result(await question)
     except Exception as error:  # raised again in the thread that asked
         future.set_exception(error)

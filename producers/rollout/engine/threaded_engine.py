@@ -11,8 +11,7 @@ from abc import ABC, abstractmethod
 
 from seamlessflow.producers.rollout.engine.contract import ChunkCallback, PauseMode, TokenChunk
 from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid
-from seamlessflow.producers.rollout.engine.state import EngineState
-from seamlessflow.producers.rollout.engine.thread import CommandQueue, EngineThread
+from seamlessflow.producers.rollout.engine.thread import CommandQueue, EngineState, EngineThread
 
 _log = logging.getLogger(__name__)
 

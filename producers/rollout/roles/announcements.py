@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 from seamlessflow.producers.rollout.engine.contract import EngineHealth
-from seamlessflow.producers.rollout.roles.outcomes import Acquired, Loaded, Released
+from seamlessflow.producers.rollout.roles.moves import Acquired, Loaded, Released
 from seamlessflow.producers.rollout.roles.roles import RolloutRoles
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.releases import this_release

@@ -20,21 +20,27 @@ from typing import Protocol
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.weights.versions import WeightsGone, lease
-from seamlessflow.infra.worker.phases import PhaseTimes
+from seamlessflow.infra.worker.activity import PhaseTimes
 from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.probe.questions import PROMPT_TEXT
-from seamlessflow.producers.rollout.roles import outcomes
 from seamlessflow.producers.rollout.roles.moves import (
     Acquire,
+    Acquired,
     DeviceMove,
     Load,
+    Loaded,
+    MoveFailed,
+    NotStarted,
+    Outcome,
+    Paused,
     Preload,
+    Preloaded,
     PublishedWeights,
     Release,
+    Released,
 )
-from seamlessflow.producers.rollout.roles.outcomes import Outcome
 from seamlessflow.producers.rollout.roles.places import WeightsPlaces
-from seamlessflow.producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.schemas.records import PolicyWeights
 
 
@@ -110,21 +116,21 @@ class RolloutDevice:
             try:
                 self._report(self._carry_out(move, times))
             except Exception as error:  # the main loop raises it and ends the process
-                self._report(outcomes.MoveFailed(move, error))
+                self._report(MoveFailed(move, error))
 
     def _carry_out(self, move: DeviceMove, times: PhaseTimes) -> Outcome:
         if isinstance(move, Release):
-            return outcomes.Released(move, self._free(times), times)
+            return Released(move, self._free(times), times)
         # Nothing is changed yet: if the files are bad, the engine goes on with what it has.
         try:
             weights = self._here(move)
         except SeamlessFlowError as error:
-            return outcomes.NotStarted(move, error)
+            return NotStarted(move, error)
         with lease(Path(weights.directory)):
             try:
                 parser = self._parser_for(move.policy, weights)
             except SeamlessFlowError as error:
-                return outcomes.NotStarted(move, error)
+                return NotStarted(move, error)
             times.end("verify")
             if isinstance(move, Load):
                 return self._load(move, weights, parser)
@@ -160,26 +166,24 @@ class RolloutDevice:
         try:
             engine = self._engine_with(weights, parser, times)
         except WeightsGone as error:
-            return outcomes.NotStarted(move, error)
+            return NotStarted(move, error)
         offset = self._follow_slot(move.slot)
         times.end("slot")
-        return outcomes.Acquired(move, engine, parser, offset, times)
+        return Acquired(move, engine, parser, offset, times)
 
-    def _preload(self, move: Preload, weights: PublishedWeights) -> outcomes.Preloaded:
+    def _preload(self, move: Preload, weights: PublishedWeights) -> Preloaded:
         if self._engines.loads_asleep:
             self._change(self._running(), weights)
-        return outcomes.Preloaded(move)
+        return Preloaded(move)
 
-    def _load(
-        self, move: Load, weights: PublishedWeights, parser: MessageParser
-    ) -> outcomes.Loaded:
+    def _load(self, move: Load, weights: PublishedWeights, parser: MessageParser) -> Loaded:
         engine, started = self._running(), time.monotonic()
         engine.pause("keep")
         # Before the load, which takes long: turns pinned to the old version are handed back now.
-        self._report(outcomes.Paused(move))
+        self._report(Paused(move))
         self._change(engine, weights)
         engine.resume()
-        return outcomes.Loaded(move, parser, _since(started))
+        return Loaded(move, parser, _since(started))
 
     def _engine_with(
         self, weights: PublishedWeights, parser: MessageParser, times: PhaseTimes

@@ -9,16 +9,26 @@ import logging
 from dataclasses import dataclass
 
 from seamlessflow.infra.telemetry.tracing import Span, Telemetry
-from seamlessflow.infra.worker.activity import Activity
-from seamlessflow.infra.worker.phases import PhaseTimes
+from seamlessflow.infra.worker.activity import Activity, PhaseTimes
 from seamlessflow.infra.worker.roles import new_incarnation
 from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
 from seamlessflow.producers.rollout.roles import announcements as records
-from seamlessflow.producers.rollout.roles import outcomes
 from seamlessflow.producers.rollout.roles.announcements import State
 from seamlessflow.producers.rollout.roles.device import RolloutDevice
-from seamlessflow.producers.rollout.roles.moves import Load, Preload, Rejoin, Release
-from seamlessflow.producers.rollout.roles.outcomes import Outcome
+from seamlessflow.producers.rollout.roles.moves import (
+    Acquired,
+    Load,
+    Loaded,
+    MoveFailed,
+    NotStarted,
+    Outcome,
+    Paused,
+    Preload,
+    Preloaded,
+    Rejoin,
+    Release,
+    Released,
+)
 from seamlessflow.producers.rollout.roles.reporter import Reporter
 from seamlessflow.producers.rollout.roles.roles import RolloutRoles
 from seamlessflow.producers.rollout.turns.serving import Service, Serving
@@ -110,24 +120,24 @@ class RoleKeeper:
     def conclude(self, outcome: Outcome, now_ms: int) -> None:
         """Act on what the device reports of a move. Raises the error of a failed one."""
         match outcome:
-            case outcomes.Acquired():
+            case Acquired():
                 outcome.times.end("report")
                 self._serve(outcome, now_ms)
-            case outcomes.Paused(move):
+            case Paused(move):
                 self._pause(move, now_ms)
-            case outcomes.Preloaded(move):
+            case Preloaded(move):
                 _log.info("version %d was read ahead", move.weights.version)
                 self._roles.loaded_weights(move)
-            case outcomes.Loaded():
+            case Loaded():
                 self._resume(outcome, now_ms)
-            case outcomes.Released():
+            case Released():
                 outcome.times.end("report")
                 self._released(outcome, now_ms)
-            case outcomes.NotStarted(move, error):
+            case NotStarted(move, error):
                 if not self._roles.reject(move):
                     raise error
                 _log.warning("version %d is not loaded: %s", move.weights.version, error)
-            case outcomes.MoveFailed(_, error):
+            case MoveFailed(_, error):
                 raise error
 
     def _may_load(self, move: Load, now_ms: int) -> bool:
@@ -144,7 +154,7 @@ class RoleKeeper:
             now_ms=now_ms,
         )
 
-    def _serve(self, outcome: outcomes.Acquired, now_ms: int) -> None:
+    def _serve(self, outcome: Acquired, now_ms: int) -> None:
         if not self._roles.acquired(outcome.move):
             return  # given up meanwhile: the next move frees the device again
         policy, version = outcome.move.policy, outcome.move.weights.version
@@ -170,7 +180,7 @@ class RoleKeeper:
         running = len(self._serving.running)
         self._reporter.announce(records.generation_paused(self._roles, running, now_ms))
 
-    def _resume(self, outcome: outcomes.Loaded, now_ms: int) -> None:
+    def _resume(self, outcome: Loaded, now_ms: int) -> None:
         if self._loading is not None:
             self._loading.end()
             self._loading = None
@@ -180,7 +190,7 @@ class RoleKeeper:
         self._reporter.announce(records.weights_loaded(self._roles, outcome, now_ms))
         self._reporter.announce(records.generation_resumed(self._roles, outcome, now_ms))
 
-    def _released(self, outcome: outcomes.Released, now_ms: int) -> None:
+    def _released(self, outcome: Released, now_ms: int) -> None:
         record = records.role_released(self._roles, outcome, self._handed_back, now_ms)
         self._roles.released()
         _log.info(

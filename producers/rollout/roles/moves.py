@@ -1,10 +1,14 @@
-"""The moves by which a rollout process takes, keeps and gives up its role.
+"""The moves by which a rollout process takes, keeps and gives up its role, and their outcomes.
 
-`roles.py` decides on them one at a time, `device.py` carries them out.
+`roles.py` decides on moves one at a time, the thread of `device.py` carries them out and reports
+the outcomes.
 """
 
 from dataclasses import dataclass, field
 
+from seamlessflow.infra.worker.activity import PhaseTimes
+from seamlessflow.producers.rollout.engine.contract import Engine
+from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.schemas.records import PolicyWeights
 
 
@@ -62,3 +66,65 @@ class Rejoin:
 
 DeviceMove = Acquire | Load | Preload | Release
 Move = DeviceMove | Rejoin
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    """The outcome that the engine serves and the slot is read from `slot_offset` on."""
+
+    move: Acquire
+    engine: Engine
+    parser: MessageParser
+    slot_offset: int
+    times: PhaseTimes
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """The first outcome of a load: no turn is sampled until its `Loaded`."""
+
+    move: Load
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The outcome that the engine goes on with other weights."""
+
+    move: Load
+    parser: MessageParser
+    paused_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preloaded:
+    """The outcome that the sleeping engine has other weights, or that they are verified."""
+
+    move: Preload
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The outcome that the engine sleeps."""
+
+    move: Release
+    free_bytes: int
+    times: PhaseTimes
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """The outcome that the weights are not what was published; nothing was changed."""
+
+    move: Acquire | Load | Preload
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFailed:
+    """The outcome that the engine is in an unknown state; it stays paused."""
+
+    move: DeviceMove
+    error: Exception
+
+
+Outcome = Acquired | Paused | Loaded | Preloaded | Released | NotStarted | MoveFailed

@@ -3,15 +3,17 @@
 `advance` tells the whole: waiting requests are admitted while there is room; one prefill pass runs
 over rows that have many tokens without KV (new prompts, continuations, rows whose KV new weights
 made invalid), in chunks that fit the token budget; one decode pass runs over the rows that lack the
-KV of their last token alone. Engine thread only, under `torch.inference_mode`.
+KV of their last token alone. The passes see rows and tokens, not requests. Engine thread only,
+under `torch.inference_mode`.
 """
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from seamlessflow.producers.rollout.engine.contract import TokenChunk
@@ -23,12 +25,12 @@ from seamlessflow.producers.rollout.engine.request import (
     last_chunk,
     token_chunks,
 )
-from seamlessflow.producers.rollout.torch_engine.forward import CachedForward
-from seamlessflow.producers.rollout.torch_engine.passes import Rows, decode, decoding_first, prefill
+from seamlessflow.producers.rollout.torch_engine.forward import PADDING, CachedForward
 from seamlessflow.producers.rollout.torch_engine.rows import RowTable
 from seamlessflow.producers.rollout.torch_engine.sampling import most_likely, sample
 
 Emission = tuple[Request, TokenChunk]
+Rows = npt.NDArray[np.int64]
 
 
 class LogitsNotFinite(ArithmeticError):
@@ -78,17 +80,17 @@ class ContinuousBatch:
         not exhausted.
         """
         yield from self._admit()
-        decoding = decoding_first(self.table)
+        decoding = _decoding_first(self.table)
         if decoding < self.table.running:
             started, budget = time.perf_counter(), self._prefill_tokens
-            rows, logits_RV, again = prefill(self.table, self._forward, decoding, budget)
+            rows, logits_RV, again = _prefill(self.table, self._forward, decoding, budget)
             sampled = self._sample(rows, logits_RV)
             self.times.add_prefill(time.perf_counter() - started, again)
             yield from sampled
         # A request that ended in the prefill left a row behind the decoding ones: those stay.
         if decoding:
             started = time.perf_counter()
-            sampled = self._sample(*decode(self.table, self._forward, decoding))
+            sampled = self._sample(*_decode(self.table, self._forward, decoding))
             self.times.add_decode(decoding, time.perf_counter() - started)
             yield from sampled
 
@@ -152,3 +154,65 @@ def _top_tokens(
             top_ids, top_logprobs = ids[place, :count], logprobs[place, :count]
             tops[row] = top_ids.astype("<i4").tobytes(), top_logprobs.astype("<f4").tobytes()
     return tops
+
+
+def _decoding_first(table: RowTable) -> int:
+    """Move the running rows that lack the KV of one token before the others; return how many."""
+    pending = table.pending()
+    if (pending == 1).all():
+        return len(pending)
+    decoding = 0
+    for row, tokens in enumerate(pending.tolist()):
+        if tokens == 1:
+            table.swap(row, decoding)
+            decoding += 1
+    return decoding
+
+
+def _prefill(
+    table: RowTable, forward: CachedForward, first: int, budget: int
+) -> tuple[Rows, Tensor, float]:
+    """Give rows from `first` on a chunk of KV: as many as fit the budget, the oldest among them.
+
+    Returns the rows that now lack only their next token, the logits after their last one, and the
+    share of tokens whose KV was computed before.
+    """
+    # The oldest goes first, or a stream of short prompts could keep a long one waiting forever.
+    table.swap(first, first + int(table.admitted[first : table.running].argmin()))
+    pending = table.pending()[first:]
+    count, width = plan_prefill(pending.tolist(), budget)
+    rows = np.arange(first, first + count)
+    sizes = np.minimum(pending[:count], width)
+    columns = np.arange(width) - (width - sizes[:, None])
+    positions = np.where(columns < 0, PADDING, table.cached[rows, None] + columns)
+    ids = table.tokens[rows[:, None], positions.clip(min=0)].astype(np.int64)
+    logits_RV = forward(first, ids, positions)
+    again = table.computed_before(rows, sizes) / int(sizes.sum())
+    table.cached[rows] += sizes
+    complete = np.flatnonzero(sizes == pending[:count])
+    return rows[complete], logits_RV[torch.from_numpy(complete).to(logits_RV.device)], again
+
+
+def _decode(table: RowTable, forward: CachedForward, count: int) -> tuple[Rows, Tensor]:
+    """Return the first `count` rows, and the logits [count, vocabulary] after their last tokens."""
+    rows = np.arange(count)
+    positions = table.cached[:count].copy()
+    ids = table.tokens[rows, positions].astype(np.int64)
+    logits_BV = forward(0, ids[:, None], positions[:, None])
+    table.cached[:count] += 1
+    return rows, logits_BV
+
+
+def plan_prefill(pending: Sequence[int], budget: int) -> tuple[int, int]:
+    """Return how many rows to prefill, from the first on, and the width of the pass in tokens.
+
+    The padded area, rows times width, fits the budget. A first row wider than the budget is taken
+    alone and in chunks.
+    """
+    width = min(pending[0], budget)
+    for count, tokens in enumerate(pending[1:], start=1):
+        wider = max(width, tokens)
+        if (count + 1) * wider > budget:
+            return count, width
+        width = wider
+    return len(pending), width

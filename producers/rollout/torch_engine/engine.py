@@ -15,8 +15,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
+from seamlessflow.infra.host import device_named, free_host_bytes
 from seamlessflow.infra.weights.manifest import base_of
-from seamlessflow.infra.worker.device import device_named, free_host_bytes
 from seamlessflow.producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
@@ -25,11 +25,15 @@ from seamlessflow.producers.rollout.engine.contract import (
 )
 from seamlessflow.producers.rollout.engine.request import Request, last_chunk
 from seamlessflow.producers.rollout.engine.threaded_engine import ThreadedEngine
-from seamlessflow.producers.rollout.torch_engine.adapter import AdaptedLayers, Adapter, read_adapter
 from seamlessflow.producers.rollout.torch_engine.batching import ContinuousBatch, Emission
-from seamlessflow.producers.rollout.torch_engine.checkpoint import read_weights
 from seamlessflow.producers.rollout.torch_engine.compatibility import plan_cache
 from seamlessflow.producers.rollout.torch_engine.forward import CachedForward
+from seamlessflow.producers.rollout.torch_engine.weights import (
+    AdaptedLayers,
+    Adapter,
+    read_adapter,
+    read_weights,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,22 @@
-"""One dispatch under way: an engine's chunks in, records of `sessions` out. Pure.
+"""One dispatch under way: its sampling, an engine's chunks in, records of `sessions` out.
 
-`advance` returns at most one record a call. Offsets of a dispatch are contiguous, and nothing comes
-after `TurnCompleted`, `TurnInterrupted` or `TurnFailed`. Called by `serving.py` alone.
+`Dispatch` is pure: `advance` returns at most one record a call. Offsets of a dispatch are
+contiguous, and nothing comes after `TurnCompleted`, `TurnInterrupted` or `TurnFailed`.
+`LiveDispatch` is a dispatch as the engine's thread and the main loop share it. Called by
+`serving.py`.
 """
 
-from collections.abc import Collection, Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import xxhash
 
+from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.infra.rendering.completion import MessageStream
-from seamlessflow.producers.rollout.engine.contract import FinishReason, TokenChunk
-from seamlessflow.producers.rollout.turns.assistant_message import message_json
-from seamlessflow.producers.rollout.turns.message import TurnMessage
+from seamlessflow.infra.telemetry.tracing import Span
+from seamlessflow.producers.rollout.engine.contract import FinishReason, SamplingParams, TokenChunk
+from seamlessflow.producers.rollout.turns.message import TurnMessage, message_json
 from seamlessflow.producers.rollout.turns.refusal import (
     PAST_DEADLINE,
     TurnFields,
@@ -21,6 +26,7 @@ from seamlessflow.producers.rollout.turns.refusal import (
 )
 from seamlessflow.producers.rollout.turns.unwritten import Unwritten
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 STREAMED_EVERY_MS = 100
@@ -152,3 +158,76 @@ class Dispatch:
             "tensors": new.tensors,
             "delta": self._message.take_delta() if self.request.stream else None,
         }
+
+
+@dataclass(eq=False, slots=True)
+class LiveDispatch:
+    """A dispatch and its chunks. The engine's thread calls `on_chunk`, the main loop all else.
+
+    Chunks that are not urgent wait here until the dispatch is due, so that a token does not cost
+    the main loop a wake-up.
+    """
+
+    dispatch: Dispatch
+    headers: Headers
+    span: Span
+    _wake: Callable[["LiveDispatch"], None]
+    request_id: str = field(init=False)
+    ended: bool = False
+    """True once the last record is written."""
+    finished: bool = False
+    """True once the engine has delivered the last chunk."""
+    _chunks: deque[TokenChunk] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        request = self.dispatch.request
+        self.request_id = f"{request.turn_id}/{request.dispatch}"
+
+    def on_chunk(self, chunk: TokenChunk) -> None:
+        """Keep a chunk; wake the main loop if it must act now. On the engine's thread."""
+        # Appended before the wake-up: the main loop may run at once. A deque needs no lock.
+        self._chunks.append(chunk)
+        if chunk.finish_reason is not None:
+            self.finished = True
+            self._wake(self)
+        elif self.dispatch.urgent:
+            self._wake(self)
+
+    def new_chunks(self) -> Iterator[TokenChunk]:
+        """Yield the chunks since the last call."""
+        while self._chunks:
+            yield self._chunks.popleft()
+
+
+def sampling_params(
+    request: r.GenerateTurn, stop_token_ids: Sequence[int], max_context: int
+) -> SamplingParams:
+    """Return the engine's parameters; `max_context` bounds prompt and completion together.
+
+    The prompt must leave room for a token. Raises `ValueError` for values outside their range.
+    """
+    asked = request.sampling
+    room = max_context - len(request.prompt_ids) // TOKEN_BYTES
+    return SamplingParams(
+        max_tokens=room if asked.max_tokens is None else min(asked.max_tokens, room),
+        temperature=1.0 if asked.temperature is None else asked.temperature,
+        top_p=1.0 if asked.top_p is None else asked.top_p,
+        top_k=max(asked.top_k or 0, 0),
+        stop_token_ids=tuple(stop_token_ids),
+        seed=None if asked.seed is None else turn_seed(request, asked.seed),
+        top_logprobs=asked.top_logprobs,
+        json_schema=asked.json_schema,
+        session=session_name(request.session_id),
+        choice=request.choice,
+    )
+
+
+def turn_seed(request: r.GenerateTurn, seed: int) -> int:
+    """Return a different seed for each session, turn, choice and offset to continue from.
+
+    With one seed for all, samples of the same prompt would be equal.
+    """
+    offset = len(request.completion_ids) // TOKEN_BYTES
+    parts = (seed, request.session_id, request.turn_id, request.choice, offset)
+    digest: int = xxhash.xxh3_64_intdigest(repr(parts).encode())
+    return digest >> 1  # engines take signed numbers

@@ -1,11 +1,17 @@
-"""The assistant message of a turn, parsed while its tokens come. Pure; used by `dispatch.py`.
+"""The assistant message of a turn, parsed while its tokens come, and its JSON. Pure.
 
 One text is parsed: the prefill at the end of the prompt (a forced tool call), the tokens of earlier
 dispatches, and those sampled now. Deltas hold only what earlier dispatches have not written.
+
+The JSON is that of records of `sessions`, canonical: sorted keys, absent members left out. Tool
+calls get public ids that contain the turn's.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
+
+import orjson
 
 from seamlessflow.infra.rendering.completion import (
     NOTHING,
@@ -13,11 +19,31 @@ from seamlessflow.infra.rendering.completion import (
     MessageStream,
     ParsedMessage,
 )
-from seamlessflow.producers.rollout.turns.assistant_message import delta_json
-from seamlessflow.producers.rollout.turns.one_call import OneCall
-from seamlessflow.producers.rollout.turns.stop_text import StopText, joined
+from seamlessflow.infra.rendering.tool_calls import ToolCall
+from seamlessflow.producers.rollout.turns.text_ends import OneCall, StopText, joined
+from seamlessflow.schemas.identity import tool_call_id
 from seamlessflow.schemas.records import GenerateTurn
 from seamlessflow.schemas.tokens import TOKEN_BYTES
+
+
+class MessageParser(Protocol):
+    """The part of a policy's `Renderer` that the rollout process needs: a parser of completions.
+
+    Not for several threads at once.
+    """
+
+    @property
+    def stop_token_ids(self) -> tuple[int, ...]:
+        """Tokens that end a completion."""
+
+    def stream(self, tools: Sequence[Mapping[str, object]] | None, prompt: bytes) -> MessageStream:
+        """Return the parser of one completion of `prompt`."""
+
+    def raw_stream(self) -> MessageStream:
+        """Return the parser of one completion of a prompt without a chat template: plain text."""
+
+    def encode(self, text: str) -> bytes:
+        """Return the token ids of `text` as int32 bytes."""
 
 
 class TurnMessage:
@@ -72,7 +98,7 @@ class TurnMessage:
 
     def take_delta(self) -> bytes | None:
         """Return the addition since the last call, as JSON, or None if there is none."""
-        delta = delta_json(self._delta, self._turn_id, self._calls_given)
+        delta = _delta_json(self._delta, self._turn_id, self._calls_given)
         self._calls_given += len(self._delta.tool_calls)
         self._delta = NOTHING
         return delta
@@ -92,3 +118,42 @@ def template_prompt(request: GenerateTurn) -> bytes:
 def prefill(request: GenerateTurn) -> bytes:
     """Return the prefill: the end of the prompt, with which the completion begins."""
     return request.prompt_ids[len(request.prompt_ids) - TOKEN_BYTES * request.prefill :]
+
+
+def message_json(message: ParsedMessage, turn_id: str) -> bytes:
+    """Return the whole assistant message; `content` is null if there are only tool calls."""
+    fields: dict[str, object] = {"role": "assistant", "content": message.content}
+    if message.reasoning:
+        fields["reasoning_content"] = message.reasoning
+    if message.tool_calls:
+        fields["content"] = message.content or None
+        fields["tool_calls"] = [
+            {"type": "function", **_call(call, turn_id, number)}
+            for number, call in enumerate(message.tool_calls)
+        ]
+    return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
+
+
+def _delta_json(delta: MessageDelta, turn_id: str, first_call: int) -> bytes | None:
+    """Return the addition to the message, or None if it is empty.
+
+    `first_call` is the number of tool calls of the turn before it.
+    """
+    if not delta:
+        return None
+    fields: dict[str, object] = {}
+    if delta.content:
+        fields["content"] = delta.content
+    if delta.reasoning:
+        fields["reasoning_content"] = delta.reasoning
+    if delta.tool_calls:
+        fields["tool_calls"] = [
+            {"index": number, **_call(call, turn_id, number)}
+            for number, call in enumerate(delta.tool_calls, first_call)
+        ]
+    return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
+
+
+def _call(call: ToolCall, turn_id: str, number: int) -> dict[str, object]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": tool_call_id(turn_id, number), "function": function}

@@ -18,10 +18,13 @@ from seamlessflow.infra.telemetry.tracing import Telemetry
 from seamlessflow.producers.rollout.engine.contract import Engine, SamplingParams
 from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid, RequestInvalid
 from seamlessflow.producers.rollout.turns.admission import Admission
-from seamlessflow.producers.rollout.turns.dispatch import Dispatch, Output
-from seamlessflow.producers.rollout.turns.live_dispatch import LiveDispatch
-from seamlessflow.producers.rollout.turns.message import template_prompt
-from seamlessflow.producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.producers.rollout.turns.dispatch import (
+    Dispatch,
+    LiveDispatch,
+    Output,
+    sampling_params,
+)
+from seamlessflow.producers.rollout.turns.message import MessageParser, template_prompt
 from seamlessflow.producers.rollout.turns.refusal import (
     Refusal,
     bad_request,
@@ -30,7 +33,6 @@ from seamlessflow.producers.rollout.turns.refusal import (
     refused,
     unstarted,
 )
-from seamlessflow.producers.rollout.turns.sampling import sampling_params
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.json_text import read_json
 from seamlessflow.schemas.tokens import TOKEN_BYTES

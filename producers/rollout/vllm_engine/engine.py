@@ -24,8 +24,8 @@ from seamlessflow.producers.rollout.engine.errors import (
     EngineStateInvalid,
     WeightsRejected,
 )
-from seamlessflow.producers.rollout.engine.event_loop_thread import EventLoopThread
 from seamlessflow.producers.rollout.engine.request import Request
+from seamlessflow.producers.rollout.engine.thread import EventLoopThread
 from seamlessflow.producers.rollout.settings import VllmSection
 from seamlessflow.producers.rollout.vllm_engine.client import ServerFailed, VllmClient
 from seamlessflow.producers.rollout.vllm_engine.launch import for_adapters, most_rank

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.settings import ENV_PREFIX
 from seamlessflow.producers.rollout.engine.contract import MOST_TOP_LOGPROBS
 from seamlessflow.producers.rollout.settings import VllmSection

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.producers.rollout.engine.contract import FinishReason, PauseMode, TokenChunk
+from seamlessflow.producers.rollout.engine.pass_times import StreamTimes
 from seamlessflow.producers.rollout.engine.request import last_chunk
-from seamlessflow.producers.rollout.engine.state import EngineState
+from seamlessflow.producers.rollout.engine.thread import EngineState
 from seamlessflow.producers.rollout.vllm_engine.client import VllmClient
 from seamlessflow.producers.rollout.vllm_engine.protocol import (
     AnswerInvalid,
@@ -25,7 +26,6 @@ from seamlessflow.producers.rollout.vllm_engine.protocol import (
     TokenEvent,
 )
 from seamlessflow.producers.rollout.vllm_engine.request import VllmRequest, finish_reason
-from seamlessflow.producers.rollout.vllm_engine.stream_times import StreamTimes
 
 AGAIN_S = 0.5
 """Time after which a pause is sent again: a call that reached the server just behind the first one

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from seamlessflow.infra.disk.links import link_or_copy
+from seamlessflow.infra.disk import link_or_copy
 from seamlessflow.infra.weights.adapter import AdapterInvalid, fitting
 from seamlessflow.producers.rollout.engine.errors import WeightsRejected
 

@@ -1,10 +1,12 @@
 """The vLLM server as a child of this process: started, awaited, ended with all its children.
 
-Its output goes to a file. `process_guard.py` ends it also if this process dies without warning.
+Its output goes to a file, whose last fault says why a server did not start. `process_guard.py` ends
+the server also if this process dies without warning.
 """
 
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,21 +16,35 @@ import httpx
 
 from seamlessflow.infra.child import ChildProcess
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.network.addresses import HOST, free_port
 from seamlessflow.producers.rollout.settings import VllmSection
 from seamlessflow.producers.rollout.vllm_engine import process_guard
-from seamlessflow.producers.rollout.vllm_engine.last_fault import last_fault
 from seamlessflow.producers.rollout.vllm_engine.launch import launch
 
 _POLL_S = 0.1
+
 STOP_S = 5.0
 """Time for the server to end in order; its GPU is free only then."""
 
 _KILLED_S = 5.0
+
 _LOG_LINES = 60
 """Lines of the log that are shown: of several processes the one that failed is not the last."""
+
 _REFUSED = 2
 """Status of a server that does not take its command line; it would take it no better again."""
+
+_OF_PROCESS = r"(?:\(\w+ pid=\d+\) )?(?:(?:ERROR|CRITICAL) \S+ \S+ \[\S+\] )?"
+
+_FAULT = re.compile(
+    rf"^{_OF_PROCESS}\s*("
+    r"(?:[\w.]*(?:Error|Exception)|Value error|Assertion failed)\b[:,] .*"
+    r"|\S+: [Ee]rror\b.*)$"
+)
+
+_ELSEWHERE = "root cause above"
+"""Words of vLLM's API server about a fault of another of its processes."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -115,3 +131,12 @@ def _answers(client: httpx.Client) -> bool:
 def _guarded(command: Sequence[str]) -> list[str]:
     guard = [sys.executable, "-I", process_guard.__file__]
     return [*guard, str(os.getpid()), str(STOP_S), *command]
+
+
+def last_fault(log: str) -> str:
+    """Return the last fault that a log names, empty if it names none.
+
+    A traceback ends in it, but more lines follow: links, the ends of other processes of the server.
+    """
+    faults = [match[1] for line in log.splitlines() if (match := _FAULT.match(line))]
+    return next((fault for fault in reversed(faults) if _ELSEWHERE not in fault), "")

@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.recorded.audit.checks.findings import Findings, LogPlace, place_of
 from seamlessflow.recorded.audit.checks.kept import Kept
 from seamlessflow.recorded.audit.checks.seen import Seen

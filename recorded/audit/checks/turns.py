@@ -10,7 +10,7 @@ for example behind the end of the session.
 from dataclasses import dataclass, field
 
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.recorded.audit.checks.findings import Findings, LogPlace, place_of
 from seamlessflow.recorded.audit.checks.kept import Kept
 from seamlessflow.recorded.audit.checks.owners import Owners

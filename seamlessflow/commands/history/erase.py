@@ -64,7 +64,7 @@ def erase(
     is repeated as it was and goes on. The old topics stay until --delete-old.
     """
     from seamlessflow.infra.errors import SettingsRejected
-    from seamlessflow.infra.kafka.topics.found import partition_counts
+    from seamlessflow.infra.kafka.topics.existing import partition_counts
     from seamlessflow.processes.cluster import kafka_to_inspect, remove_deleted
     from seamlessflow.recorded.erase.erased_files import erase_from_files
     from seamlessflow.recorded.erase.erased_sessions import ErasedSessions
@@ -97,7 +97,7 @@ def erase(
 def _erase_log(
     kafka: "KafkaSettings", to: str, asked: "ErasedSessions", dry_run: bool, drop: bool
 ) -> "tuple[LogErasure, LogErased]":
-    from seamlessflow.infra.blobs.references import blob_store, following
+    from seamlessflow.infra.blobs import blob_store, following
     from seamlessflow.infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicStateSettings
     from seamlessflow.recorded.erase.erasing import LogErasure, count_in_log, erase_from_log

@@ -66,7 +66,7 @@ def bytes_of(text: str, option: str = "") -> float:
 
 def _devices(text: str) -> tuple[int, float | None]:
     """Return number and memory of `8`, `8xH100` or `8xH100-80GB`; None if that is not told."""
-    from seamlessflow.infra.device_model.hardware import UnknownPreset, hardware_named
+    from seamlessflow.infra.device_model.presets import UnknownPreset, hardware_named
 
     match = _DEVICES.fullmatch(text)
     if match is None or not int(match["count"]):

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from seamlessflow.infra.kafka.start.cluster import find_cluster
-from seamlessflow.infra.kafka.topics.counts import least_insync
-from seamlessflow.infra.kafka.topics.found import FoundTopic, found_topics
+from seamlessflow.infra.kafka.topics.existing import FoundTopic, found_topics
+from seamlessflow.infra.kafka.topics.partitions import least_insync
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import FOR_EVER, SAME_PARTITIONS, TOPICS, Topic
 

@@ -18,7 +18,7 @@ from seamlessflow.infra.kafka.client import Partition
 from seamlessflow.infra.kafka.outage import Outage
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.start.cluster import find_cluster
-from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.topics.groups import GroupLookup
 from seamlessflow.infra.settings import ProcessSettings
 from seamlessflow.inspection.topics.state import GroupState, TopicState, behind, group_state

@@ -20,8 +20,8 @@ from seamlessflow.producers.rollout.engine.errors import RequestInvalid
 from seamlessflow.producers.rollout.engine.request import last_chunk
 from seamlessflow.producers.rollout.engine.threaded_engine import ThreadedEngine
 from seamlessflow.producers.rollout.roles.moves import PublishedWeights
-from seamlessflow.producers.rollout.scripted_engine.script import Script
-from seamlessflow.producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.producers.rollout.scripted_engine import Script
+from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.schemas.tokens import pack, unpack
 from tests.agents.engine.record import append
 from tests.agents.engine.turn import ActedTurn, logprobs

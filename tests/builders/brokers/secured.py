@@ -19,7 +19,7 @@ from confluent_kafka.admin._scram import (
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.errors import KafkaRefused
 from seamlessflow.infra.kafka.start.cluster import find_cluster
-from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.network.addresses import HOST, free_port
 from seamlessflow.infra.settings import KafkaSettings
 from tests.waiting import until
 

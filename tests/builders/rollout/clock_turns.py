@@ -5,9 +5,8 @@ from collections.abc import Iterable
 
 from seamlessflow.infra.device_model.lengths import LengthsSection
 from seamlessflow.infra.device_model.rates import Rates
-from seamlessflow.producers.rollout.clock_engine.answers import Answers
+from seamlessflow.producers.rollout.clock_engine.answers import AnswerLengths, Answers
 from seamlessflow.producers.rollout.clock_engine.batch import ClockBatch, Emission
-from seamlessflow.producers.rollout.clock_engine.lengths import AnswerLengths
 from seamlessflow.producers.rollout.engine.contract import SamplingParams, TokenChunk
 from seamlessflow.producers.rollout.engine.request import Request
 from seamlessflow.schemas.tokens import pack, unpack

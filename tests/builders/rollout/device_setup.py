@@ -6,13 +6,17 @@ from queue import SimpleQueue
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.weights.versions import version_directory
-from seamlessflow.infra.worker.phases import PhaseTimes
+from seamlessflow.infra.worker.activity import PhaseTimes
 from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.probe.answers import EngineProbeFailed
 from seamlessflow.producers.rollout.roles.device import RolloutDevice
-from seamlessflow.producers.rollout.roles.moves import Acquire, DeviceMove, PublishedWeights
-from seamlessflow.producers.rollout.roles.outcomes import Outcome
-from seamlessflow.producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.producers.rollout.roles.moves import (
+    Acquire,
+    DeviceMove,
+    Outcome,
+    PublishedWeights,
+)
+from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.schemas.records import PolicyWeights
 from tests.builders.engines.manual import ManualEngine
 from tests.builders.rollout.completions import LetterParser

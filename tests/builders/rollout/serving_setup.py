@@ -7,8 +7,7 @@ from seamlessflow.infra.kafka.producer import OnDelivery
 from seamlessflow.infra.settings import TelemetrySettings
 from seamlessflow.infra.telemetry.tracing import telemetry
 from seamlessflow.producers.rollout.turns.admission import Admission
-from seamlessflow.producers.rollout.turns.dispatch import Output
-from seamlessflow.producers.rollout.turns.live_dispatch import LiveDispatch
+from seamlessflow.producers.rollout.turns.dispatch import LiveDispatch, Output
 from seamlessflow.producers.rollout.turns.serving import Service, Serving
 from seamlessflow.schemas.records import Record
 from tests.builders.engines.manual import ManualEngine

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from seamlessflow.__main__ import app
-from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings

@@ -33,7 +33,7 @@ from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.kafka.topics.permissions import grant
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
-from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection.topics.check import topic_faults
 from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings

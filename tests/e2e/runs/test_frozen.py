@@ -16,7 +16,7 @@ from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.processes.launcher import BROKER, Launcher
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop

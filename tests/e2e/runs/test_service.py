@@ -10,7 +10,7 @@ import openai
 import pytest
 import yaml
 
-from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.topics import CONTROL

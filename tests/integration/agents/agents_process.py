@@ -9,8 +9,8 @@ from pathlib import Path
 
 import orjson
 
-from seamlessflow.infra.kafka.partitioner import partition_of
 from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.producers.agents.harness.session import AgentSession
 from seamlessflow.producers.agents.runner import serve

@@ -1,6 +1,6 @@
 """Session calls with several gateways: each gets some, and one that is gone costs no call."""
 
-from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.producers.agents.gateway_client.client import GatewayClient
 from seamlessflow.producers.agents.gateway_client.ending import CloseCall
 from tests.integration.agents.one_episode import a_task

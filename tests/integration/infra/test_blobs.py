@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import xxhash
 
-from seamlessflow.infra.blobs.references import reference
-from seamlessflow.infra.blobs.store import FsspecStore
+from seamlessflow.infra.blobs import FsspecStore, reference
 from seamlessflow.infra.errors import BlobUnavailable
 from seamlessflow.infra.kafka.client import BEGINNING, Received
 from seamlessflow.infra.kafka.producer import Producer

@@ -14,7 +14,7 @@ import pytest
 
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.broker.jars import class_path, default_cache, locked_jars
-from seamlessflow.infra.broker.properties import properties
+from seamlessflow.infra.broker.storage import properties
 from seamlessflow.infra.errors import (
     BrokerFailed,
     ExitStatus,
@@ -27,7 +27,7 @@ from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.network.ports import HOST, free_port, is_open
+from seamlessflow.infra.network.addresses import HOST, free_port, is_open
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import WorkerLost
 from seamlessflow.schemas.topics import Topic

@@ -6,9 +6,9 @@ import pytest
 
 from seamlessflow.infra.errors import NewerRelease, WrittenReleaseLacks
 from seamlessflow.infra.kafka.client import BEGINNING
+from seamlessflow.infra.kafka.messages import refusing
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
-from seamlessflow.infra.kafka.start.written import refusing
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Record

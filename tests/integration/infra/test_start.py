@@ -18,7 +18,7 @@ from seamlessflow.demo.model import make_model
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.names import CONSUMER_LAG
 from tests.builders.own_topics import SMALL

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.weights.from_trainer.receiving import WeightsReceiver
 from seamlessflow.infra.weights.from_trainer.sending import WeightsService
 from seamlessflow.infra.weights.manifest import MANIFEST, publish, sha256, verify

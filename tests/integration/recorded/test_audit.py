@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from seamlessflow.__main__ import app
-from seamlessflow.infra.kafka.partitioner import partition_of
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.kafka.topics.partitions import partition_of
+from seamlessflow.infra.network.addresses import HOST, free_port
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.cluster import write_address
 from seamlessflow.recorded.audit.audit import audit, follow

@@ -15,8 +15,7 @@ from seamlessflow.infra.kafka.dead_letters import send_letter
 from seamlessflow.infra.kafka.producer import Producer, TransactionalProducer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.kafka.topics.deletion import delete_before
-from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.existing import delete_before, partition_counts
 from seamlessflow.infra.kafka.unreadable import Letter
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.show.records import concerns

@@ -9,11 +9,11 @@ import numpy as np
 import orjson
 import pytest
 
-from seamlessflow.infra.disk.full import DiskFull
+from seamlessflow.infra.disk import DiskFull
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.codec import decode
 from seamlessflow.schemas.records import LineageStarted, Trajectory

@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 from seamlessflow.__main__ import app
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.infra.kafka.partitioner import partition_of
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.show.following import Following

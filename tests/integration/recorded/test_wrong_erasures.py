@@ -11,7 +11,7 @@ from seamlessflow.__main__ import app
 from seamlessflow.infra.errors import NewerRelease
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.codec import MARKER
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES

@@ -14,9 +14,8 @@ from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.probe.answers import EngineProbeFailed
 from seamlessflow.producers.rollout.process import EngineBroke
 from seamlessflow.producers.rollout.roles.moves import PublishedWeights
-from seamlessflow.producers.rollout.scripted_engine.engine import ScriptedEngine
-from seamlessflow.producers.rollout.scripted_engine.script import Script
-from seamlessflow.producers.rollout.turns.message_parser import MessageParser
+from seamlessflow.producers.rollout.scripted_engine import Script, ScriptedEngine
+from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.tokens import pack
 from seamlessflow.schemas.topics import CONTROL

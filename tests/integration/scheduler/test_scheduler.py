@@ -15,7 +15,7 @@ import pytest
 
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.errors import ExitStatus
-from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.scheduler.controller import Superseded, serve
 from seamlessflow.scheduler.settings import (

@@ -17,11 +17,11 @@ from typer.testing import CliRunner, Result
 from seamlessflow.__main__ import app
 from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
 from seamlessflow.infra.broker.broker import Broker
-from seamlessflow.infra.kafka.partitioner import partition_of
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.existing import partition_counts
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import (
     CONTROL,

@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from seamlessflow.__main__ import app
-from seamlessflow.infra.kafka.partitioner import partition_of
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.audit.verify import verify

@@ -16,8 +16,8 @@ from seamlessflow.demo.model import make_model
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.infra.kafka.client import client_options
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.kafka.topics.found import partition_counts
-from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.kafka.topics.existing import partition_counts
+from seamlessflow.infra.network.addresses import HOST, free_port
 from seamlessflow.infra.settings import KafkaSettings
 from tests.builders.brokers.secured import USERS, as_user, secured_broker
 from tests.builders.own_topics import SMALL

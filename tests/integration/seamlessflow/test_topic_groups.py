@@ -17,7 +17,7 @@ from seamlessflow.infra.kafka.producer import Producer, TransactionalProducer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.start.group import membership
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection.topics.growth import READINGS
 from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings

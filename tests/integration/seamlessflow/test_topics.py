@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from seamlessflow.__main__ import app
-from seamlessflow.infra.kafka.topics.counts import TooFewSlots
 from seamlessflow.infra.kafka.topics.creation import TopicOptions, create_topics
-from seamlessflow.infra.kafka.topics.found import found_topics, partition_counts
+from seamlessflow.infra.kafka.topics.existing import found_topics, partition_counts
+from seamlessflow.infra.kafka.topics.partitions import TooFewSlots
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import ENDED_SESSIONS, PROMPTS, REQUESTS, SESSIONS
 from tests.builders.brokers.several import three_brokers

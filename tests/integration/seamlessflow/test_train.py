@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seamlessflow.infra.errors import ExitStatus
-from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.network.addresses import free_port
 from tests.builders.run_files import run_values
 from tests.waiting import until
 

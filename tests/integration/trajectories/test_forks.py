@@ -7,7 +7,7 @@ import xxhash
 
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session
-from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.fork.copying import RecordedOn, forked_prefix

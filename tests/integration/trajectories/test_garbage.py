@@ -9,8 +9,8 @@ import pytest
 
 from seamlessflow.consumers.trajectories.settings import ManagerSection
 from seamlessflow.infra.errors import ExitStatus
-from seamlessflow.infra.kafka.partitioner import partition_of
 from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.names import CONSUMER_LAG, UNREADABLE
 from seamlessflow.schemas.codec import encode

@@ -13,7 +13,7 @@ from seamlessflow.infra.errors import GroupRefused, KafkaUnavailable, MemberRepl
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.start.group import membership
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.network.ports import HOST, free_port
+from seamlessflow.infra.network.addresses import HOST, free_port
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import REQUESTS
 from tests.builders.brokers.older import older_broker

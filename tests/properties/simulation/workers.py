@@ -12,8 +12,7 @@ from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.settings import TelemetrySettings
 from seamlessflow.infra.telemetry.tracing import telemetry
 from seamlessflow.producers.rollout.turns.admission import Admission
-from seamlessflow.producers.rollout.turns.dispatch import Output
-from seamlessflow.producers.rollout.turns.live_dispatch import LiveDispatch
+from seamlessflow.producers.rollout.turns.dispatch import LiveDispatch, Output
 from seamlessflow.producers.rollout.turns.serving import Service, Serving
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS

@@ -11,7 +11,7 @@ import pytest
 
 from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.infra.errors import ExitStatus
-from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.schemas.releases import this_release
 from tests.paths import ROOT
 

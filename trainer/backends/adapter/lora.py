@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedModel
 
-from seamlessflow.infra.disk.permissions import open_to_readers
+from seamlessflow.infra.disk import open_to_readers
 from seamlessflow.infra.weights.adapter import CONFIG, TENSORS, tensor_name
 from seamlessflow.trainer.backends.model import DTYPES
 from seamlessflow.trainer.parallelism import Dtype

@@ -11,8 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from seamlessflow.infra.disk.permissions import open_to_readers
-from seamlessflow.infra.disk.whole_directory import whole_directory
+from seamlessflow.infra.disk import open_to_readers, whole_directory
 from seamlessflow.infra.weights.adapter import (
     TENSORS,
     AdapterConfig,

@@ -1,7 +1,7 @@
 """Meetings of a gang's ranks on this machine."""
 
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.network.line import Line
-from seamlessflow.infra.network.ports import HOST
 from seamlessflow.trainer.backends.meeting import Coming, Facts, Meeting, came
 
 FACTS: Facts = {"run.policy": "main"}

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import openai
 
-from seamlessflow.infra.network.ports import free_port
+from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import RequestTurn
 from tests.builders.gateway.scripted_manager import (

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from seamlessflow.__main__ import app
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.kafka.topics.found import partition_counts
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import TRAJECTORIES
 from tests.builders.own_topics import own_topics, small

@@ -2,8 +2,7 @@
 
 import pytest
 
-from seamlessflow.infra.device_model.hardware import UnknownPreset, hardware_named
-from seamlessflow.infra.device_model.models import model_named
+from seamlessflow.infra.device_model.presets import UnknownPreset, hardware_named, model_named
 from seamlessflow.infra.device_model.rates import Efficiency, ModelTooLarge, Rates, rates_of
 
 PERFECT = Efficiency(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from seamlessflow.infra.kafka.log import NAME, RateLimit
-from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.network.addresses import HOST
 from tests.paths import ROOT
 
 READING = f"""

@@ -8,13 +8,15 @@ import pytest
 from seamlessflow.infra.network.addresses import (
     address_of,
     connect_to,
+    free_port,
     host_and_port,
+    is_free,
+    is_open,
     listener_on,
     no_own_host,
     reached_here,
 )
 from seamlessflow.infra.network.line import Line
-from seamlessflow.infra.network.ports import free_port, is_free, is_open
 
 HOSTS = ["127.0.0.1", pytest.param("::1", marks=pytest.mark.skipif(not socket.has_ipv6, reason=""))]
 

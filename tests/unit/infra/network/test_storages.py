@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.infra.blobs.store import FsspecStore
+from seamlessflow.infra.blobs import FsspecStore
 from seamlessflow.infra.network.storages import local_path, storage_at, unusable
 from tests.paths import HARD_NAMES
 

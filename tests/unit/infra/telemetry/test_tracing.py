@@ -16,10 +16,10 @@ from opentelemetry.trace import SpanKind
 
 from seamlessflow.infra.kafka.client import Headers, Received
 from seamlessflow.infra.settings import TelemetrySettings
+from seamlessflow.infra.telemetry.contexts import RandomIds
 from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.infra.telemetry.metrics_export import metrics_export
 from seamlessflow.infra.telemetry.names import PROVIDER
-from seamlessflow.infra.telemetry.sampling import RandomIds
+from seamlessflow.infra.telemetry.output import metrics_export
 from seamlessflow.infra.telemetry.tracing import Telemetry, telemetry
 from seamlessflow.schemas.records import TurnCancelled
 

@@ -14,7 +14,6 @@ import pytest
 from safetensors.numpy import save_file
 
 from seamlessflow.infra.errors import ExitStatus
-from seamlessflow.infra.weights.inside import PathOutside
 from seamlessflow.infra.weights.manifest import (
     MANIFEST,
     Manifest,
@@ -25,7 +24,13 @@ from seamlessflow.infra.weights.manifest import (
     verify,
 )
 from seamlessflow.infra.weights.tensors import tensors_hash
-from seamlessflow.infra.weights.versions import LEASE_MAX_AGE_S, lease, retain, versions
+from seamlessflow.infra.weights.versions import (
+    LEASE_MAX_AGE_S,
+    PathOutside,
+    lease,
+    retain,
+    versions,
+)
 
 
 def facts(version: int = 4) -> Manifest:

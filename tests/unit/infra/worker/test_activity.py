@@ -1,6 +1,6 @@
-"""Time spent, as `WorkerUsage` reports it."""
+"""Accounts of a worker's time."""
 
-from seamlessflow.infra.worker.activity import ActivityAccount
+from seamlessflow.infra.worker.activity import ActivityAccount, PhaseTimes
 
 
 def test_time_and_tokens_are_counted_since_the_last_report() -> None:
@@ -61,3 +61,11 @@ def test_what_is_reported_adds_up_to_the_time_a_role_was_held() -> None:
     assert (record.from_ms, record.at_ms, record.tokens) == (100, 400, 7)
     later = account.report("i", 450)
     assert later is not None and (later.idle_ms, later.tokens, later.from_ms) == (50, 0, 400)
+
+
+def test_a_phase_ends_where_the_next_begins_and_may_come_again() -> None:
+    times = PhaseTimes(iter([10.0, 10.002, 10.0025, 10.1025]).__next__)
+    for phase in ("wake", "load", "wake"):
+        times.end(phase)
+    assert times.by_name == {"wake": 102.0, "load": 0.5}
+    assert times.total_ms == 102

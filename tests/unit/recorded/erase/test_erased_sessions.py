@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.infra.blobs.references import following, referred
-from seamlessflow.infra.blobs.store import FsspecStore
+from seamlessflow.infra.blobs import FsspecStore, following, referred
 from seamlessflow.infra.errors import NewerRelease
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Raw

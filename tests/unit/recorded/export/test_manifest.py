@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from seamlessflow.infra.disk.full import DiskFull
+from seamlessflow.infra.disk import DiskFull
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.recorded.export.manifest import ExportManifest, ExportTaken, ExportTerms
 from seamlessflow.recorded.select.selection import Range, SessionSelection

@@ -3,7 +3,7 @@
 import pytest
 
 from seamlessflow.infra.errors import SettingsRejected
-from seamlessflow.infra.kafka.partitioner import partition_of
+from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.schemas.records import Trajectory, VersionSpan
 from tests.builders.records.content import ids

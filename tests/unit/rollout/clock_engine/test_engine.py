@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from seamlessflow.infra.device_model.hardware import hardware_named
+from seamlessflow.infra.device_model.presets import hardware_named
 from seamlessflow.infra.device_model.rates import ModelTooLarge
 from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
 from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings

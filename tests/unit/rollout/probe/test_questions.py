@@ -13,8 +13,7 @@ from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.probe.answers import EngineProbeFailed
 from seamlessflow.producers.rollout.probe.asking import EngineProbe
 from seamlessflow.producers.rollout.probe.questions import PROMPT_TEXT
-from seamlessflow.producers.rollout.scripted_engine.engine import ScriptedEngine
-from seamlessflow.producers.rollout.scripted_engine.script import Script
+from seamlessflow.producers.rollout.scripted_engine import Script, ScriptedEngine
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from tests.builders.engines import broken as broken
 from tests.builders.engines.broken import Altered, Wrapped

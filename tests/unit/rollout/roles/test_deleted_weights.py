@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.infra.weights.versions import retain, version_directory, versions
-from seamlessflow.producers.rollout.roles.moves import Load, Preload, Release
-from seamlessflow.producers.rollout.roles.outcomes import (
+from seamlessflow.producers.rollout.roles.moves import (
     Acquired,
+    Load,
     Loaded,
     MoveFailed,
     NotStarted,
     Paused,
+    Preload,
+    Release,
 )
 from tests.builders.rollout.device_setup import DeviceSetup, acquire, five_versions, weights
 from tests.builders.rollout.roles import policy

@@ -8,17 +8,15 @@ import pytest
 
 from seamlessflow.producers.rollout.probe.answers import EngineProbeFailed
 from seamlessflow.producers.rollout.roles.moves import (
-    Load,
-    Preload,
-    Release,
-)
-from seamlessflow.producers.rollout.roles.outcomes import (
     Acquired,
+    Load,
     Loaded,
     MoveFailed,
     NotStarted,
     Paused,
+    Preload,
     Preloaded,
+    Release,
     Released,
 )
 from seamlessflow.schemas.records import Sampling

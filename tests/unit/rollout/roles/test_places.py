@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seamlessflow.infra.errors import SettingsRejected
-from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.rendering.settings import RendererSettings
 from seamlessflow.infra.weights.from_trainer.receiving import WeightsNotSent
 from seamlessflow.infra.weights.from_trainer.sending import WeightsService

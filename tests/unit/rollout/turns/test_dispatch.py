@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from seamlessflow.producers.rollout.engine.contract import FinishReason
 from seamlessflow.producers.rollout.engine.made_up import logprobs
-from seamlessflow.producers.rollout.turns.dispatch import Dispatch
+from seamlessflow.producers.rollout.turns.dispatch import Dispatch, sampling_params, turn_seed
 from seamlessflow.producers.rollout.turns.refusal import unstarted
 from seamlessflow.producers.rollout.turns.unwritten import ChunkIncomplete, ChunkOutOfOrder
 from seamlessflow.schemas.records import (
@@ -245,3 +245,40 @@ def test_tokens_without_all_that_belongs_to_them_are_an_error(field: str) -> Non
     with pytest.raises(ChunkIncomplete) as incomplete:
         dispatch.advance([replace(chunk(0, [65], top=2), **lacking)], 1_001)
     assert incomplete.value.field == field
+
+
+def test_sampling_left_open_is_that_of_the_raw_distribution() -> None:
+    params = sampling_params(generate(sampling=Sampling()), (9,), 50)
+    assert (params.temperature, params.top_p, params.top_k, params.seed) == (1.0, 1.0, 0, None)
+    assert params.max_tokens == 47
+    assert params.stop_token_ids == (9,)
+
+
+def test_an_engine_is_given_the_name_of_the_session_and_the_choice() -> None:
+    params = sampling_params(generate(session_id="g.0.0~command", choice=2), (), 50)
+    assert (params.session, params.choice) == ("g.0.0", 2)
+
+
+def test_sampling_is_taken_over_and_bounded_by_the_context() -> None:
+    asked = Sampling(max_tokens=1_000, temperature=0.0, top_p=0.9, top_k=-1)
+    params = sampling_params(generate(sampling=asked), (), 50)
+    assert (params.temperature, params.top_p, params.top_k) == (0.0, 0.9, 0)
+    assert params.max_tokens == 47
+    assert sampling_params(generate(sampling=Sampling(max_tokens=5)), (), 50).max_tokens == 5
+
+
+def test_a_seed_is_of_its_own_for_session_turn_choice_and_offset() -> None:
+    seeds = {
+        turn_seed(generate(**changes), 1)
+        for changes in (
+            {},
+            {"session_id": "another"},
+            {"turn_id": "another"},
+            {"choice": 1},
+            {"completion_ids": pack([1])},
+        )
+    }
+    assert len(seeds) == 5
+    assert turn_seed(generate(), 1) == turn_seed(generate(dispatch=2), 1)
+    assert turn_seed(generate(), 1) != turn_seed(generate(), 2)
+    assert all(0 <= seed < 2**63 for seed in seeds)

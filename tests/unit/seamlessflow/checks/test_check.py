@@ -17,7 +17,7 @@ from seamlessflow.checks.check import (
     before_training,
 )
 from seamlessflow.config_file import Check
-from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.network.addresses import HOST
 from tests.builders.run_files import changed, faults, model_directory, run_values
 from tests.paths import HARD_NAMES, ROOT
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.network.line import Line, LineLost
-from seamlessflow.infra.network.ports import HOST
 from seamlessflow.trainer.backends.gang import GangRank, RankEnded
 from seamlessflow.trainer.backends.meeting import (
     OWN,

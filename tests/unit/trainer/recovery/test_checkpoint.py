@@ -13,10 +13,9 @@ from seamlessflow.consumers.trajectories.decisions.turn_start import (
 )
 from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.infra.rendering.settings import FROM_MODEL, RendererError, RendererSettings
-from seamlessflow.infra.weights.inside import PathOutside
 from seamlessflow.infra.weights.manifest import verify
 from seamlessflow.infra.weights.settings import WeightsSection
-from seamlessflow.infra.weights.versions import versions
+from seamlessflow.infra.weights.versions import PathOutside, versions
 from seamlessflow.schemas.records import Sampling
 from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.policy import PolicySection

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.infra.disk.full import DiskFull
-from seamlessflow.infra.network.ports import HOST
+from seamlessflow.infra.disk import DiskFull
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.weights.from_trainer.receiving import WeightsNotSent, WeightsReceiver
 from seamlessflow.infra.weights.from_trainer.sending import WeightsService
 from seamlessflow.infra.weights.manifest import WeightsInvalid, verify

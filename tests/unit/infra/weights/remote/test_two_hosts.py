@@ -10,7 +10,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from seamlessflow.infra.disk.full import DiskFull
+from seamlessflow.infra.disk import DiskFull
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.weights.manifest import WeightsInvalid, verify
 from seamlessflow.infra.weights.remote.fetching import WeightsFetcher

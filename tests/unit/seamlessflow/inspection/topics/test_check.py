@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from seamlessflow.infra.kafka.topics.found import FoundTopic
+from seamlessflow.infra.kafka.topics.existing import FoundTopic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection.topics.check import TopicFault, faults
 from seamlessflow.schemas.topics import TOPICS, Topic

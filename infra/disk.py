@@ -1,0 +1,222 @@
+"""Files and directories on disk: complete under their names, or not there at all.
+
+Writers of files that others read fill a draft, within `room_for`: an error of a full disk names the
+file, its bytes and the room that is left. A limit to the size of files, or a quota, counts as a
+full disk. What starts processes asks `free_bytes` first.
+
+The scratch directory of a process is removed by a later process if its owner was killed. The owner
+holds a lock on a file in it, which the kernel frees with the process.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, BinaryIO
+
+from seamlessflow.infra.errors import SeamlessFlowError, SettingsRejected
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_WORDS = tuple(os.strerror(number) for number in _FULL)
+
+_OWNER = "owner.lock"
+_PREFIX = "seamlessflow-"
+
+
+class DiskFull(SeamlessFlowError):
+    """A file that could not be written for want of space; nothing of it stays under its name."""
+
+    lasting = False
+
+    def __init__(self, path: str, written: int, free: int, reason: str) -> None:
+        self.path = path
+        self.written = written
+        self.free = free
+        self.reason = reason
+        super().__init__(
+            f"no space for {path}: {written} bytes of it were written, {free} bytes are free there "
+            f"({reason}); make room, then start again what has ended"
+        )
+
+
+@contextmanager
+def whole_file(target: Path, shared: bool = False) -> Iterator[BinaryIO]:
+    """Yield a draft to write; at the end of the body it becomes `target`, replacing an old one.
+
+    The draft stands beside `target` as `.<name>`, so that the next attempt overwrites what a killed
+    process left, and is deleted after an error. `shared`: others may write the same file at the
+    same time, so the draft's name is random. Raises `DiskFull`.
+    """
+    random = f".{uuid.uuid4().hex[:8]}" if shared else ""
+    draft = target.with_name(f".{target.name}{random}")
+    try:
+        with room_for(target, draft):
+            with draft.open("wb") as file:
+                yield file
+            name_whole(draft, target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def name_whole(draft: Path, target: Path) -> None:
+    """Give a closed file its name, replacing an old one; wait until both are on the disk."""
+    flush_to_disk(draft)
+    draft.replace(target)
+    flush_to_disk(target.parent)
+
+
+@contextmanager
+def whole_directory(target: Path, sync: bool = True) -> Iterator[Path]:
+    """Yield a draft to fill; at the end of the body it becomes `target`, replacing an old one.
+
+    The draft stands beside `target` as `.<name>.<random>` and is deleted after an error. `sync`
+    False: not forced to disk. Raises `DiskFull`.
+    """
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        with room_for(target, draft):
+            draft.mkdir(parents=True)
+            yield draft
+            if sync:
+                for path in (*draft.iterdir(), draft):
+                    flush_to_disk(path)
+            remove_directory(target)  # a directory cannot be renamed over one that is not empty
+            draft.rename(target)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    if sync:
+        flush_to_disk(target.parent)
+
+
+def remove_directory(path: Path) -> None:
+    """Delete a directory so that it disappears under its name at once."""
+    if path.exists():
+        grave = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+        path.rename(grave)
+        shutil.rmtree(grave)
+
+
+def flush_to_disk(path: Path) -> None:
+    """Wait until a file's content, or the names in a directory, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def room_for(target: Path, draft: Path) -> Iterator[None]:
+    """Raise `DiskFull` instead of an error of the body that says that the disk is full.
+
+    `draft`: the file or directory that the body fills, to be named `target`.
+    """
+    try:
+        yield
+    except Exception as error:
+        reason = _reason(error)
+        if not reason:
+            raise
+        raise DiskFull(str(target), _size(draft), free_bytes(target.parent), reason) from error
+
+
+def free_bytes(directory: Path) -> int:
+    """Return how many bytes this process's user may still write on the directory's disk."""
+    return shutil.disk_usage(directory).free
+
+
+def is_full(error: Exception) -> bool:
+    """Return whether an error says that a disk is full."""
+    return bool(_reason(error))
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Make `target` a hard link to a file, or a copy of it where the file system has none.
+
+    Of a symbolic link it is what that leads to. Raises `OSError`.
+    """
+    try:
+        os.link(source.resolve(), target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def open_to_readers(file: Path) -> None:
+    """Let those read a file who may read its directory, and write it who may write there.
+
+    safetensors makes files that only their owner may read.
+    """
+    file.chmod(file.parent.stat().st_mode & 0o666)
+
+
+def make_writable(directory: Path, option: str) -> None:
+    """Make the directory if it is missing.
+
+    Raises `SettingsRejected`, which names the option, if no file can be made there.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=directory).close()
+    except OSError as error:
+        reason = f"{directory} is no directory for files: {error.strerror}"
+        raise SettingsRejected(option, reason) from error
+
+
+class ScratchDirectory:
+    """A new directory below `parent`, by default that for temporary files; those there of this
+    user whose owner has ended are removed first. Others are left.
+    """
+
+    def __init__(self, parent: Path | None = None) -> None:
+        parent = parent or Path(tempfile.gettempdir())
+        _remove_ownerless(parent)
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+        begun = self.path / f"{_OWNER}.new"
+        self._lock = begun.open("wb")
+        # Where there are no locks it has no owner's file, and is left.
+        with suppress(OSError):
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            begun.rename(self.path / _OWNER)  # only locked is it seen by others
+
+    def close(self) -> None:
+        """Remove it."""
+        shutil.rmtree(self.path)
+        self._lock.close()
+
+
+def _reason(error: Exception) -> str:
+    """Return why the error is one of a full disk, or "" if it is another one.
+
+    Libraries that are not written in Python raise errors of their own, with the system's words.
+    """
+    if isinstance(error, OSError):
+        return error.strerror or "" if error.errno in _FULL else ""
+    return next((words for words in _WORDS if words in str(error)), "")
+
+
+def _size(draft: Path) -> int:
+    files = [path for path in draft.rglob("*") if path.is_file()] if draft.is_dir() else [draft]
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def _remove_ownerless(parent: Path) -> None:
+    for file in parent.glob(f"{_PREFIX}*/{_OWNER}"):
+        with suppress(OSError):  # it has an owner, or another process removed it
+            if file.parent.is_symlink() or file.stat().st_uid != os.getuid():
+                continue
+            with file.open("rb") as lock:
+                _remove_if_free(file.parent, lock)
+
+
+def _remove_if_free(directory: Path, lock: IO[bytes]) -> None:
+    """Remove the directory. Raises `OSError` while its owner holds the lock."""
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    shutil.rmtree(directory)

@@ -1,0 +1,100 @@
+"""Parts of prompts as differences of renderings: what a template writes behind messages. Pure.
+
+A generation prompt is what it writes behind the last message, before an answer. It alone says if an
+answer begins inside thinking; the same mark in the words of a message does not. Prompts that differ
+in the last message only end with it.
+
+What messages add behind an answer can follow sampled tokens only if it is the same behind every
+history and leaves what stands before as it is, since a template is a function of the whole history.
+Both are tried for each call, behind the sample histories of `probes.py`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from seamlessflow.infra.rendering import probes
+from seamlessflow.infra.rendering.settings import RendererError
+
+Message = Mapping[str, object]
+Rendered = TypeVar("Rendered", str, list[int])
+"""Text or token ids."""
+
+Render = Callable[[Sequence[Message], bool], Rendered]
+"""Return the messages rendered, with a generation prompt or without."""
+
+_WORDS = ("an answer", "other words")
+
+_BEFORE: tuple[tuple[Sequence[Message], Message], ...] = (
+    ((), probes.SHORT[0]),
+    (({"role": "system", "content": "be brief"},), probes.SHORT[0]),
+    (probes.LONG[:2], probes.LONG[2]),
+    ((*probes.SHORT, probes.CALL), probes.NEW_MESSAGES[0][0]),
+    (probes.LONG[:1], probes.LONG[1]),
+)
+"""Histories, each with the message behind them whose words are exchanged."""
+
+_Prompt = Callable[[Sequence[Message]], list[int]]
+"""Return the ids of a prompt. It may raise `RendererError` or `ValueError`."""
+
+
+class GenerationPrompts:
+    """Generation prompts of one template behind messages of each role."""
+
+    def __init__(self, render: _Prompt) -> None:
+        endings = {tuple(self._ends(render, *sample)) for sample in _BEFORE} - {()}
+        self._known = sorted(map(list, endings), key=len, reverse=True)
+
+    def end_of(self, prompt: list[int]) -> list[int]:
+        """Return the generation prompt at the end of a prompt; all of it if none is known.
+
+        A prompt may be cut at its beginning.
+        """
+        for ending in self._known:
+            size = min(len(ending), len(prompt))
+            if size and prompt[-size:] == ending[-size:]:
+                return prompt[-size:]
+        return prompt
+
+    def _ends(self, render: _Prompt, before: Sequence[Message], last: Message) -> list[int]:
+        """Return what the renderings of a history have in common behind its last message."""
+        with suppress(RendererError, ValueError):
+            first, second = (render([*before, {**last, "content": words}]) for words in _WORDS)
+            shared = 0
+            while (
+                shared < min(len(first), len(second)) and first[-1 - shared] == second[-1 - shared]
+            ):
+                shared += 1
+            return first[len(first) - shared :]
+        return []
+
+
+def behind_answer(
+    render: Render[Rendered],
+    ends: Callable[[Rendered], Sequence[int]],
+    histories: Sequence[Sequence[Message]],
+    new_messages: Sequence[Message],
+    *,
+    thinking_stays: bool,
+) -> Rendered | None:
+    """Return what the template writes behind the stop token of an answer, up to the next answer.
+
+    None if that depends on the history, if it is nothing, or if the new messages change what stands
+    before them. `ends` returns the places behind each stop token. With `thinking_stays` a template
+    that would only remove earlier thinking changes nothing.
+    """
+    additions: list[Rendered] = []
+    history: Sequence[Message]
+    for history in histories:
+        # With a generation prompt too: without one some templates end the whole conversation.
+        before = render(history, True)
+        after = render([*history, *new_messages], True)
+        stops, later = ends(before), ends(after)
+        if not stops or len(later) < len(stops):
+            return None
+        begin = later[len(stops) - 1]
+        if not thinking_stays and after[:begin] != before[: stops[-1]]:
+            return None
+        additions.append(after[begin:])
+    same = bool(additions) and all(addition == additions[0] for addition in additions)
+    return additions[0] if same and additions[0] else None

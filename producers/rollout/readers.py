@@ -1,0 +1,125 @@
+"""The readers of a worker, each a Kafka consumer in its own thread: of its slot, and of the fleet.
+
+The slot's reader continues after the role was given up: turns that a manager sent before it knew
+are handed back instead of running into their deadline.
+
+The fleet's reader has `control` from now on and `fleet` as a whole. The end of `control` is fixed
+before the first heartbeat is written, so no assignment to this incarnation can be missed. Once the
+process reads that heartbeat back, it has read all of `fleet` that matters.
+"""
+
+from collections.abc import Callable
+
+from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.kafka.client import BEGINNING, END, Received
+from seamlessflow.infra.kafka.dead_letters import DeadLetters
+from seamlessflow.infra.kafka.outage import WITHOUT_LIMIT
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.worker.fleet import Senders, is_training_beat, of_worker
+from seamlessflow.infra.worker.updates import concerns_line
+from seamlessflow.producers.rollout.roles.roles import concerns
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS
+
+
+class SlotReader:
+    """A Kafka consumer in its own thread, for one slot; before the first `follow` for none."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        client_id: str,
+        producer: Producer,
+        deliver: Callable[[list[Received]], None],
+        failed: Callable[[BaseException], None],
+        stopping: Stopping,
+    ) -> None:
+        def deliver_and_note(batch: list[Received]) -> None:
+            deliver(batch)
+            self._next = batch[-1].offset + 1
+
+        bury = DeadLetters(settings, producer, stopping).bury
+        self.reader = Reader(settings, client_id, bury=bury, stopping=stopping)
+        self._thread = ReaderThread(client_id, self.reader, deliver_and_note, failed)
+        self._slot: int | None = None
+        self._next = END
+        """Offset in the slot up to which all records are delivered."""
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def follow(self, slot: int) -> int:
+        """Read this slot from its end on; return that offset. Device thread only.
+
+        Blocks, during an outage of Kafka until it is over. A slot that is read already continues
+        where it is, so that no record is left out; that offset is known without asking Kafka, whose
+        answer would wait for the running fetch, for up to half a second.
+        """
+        if slot != self._slot:
+            self._thread.ask(lambda reader: self._move(reader, slot), WITHOUT_LIMIT)
+        return self._next
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.close()
+
+    def _move(self, reader: Reader, slot: int) -> None:
+        place = (PROMPTS.name, slot)
+        end = reader.ends([place], WITHOUT_LIMIT)[place]
+        reader.assign({place: end})
+        self._slot, self._next = slot, end
+
+
+class FleetReader:
+    """A Kafka consumer in its own thread, for the records of one worker and its policy."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        client_id: str,
+        worker: str,
+        policy: str | None,
+        deliver: Callable[[list[Received]], None],
+        failed: Callable[[BaseException], None],
+        stopping: Stopping,
+        line: bool = False,
+        senders: Senders | None = None,
+    ) -> None:
+        """`policy`: None for a worker that several share.
+        `line`: also the records by which workers load new weights one after the other.
+        `senders`: takes in where training processes send weights.
+        """
+
+        def concern(record: Record) -> bool:
+            return concerns(record, worker, policy) or (line and concerns_line(record))
+
+        def deliver_ours(batch: list[Received]) -> None:
+            if senders is not None:
+                for item in batch:
+                    senders.apply(item.record)
+            ours = [item for item in batch if concern(item.record)]
+            if ours:
+                deliver(ours)
+
+        is_ours = of_worker(worker)
+
+        def wanted(key: bytes) -> bool:
+            return is_ours(key) or (senders is not None and is_training_beat(key))
+
+        self.reader = Reader(settings, client_id, wanted=wanted, stopping=stopping)
+        self._thread = ReaderThread(client_id, self.reader, deliver_ours, failed)
+
+    def start(self) -> None:
+        """Fix where to read from, and begin. Blocks until Kafka answers."""
+        control = (CONTROL.name, 0)
+        end = self.reader.ends([control])[control]
+        self.reader.assign({control: end, (FLEET.name, 0): BEGINNING})
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.close()
