@@ -24,12 +24,11 @@ from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.output import MetricsOutput
 from seamlessflow.infra.worker.roles import ENDED
 from seamlessflow.scheduler.decisions.decide import Outgoing, Rules, View, decide, finished
-from seamlessflow.scheduler.decisions.strategies import registry
 from seamlessflow.scheduler.group_watch import GroupWatch
 from seamlessflow.scheduler.journal import Clock, Journal
+from seamlessflow.scheduler.rules import rules_of
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state import state
-from seamlessflow.scheduler.task_sets import task_sets
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.releases import this_release
@@ -161,15 +160,6 @@ class Controller:
             release=this_release().version,
         )
         self._write([(FLEET.name, snapshot)])
-
-
-def rules_of(settings: SchedulerSettings) -> Rules:
-    """Return the strategy and the tasks that the settings name.
-
-    Raises `UnknownStrategy` or `TasksRejected`.
-    """
-    strategy = registry.named(settings.scheduler.policy)
-    return Rules(settings, strategy, task_sets(settings))
 
 
 def _first_state(settings: SchedulerSettings) -> state.State:

@@ -16,8 +16,8 @@ from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import KafkaUnavailable, TopicMissing
 from seamlessflow.infra.kafka.client import BEGINNING, Partition, Received
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.scheduler.decisions.contact import Contact
 from seamlessflow.scheduler.decisions.decide import View
+from seamlessflow.scheduler.decisions.membership import Contact
 from seamlessflow.scheduler.state import fleet, state, unread
 from seamlessflow.scheduler.state.state import Decision
 from seamlessflow.scheduler.state.unread import GroupLook

@@ -9,15 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from seamlessflow.scheduler.decisions import (
-    absences,
     assignments,
     membership,
     pacing,
     stalls,
     waste,
 )
-from seamlessflow.scheduler.decisions.contact import Contact
-from seamlessflow.scheduler.decisions.sharing.allotment import Allotment, allotted
+from seamlessflow.scheduler.decisions.membership import Contact
+from seamlessflow.scheduler.decisions.sharing import Allotment, allotted
 from seamlessflow.scheduler.decisions.snapshot import snapshot
 from seamlessflow.scheduler.decisions.strategies.wanted import Strategy
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
@@ -90,7 +89,7 @@ def finished(state: State, settings: SchedulerSettings) -> bool:
 def _stalls(view: View, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
     state = view.state
     leading = pacing.unfinished(state, settings)[0]
-    absent = absences.absent(leading, view.fleet, view.unread, view.contact, settings, now_ms)
+    absent = stalls.absent(leading, view.fleet, view.unread, view.contact, settings, now_ms)
     return stalls.unreported(state, [*stalls.of_all(state, settings, now_ms), *absent])
 
 

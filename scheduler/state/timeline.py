@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from seamlessflow.scheduler.state.accounts.closed_form import IdealStep, ideal_step
 from seamlessflow.scheduler.state.accounts.device_time import (
     DeviceTime,
     Interval,
     Window,
     device_time,
+    divided,
     together,
 )
-from seamlessflow.scheduler.state.accounts.division import divided
-from seamlessflow.scheduler.state.accounts.ideal_step import IdealStep, ideal_step
 from seamlessflow.scheduler.state.accounts.occupation import Occupation
 from seamlessflow.scheduler.state.accounts.pauses import pauses, without
 from seamlessflow.scheduler.state.accounts.waits import Waits

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from seamlessflow.scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
-from seamlessflow.scheduler.decisions.strategies.adaptive import adaptive, learned_speeds
-from seamlessflow.scheduler.decisions.strategies.bidirectional import bidirectional
+from seamlessflow.scheduler.decisions.strategies.built_in import adaptive, bidirectional
+from seamlessflow.scheduler.decisions.strategies.speeds import learned_speeds
 from seamlessflow.scheduler.decisions.strategies.wanted import Strategy
 from seamlessflow.scheduler.state.rates import GangSpeed, LearnedRates
 

@@ -1,4 +1,4 @@
-"""Tasks of a run as its settings name them: files to train on, mixed, and evaluation sets.
+"""Rules of a run as its settings name them: the strategy, the files to train on, the evaluations.
 
 Called by `scheduler/controller.py` at its start.
 """
@@ -6,10 +6,21 @@ Called by `scheduler/controller.py` at its start.
 from fractions import Fraction
 from itertools import combinations
 
+from seamlessflow.scheduler.decisions.decide import Rules
+from seamlessflow.scheduler.decisions.strategies import registry
 from seamlessflow.scheduler.settings import PacingSection, SchedulerSettings
 from seamlessflow.scheduler.tasks.file import TaskFile, read, source_of
 from seamlessflow.scheduler.tasks.forks import fork_file
 from seamlessflow.scheduler.tasks.mixture import Draws, TaskSets, mixed, with_forks
+
+
+def rules_of(settings: SchedulerSettings) -> Rules:
+    """Return the strategy and the tasks that the settings name.
+
+    Raises `UnknownStrategy` or `TasksRejected`.
+    """
+    strategy = registry.named(settings.scheduler.policy)
+    return Rules(settings, strategy, task_sets(settings))
 
 
 def task_sets(settings: SchedulerSettings) -> TaskSets:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamlessflow.scheduler.state import state
-from seamlessflow.scheduler.state.groups import MOST_TRIES
+from seamlessflow.scheduler.state.ledger import MOST_TRIES
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.schemas.records import Record
 from tests.builders.records import control

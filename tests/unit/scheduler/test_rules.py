@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from seamlessflow.scheduler.decisions import pacing
+from seamlessflow.scheduler.rules import task_sets, training_draws
 from seamlessflow.scheduler.settings import (
     EvaluationSection,
     PacingSection,
@@ -17,7 +18,6 @@ from seamlessflow.scheduler.settings import (
 )
 from seamlessflow.scheduler.state import state as control_state
 from seamlessflow.scheduler.state.state import State
-from seamlessflow.scheduler.task_sets import task_sets, training_draws
 from seamlessflow.scheduler.tasks.file import TasksRejected
 from seamlessflow.scheduler.tasks.forks import fork_line
 from seamlessflow.scheduler.tasks.mixture import Draws

@@ -1,8 +1,9 @@
-"""The strategy `adaptive`: the gang with the shortest step, by speeds that the run has shown. Pure.
+"""Speeds of workers that the run has shown. Pure.
 
-Speeds are learned from `control` (`scheduler/state/rates.py`); the roofline model only stands in
-for what was not seen yet. Devices for which it gives the same speeds are taken to be alike. A
-step's time shows the speed of the slowest kind in its gang, and that no other member is slower.
+They are learned from `control` (`scheduler/state/rates.py`); the roofline model only stands in for
+what was not seen yet. Devices for which it gives the same speeds are taken to be alike. A step's
+time shows the speed of the slowest kind in its gang, and that no other member is slower. Called by
+the strategy `adaptive`.
 """
 
 from collections import defaultdict
@@ -10,28 +11,11 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
-from seamlessflow.scheduler.decisions.strategies.choice import RoleWork, Speed, shortest_step
-from seamlessflow.scheduler.decisions.strategies.gangs import form_gang
-from seamlessflow.scheduler.decisions.strategies.wanted import Wanted, roll_out, train
+from seamlessflow.scheduler.decisions.strategies.choice import Speed
 from seamlessflow.scheduler.state.rates import NEWEST, GangSpeed
 
 Kind = tuple[float, float]
 """Modelled speeds of a device in training and in rollout."""
-
-
-def adaptive(snapshot: Snapshot) -> list[Wanted]:
-    """Want training of the best gang when a batch is ready; of all that can, before any step."""
-    rollers = [worker for worker in snapshot.workers if "rollout" in worker.tags]
-    if not snapshot.batch:
-        return roll_out(snapshot, rollers, frozenset())
-    rates = snapshot.rates
-    if not rates.gangs or not rates.sampled or rates.batch_tokens == 0:
-        gang = form_gang(
-            snapshot, [worker for worker in snapshot.workers if "train" in worker.tags]
-        )
-        return [*train(snapshot, gang, "a batch is ready"), *roll_out(snapshot, rollers, gang)]
-    work = RoleWork(rates.batch_tokens, rates.step_tokens or rates.batch_tokens)
-    return shortest_step(snapshot, learned_speeds(snapshot), work)
 
 
 def learned_speeds(snapshot: Snapshot) -> dict[str, Speed]:
