@@ -1,10 +1,11 @@
 """The scheduler's decision: a pure function from what it has read to what it writes now.
 
 It may be called at any moment after everything it decided before was read back, and then never
-decides the same thing twice. Called by `scheduler/controller.py` and the simulator.
+decides the same thing twice. `next_due_ms` says when it may decide something else without a new
+record. Called by `scheduler/controller.py` and the simulator.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -15,9 +16,10 @@ from seamlessflow.scheduler.decisions import (
     stalls,
     waste,
 )
+from seamlessflow.scheduler.decisions.gates import TRIPS_APART, UNMEASURED_SWITCH_MS
 from seamlessflow.scheduler.decisions.membership import Contact
 from seamlessflow.scheduler.decisions.sharing import Allotment, allotted
-from seamlessflow.scheduler.decisions.snapshot import snapshot
+from seamlessflow.scheduler.decisions.snapshot import retry_ms, snapshot
 from seamlessflow.scheduler.decisions.strategies.wanted import Strategy
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state import serving
@@ -79,6 +81,23 @@ def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
         *_groups(view, rules, _serves(state, members), now_ms),
         *((CONTROL.name, record) for record in _stalls(view, rules.settings, now_ms)),
     ]
+
+
+def next_due_ms(view: View, rules: Rules, now_ms: int) -> int | None:
+    """Return the next time at which a decision may differ without a new record, or None.
+
+    Decisions depend on the time through deadlines, pauses and waits alone, so that a caller who
+    knows the next of them need not ask in between. Heartbeats and contact with Kafka are left out:
+    a process has those by its clock.
+    """
+    state, settings = view.state, rules.settings
+    times = (
+        *_due_groups(state, settings, now_ms),
+        *_due_workers(state, now_ms),
+        *_due_moves(state, settings),
+        *_due_waits(state, settings, now_ms),
+    )
+    return min((time for time in times if time > now_ms), default=None)
 
 
 def finished(state: State, settings: SchedulerSettings) -> bool:
@@ -161,3 +180,54 @@ def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> 
         *((CONTROL.name, record) for record in control),
         *((TASKS.name, task) for task in issued),
     ]
+
+
+def _due_groups(state: State, settings: SchedulerSettings, now_ms: int) -> Iterator[int]:
+    every_ms, serves = pacing.attempt_ms(settings), state.serving
+    for group in state.ledger.groups.values():
+        if not group.ready and not group.expired:
+            since_ms = pacing.begun_ms(group, serves)
+            yield serves.after(since_ms, group.deadline_ms - group.admitted_ms)
+            attempt = serves.served_ms(since_ms, now_ms) // every_ms
+            yield serves.after(since_ms, (attempt + 1) * every_ms)
+
+
+def _due_workers(state: State, now_ms: int) -> Iterator[int]:
+    for worker in state.workers.values():
+        assignment = worker.assignment
+        if assignment is not None and assignment.acquired_ms is None and not assignment.lapsed:
+            yield assignment.deadline_ms
+        for failures in worker.failures.values():
+            yield retry_ms(failures)
+
+
+def _due_moves(state: State, settings: SchedulerSettings) -> Iterator[int]:
+    """Yield the times at which a worker that holds training may leave it (`gates.may_leave`)."""
+    if state.steps.waiting is not None:
+        return
+    dwell_ms = milliseconds(settings.scheduler.min_dwell_s)
+    parts = [state.costs.switch_mean(role) for role in ("train", "rollout")]
+    measured = [part for part in parts if part is not None]
+    switch_ms = sum(measured) if len(measured) == len(parts) else UNMEASURED_SWITCH_MS
+    for worker in state.workers.values():
+        assignment = worker.assignment
+        if worker.role == "train" and assignment is not None and assignment.acquired_ms is not None:
+            yield assignment.acquired_ms + dwell_ms
+            # It must have waited longer than the switch takes, and may not leave so too often.
+            waited_ms = int(max(state.steps.ended_ms, assignment.acquired_ms) + switch_ms) + 1
+            yield waited_ms
+            if len(measured) == len(parts):
+                yield max(waited_ms, int(assignment.acquired_ms + TRIPS_APART * switch_ms) + 1)
+
+
+def _due_waits(state: State, settings: SchedulerSettings, now_ms: int) -> Iterator[int]:
+    yield state.claimed_ms + waste.SETTLED_MS
+    yield state.claimed_ms + milliseconds(settings.scheduler.assignment_timeout_s)
+    stall_ms = milliseconds(settings.scheduler.stall_s)
+    waiting = state.steps.waiting
+    if waiting is not None:
+        yield (waiting[1].started_ms or waiting[1].ready_ms) + stall_ms
+    yield state.ledger.moved_ms + stall_ms
+    # Further replacements of dropped groups are allowed once for each stall time.
+    since_ms = max(state.steps.ended_ms, state.claimed_ms)
+    yield since_ms + (max(0, now_ms - since_ms) // stall_ms + 1) * stall_ms

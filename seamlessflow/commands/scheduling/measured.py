@@ -31,7 +31,7 @@ def measured_sections(recorded: Path | None, kafka: bool, keep: Path | None) -> 
     import yaml
 
     from seamlessflow.infra.kafka.unreadable import Skipped
-    from seamlessflow.lab.calibration.reading import read_run
+    from seamlessflow.lab.calibration.recorded_run import read_run
     from seamlessflow.lab.calibration.sections import at_scale, sections
     from seamlessflow.processes.cluster import kafka_to_audit
     from seamlessflow.rehearsal.directory import scale_of
