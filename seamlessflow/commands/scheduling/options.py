@@ -1,5 +1,6 @@
-"""Options of `simulate` and `rehearse` for a recorded run: what it shows, printed and kept."""
+"""Options that commands of this folder share: strategies, and a recorded run that is measured."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,17 @@ RunOnKafka = Annotated[
 KeptMeasures = Annotated[
     Path | None, typer.Option(help="File for what was measured, as a part of a configuration.")
 ]
+
+
+def check_strategies(names: Iterable[str]) -> None:
+    """Refuse a name that stands for no strategy, before anything is read."""
+    from seamlessflow.scheduler.decisions.strategies.registry import UnknownStrategy, named
+
+    for name in names:
+        try:
+            named(name)
+        except UnknownStrategy as error:
+            raise typer.BadParameter(str(error), param_hint="--strategy") from error
 
 
 def measured_sections(recorded: Path | None, kafka: bool, keep: Path | None) -> dict[str, Any]:
