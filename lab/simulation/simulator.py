@@ -225,13 +225,7 @@ class Simulation:
     def _issue(self, tasks: list[r.Task]) -> None:
         if not tasks:
             return
-        groups = self._view.state.ledger.groups
-        issued: dict[str, Mapping[int, int]] = {
-            name: samples for name, samples in self._view.issued.items() if name in groups
-        }
-        for task in tasks:
-            issued[task.group_id] = {**issued.get(task.group_id, {}), task.sample: task.attempt}
-        self._view = replace(self._view, issued=issued)
+        self._view = self._view.with_issued(tasks)
         for task in tasks:
             if self._batches is None:
                 self._agents.play(task)

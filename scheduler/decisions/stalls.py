@@ -16,6 +16,7 @@ from seamlessflow.scheduler.decisions import pacing
 from seamlessflow.scheduler.decisions.membership import Contact
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state.fleet import Fleet
+from seamlessflow.scheduler.state.policy_state import PolicyState
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.state.unread import UnreadTopic, UnreadTopics
 from seamlessflow.schemas.records import ProgressStalled
@@ -30,22 +31,24 @@ _READERS = {REQUESTS.name: "manager", TASKS.name: "agents"}
 
 def of_all(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
     """Return the present stalls of all policies; those of further ones name their policy."""
-    leading, *others = pacing.unfinished(state, settings)
-    stalls = stalled(leading, settings, now_ms)
-    for other in others:
-        policy = other.policies[other.shown]
+    (_, leading), *others = pacing.unfinished(state, settings).items()
+    stalls = stalled(state, leading, settings, now_ms)
+    for name, other in others:
         stalls += [
-            replace(stall, what=f"{stall.what} {policy}")
-            for stall in stalled(other, settings, now_ms)
+            replace(stall, what=f"{stall.what} {name}")
+            for stall in stalled(state, other, settings, now_ms)
             # The groups that run are the same for all.
             if stall.what != "rollout"
         ]
     return stalls
 
 
-def stalled(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
-    """Return the present stalls, also those that were reported before."""
-    stalls = [*_training(state, settings, now_ms), *_rollout(state, settings, now_ms)]
+def stalled(
+    state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
+) -> list[ProgressStalled]:
+    """Return the present stalls of a policy, also those that were reported before."""
+    inputs = state, policy, settings, now_ms
+    stalls = [*_training(*inputs), *_rollout(*inputs)]
     deadline_ms = milliseconds(settings.scheduler.stall_s)
     return [
         ProgressStalled(
@@ -85,8 +88,10 @@ def unreported(state: State, stalls: Iterable[ProgressStalled]) -> list[Progress
     return [stall for stall in stalls if state.stalled.get(stall.what) != stall.since_ms]
 
 
-def _training(state: State, settings: SchedulerSettings, now_ms: int) -> list[tuple[str, str, int]]:
-    waiting = state.steps.waiting
+def _training(
+    state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
+) -> list[tuple[str, str, int]]:
+    waiting = policy.steps.waiting
     if waiting is None:
         return []
     step, batch = waiting
@@ -94,22 +99,24 @@ def _training(state: State, settings: SchedulerSettings, now_ms: int) -> list[tu
     since_ms = max(batch.started_ms or batch.ready_ms, state.claimed_ms)
     if now_ms - since_ms < milliseconds(settings.scheduler.stall_s):
         return []
-    if state.steps.under_way:
+    if policy.steps.under_way:
         return [("step", f"{step_name(step)} was started and does not end", since_ms)]
     return [("gang", f"{step_name(step)} has its batch and no gang", since_ms)]
 
 
-def _rollout(state: State, settings: SchedulerSettings, now_ms: int) -> list[tuple[str, str, int]]:
-    ledger = state.ledger
+def _rollout(
+    state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
+) -> list[tuple[str, str, int]]:
+    ledger = policy.ledger
     # While a batch waits or trains, rollout may rest because no credit is free.
-    if state.steps.waiting is not None or not state.rollouts_began or not ledger.moved_ms:
+    if policy.steps.waiting is not None or not policy.rollouts_began or not ledger.moved_ms:
         return []
     since_ms = max(ledger.moved_ms, state.claimed_ms)
     quiet = now_ms - since_ms >= milliseconds(settings.scheduler.stall_s)
     if ledger.running and quiet:
         detail = f"{ledger.running} groups are running, {ledger.ready} ready"
         return [("rollout", detail, since_ms)]
-    spent = pacing.withheld(state, settings, now_ms) > 0
+    spent = pacing.withheld(state, policy, settings, now_ms) > 0
     if spent and not ledger.running and not pacing.free_credits(state, settings, now_ms):
         detail = f"{ledger.dropped_in_step} groups dropped, {ledger.ready} ready, none running"
         return [(REFILL, detail, ledger.moved_ms)]
@@ -173,9 +180,10 @@ def _topics_of_workers(
     state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: int
 ) -> Iterator[ProgressStalled]:
     """Yield the topics that workers read, if no worker is left for one."""
-    ledger = state.ledger
+    policy = pacing.leading(state, settings)
+    ledger = policy.ledger
     # Without tasks this scheduler serves an evaluation only: the trainers of the run may be gone.
-    trains = settings.pacing.issues and state.rollouts_began
+    trains = settings.pacing.issues and policy.rollouts_began
     if not trains or not ledger.training:
         return
     present = {process for worker in state.workers.values() for process in worker.processes}

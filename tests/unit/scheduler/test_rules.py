@@ -176,4 +176,4 @@ def test_a_task_that_is_tried_again_keeps_its_source_and_costs_no_draw(tmp_path:
     state = fold(*STARTED, *first, dropped)
     (again,) = admit(draws, state, section)
     assert (again.task_id, again.split, again.sampler) == (first[1].task_id, "code", "again")
-    assert state.ledger.drawn == len(first)
+    assert state.first.ledger.drawn == len(first)
