@@ -10,7 +10,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from seamlessflow.scheduler.decisions import roofline
+from seamlessflow.scheduler.decisions.speeds import attainable, ratios
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state.costs import Costs
 from seamlessflow.scheduler.state.fleet import Fleet
@@ -140,13 +140,13 @@ def snapshot(
     """Return the snapshot at `now_ms` for a policy, of the named workers; None: of all."""
     ledger, steps, run = policy.ledger, policy.steps, settings.run
     weights = steps.version is not None or run.policy in fleet.policies
-    modelled = {name: roofline.attainable(fleet.hardware(name)) for name in state.workers}
-    ratios = roofline.ratios(modelled, _measured(state.workers, policy.costs))
+    modelled = {name: attainable(fleet.hardware(name)) for name in state.workers}
+    over_rollout = ratios(modelled, _measured(state.workers, policy.costs))
     return Snapshot(
         now_ms=now_ms,
         workers=tuple(
             _view(
-                *(name, worker, ratios[name], modelled[name], weights, now_ms),
+                *(name, worker, over_rollout[name], modelled[name], weights, now_ms),
                 policy=None if names is None else run.policy,
             )
             for name, worker in sorted(state.workers.items())

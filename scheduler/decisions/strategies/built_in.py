@@ -6,8 +6,8 @@
 from collections.abc import Iterable
 
 from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
-from seamlessflow.scheduler.decisions.strategies.choice import RoleWork, Speed, shortest_step
-from seamlessflow.scheduler.decisions.strategies.speeds import learned_speeds
+from seamlessflow.scheduler.decisions.speeds import Speed, learned_speeds
+from seamlessflow.scheduler.decisions.strategies.choice import RoleWork, shortest_step
 from seamlessflow.scheduler.decisions.strategies.wanted import (
     BOTH,
     Wanted,
@@ -84,7 +84,9 @@ def adaptive(snapshot: Snapshot) -> list[Wanted]:
     if not rates.gangs or not rates.sampled or rates.batch_tokens == 0:
         return _training(snapshot, _all_that_train(snapshot), snapshot.workers)
     work = RoleWork(rates.batch_tokens, rates.step_tokens or rates.batch_tokens)
-    return shortest_step(snapshot, learned_speeds(snapshot), work)
+    modelled = {worker.name: worker.modelled for worker in snapshot.workers}
+    devices = {worker.name: worker.devices for worker in snapshot.workers}
+    return shortest_step(snapshot, learned_speeds(modelled, devices, rates), work)
 
 
 def _training(

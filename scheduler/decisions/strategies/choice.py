@@ -9,22 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from seamlessflow.scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
+from seamlessflow.scheduler.decisions.speeds import Speed
 from seamlessflow.scheduler.decisions.strategies.wanted import Wanted, device_sum, roll_out, train
 
 HEADROOM = 1.1
 """Factor by which training should be faster than rollout: lengths vary from step to step."""
 HYSTERESIS = 0.95
 """Share of the last gang's predicted step below which another gang is taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """Speed of a worker: of each device in training, of all together in rollout, work a ms."""
-
-    train: float
-    rollout: float
-    ratio: float
-    """Training over rollout; workers with a higher one are chosen first."""
 
 
 @dataclass(frozen=True, slots=True)

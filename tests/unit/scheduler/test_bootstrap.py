@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from seamlessflow.scheduler.bootstrap import task_sets, training_draws
 from seamlessflow.scheduler.decisions import pacing
-from seamlessflow.scheduler.rules import task_sets, training_draws
 from seamlessflow.scheduler.settings import (
     EvaluationSection,
     PacingSection,
