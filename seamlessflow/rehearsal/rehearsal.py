@@ -3,7 +3,6 @@
 The configuration is that of the run, with modelled devices in place of its own.
 """
 
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from seamlessflow.processes.run_lock import only_run, refuse_running
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import kafka_to_run_on
-from seamlessflow.rehearsal.directory import REPORT, SCALE, begin_in
+from seamlessflow.rehearsal.directory import begin_in, end_in
 from seamlessflow.rehearsal.software import SoftwareTime, hops, step_delays
 from seamlessflow.rehearsal.verdict import (
     NearestLimit,
@@ -113,7 +112,7 @@ def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
     missing = untrained(outcome.summary)
     scale = config.device_model.scale
     result = Rehearsed(outcome, software, scale, limit, distorted, missing, no_room)
-    (config.out / REPORT).write_text(json.dumps(_plain(result), indent=2) + "\n", encoding="utf-8")
+    end_in(config.out, _report(result), scale)
     return result
 
 
@@ -130,11 +129,10 @@ def _software(kafka: KafkaSettings, outcome: RunOutcome, stopping: Stopping) -> 
     )
 
 
-def _plain(result: Rehearsed) -> dict[str, object]:
+def _report(result: Rehearsed) -> dict[str, object]:
     limit, software = result.limit, result.software
     hop = software.hops
     return {
-        SCALE: result.scale,
         "hop_ms": {"mean": round(hop.mean_ms, 2), "p95": hop.p95_ms},
         "step_delay_ms": round(software.delay_ms, 2),
         "software_share": round(software.share, 4),
