@@ -13,7 +13,7 @@ def main() -> None:
     """Run until a signal, the end of the run, or a takeover by another scheduler."""
     settings = load(SchedulerSettings)
 
-    from seamlessflow.scheduler.controller import serve
+    from seamlessflow.scheduler.bootstrap import serve
 
     run_sync(lambda stop: serve(settings, stop), finite=True)
 

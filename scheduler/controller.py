@@ -3,39 +3,30 @@
 Only one scheduler acts: the one whose claim is the first of the newest epoch; reading a newer claim
 ends it. It decides only after it has read back everything it wrote before, so each decision is made
 on a complete log, and a `Task` is sent only after its `GroupAdmitted` was read back. During an
-outage of Kafka it decides nothing. Called by `scheduler/__main__.py` and tests.
+outage of Kafka it decides nothing. Called by `scheduler/bootstrap.py`.
 """
 
 import logging
 import time
-import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from threading import Event
+from dataclasses import dataclass
 
-from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.reader import Reader
-from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.process import collect_seldom, ready
 from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.infra.telemetry.output import MetricsOutput
 from seamlessflow.infra.worker.roles import ENDED
-from seamlessflow.scheduler.decisions.decide import Outgoing, Rules, View, decide, finished
-from seamlessflow.scheduler.decisions.strategies import registry
+from seamlessflow.scheduler.decisions.decide import Outgoing, Rules, decide, finished
 from seamlessflow.scheduler.group_watch import GroupWatch
 from seamlessflow.scheduler.journal import Clock, Journal
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state import state
-from seamlessflow.scheduler.task_sets import task_sets
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.releases import this_release
-from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, REQUESTS, TASKS, fleet_key
+from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
 
-_TOPICS = (CONTROL, FLEET, TASKS, PROMPTS)
 TICK_S = 0.1
 """Time after which the scheduler decides even without a record, since deadlines pass too."""
 LARGEST_SNAPSHOT_BYTES = 900_000
@@ -161,55 +152,6 @@ class Controller:
             release=this_release().version,
         )
         self._write([(FLEET.name, snapshot)])
-
-
-def rules_of(settings: SchedulerSettings) -> Rules:
-    """Return the strategy and the tasks that the settings name.
-
-    Raises `UnknownStrategy` or `TasksRejected`.
-    """
-    strategy = registry.named(settings.scheduler.policy)
-    return Rules(settings, strategy, task_sets(settings))
-
-
-def _first_state(settings: SchedulerSettings) -> state.State:
-    return state.State.of_run(settings.run.all_policies)
-
-
-def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) -> None:
-    """Run one scheduler until `stop` is set.
-
-    Raises what `Controller.run`, `rules_of` and `find_cluster` raise.
-    """
-    clock, rules = clock or now_ms, rules_of(settings)
-    cluster = find_cluster(settings.kafka, _TOPICS, stop.is_set)
-    rules = replace(rules, slots=cluster.partitions[PROMPTS.name])
-    name = f"scheduler-{uuid.uuid4().hex[:8]}"
-    producer = Producer(settings.kafka, name)
-    metrics = Metrics()
-    output = MetricsOutput(settings, metrics, "scheduler", name)
-    try:
-        stopping = stop.is_set
-        letters = DeadLetters(settings.kafka, producer, stopping, held=True)
-        reader = Reader(settings.kafka, name, bury=letters.bury, folds=True, stopping=stopping)
-        metrics.watch(reader)
-        watched = settings.scheduler
-        groups = GroupWatch(
-            settings.kafka,
-            {REQUESTS.name: watched.manager_group, TASKS.name: watched.agents_group},
-        )
-        try:
-            journal = Journal(settings.kafka, reader, clock, view=View(_first_state(settings)))
-            controller = Controller(
-                settings, rules, producer, journal, clock, name, metrics, letters, groups
-            )
-            controller.run(stopping)
-        finally:
-            groups.close()
-            reader.close()
-    finally:
-        producer.close()
-        output.close()
 
 
 def _level(record: Record) -> int:

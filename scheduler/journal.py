@@ -16,8 +16,8 @@ from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import KafkaUnavailable, TopicMissing
 from seamlessflow.infra.kafka.client import BEGINNING, Partition, Received
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.scheduler.decisions.contact import Contact
 from seamlessflow.scheduler.decisions.decide import View
+from seamlessflow.scheduler.decisions.membership import Contact
 from seamlessflow.scheduler.state import fleet, state, unread
 from seamlessflow.scheduler.state.state import Decision
 from seamlessflow.scheduler.state.unread import GroupLook
@@ -113,13 +113,7 @@ class Journal:
 
     def note_issued(self, tasks: Iterable[Task]) -> None:
         """Note that these tasks were sent, and forget those of groups that have ended."""
-        groups = self.view.state.ledger.groups
-        issued: dict[str, Mapping[int, int]] = {
-            name: samples for name, samples in self.view.issued.items() if name in groups
-        }
-        for task in tasks:
-            issued[task.group_id] = {**issued.get(task.group_id, {}), task.sample: task.attempt}
-        self.view = replace(self.view, issued=issued)
+        self.view = self.view.with_issued(tasks)
 
     def note_looks(self, looks: Iterable[GroupLook]) -> None:
         """Fold in looks at Kafka consumer groups."""

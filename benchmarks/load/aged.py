@@ -8,8 +8,7 @@ ready, and as many new ones begin with the version that follows: those are train
 from collections.abc import Sequence
 
 from seamlessflow.scheduler.decisions.snapshot import Snapshot
-from seamlessflow.scheduler.decisions.strategies.gangs import form_gang
-from seamlessflow.scheduler.decisions.strategies.wanted import Wanted, roll_out, train
+from seamlessflow.scheduler.decisions.strategies.wanted import Wanted, form_gang, roll_out, train
 
 SETTLED_MS = 500
 """Time after a step in which the groups that it makes room for are admitted."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
-from seamlessflow.scheduler.decisions.strategies.multiplexed import multiplexed
+from seamlessflow.scheduler.decisions.strategies.built_in import multiplexed
 from seamlessflow.scheduler.decisions.strategies.wanted import BOTH, Wanted
 
 DWELL_MS = 500

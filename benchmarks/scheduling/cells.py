@@ -45,7 +45,7 @@ class Pipeline:
 
 COLOCATED = Pipeline("colocated synchronous", "colocated", 0, BOTH)
 SYNCHRONOUS = Pipeline("disaggregated synchronous", "disaggregated", 0, ("train",))
-# Less strict than the published one, which trains whole batches (lab/simulation/batches.py).
+# Less strict than the published one, which trains whole batches (lab/simulation/agents.py).
 ONE_STEP_OFF = Pipeline("one step off", "disaggregated", 1, ("train",))
 MULTIPLEXED = Pipeline("multiplexed", "multiplexed", 1, BOTH)
 PIPELINES = (COLOCATED, SYNCHRONOUS, ONE_STEP_OFF, MULTIPLEXED)

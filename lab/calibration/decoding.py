@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seamlessflow.lab.calibration.turns import RecordedTurn
+from seamlessflow.lab.calibration.recorded_run import RecordedTurn
 from seamlessflow.schemas.records import WorkerUsage
 
 

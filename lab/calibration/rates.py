@@ -1,21 +1,108 @@
 """Rates of a recorded run, as the section `device_model` has them. Pure.
 
-Of `control`, and of the turns and lengths that belong to it. Workers are taken as alike; what was
-not seen (no change of role, for example) keeps its modelled rate.
+Times of optimizer steps and of changes of role are a fold of `control`; those of decoding follow
+from the turns (`decoding.py`). Workers are taken as alike. What was not seen keeps its modelled
+rate: no change of role, for example.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from seamlessflow.lab.calibration.decoding import decoding_times
-from seamlessflow.lab.calibration.steps import MeasuredTimes, step_times, training_line
-from seamlessflow.lab.calibration.turns import RecordedTurn, mean_hop_s
+from seamlessflow.lab.calibration.recorded_run import RecordedTurn, mean_hop_s
 from seamlessflow.scheduler.state.accounts.device_time import Window
+from seamlessflow.scheduler.state.workers import device_count
+from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, WorkerUsage
 
 _CHANGES = (("rollout", "sleep_s", "train", "take_s"), ("train", "leave_s", "rollout", "wake_s"))
 """The role that a worker leaves, the rate of that, the role that it takes, and the rate of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedStep:
+    """A step from when gang and batch were there until its end, in seconds."""
+
+    groups: tuple[str, ...]
+    devices: int
+    took_s: float
+    publish_s: float
+
+
+@dataclass
+class MeasuredTimes:
+    """The fold of what ended at `since_ms` or later. Deposed schedulers must not get here."""
+
+    since_ms: int = 0
+    steps: list[TrainedStep] = field(default_factory=list)
+    load_ms: list[int] = field(default_factory=list)
+    released_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Releases, by the role that was given up."""
+    changed_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """From an assignment to its acquisition, of changes to a role from the other."""
+    held: int = 0
+    """Turns that were held over new weights, or handed over: their KV was computed again."""
+    _devices: dict[str, int] = field(default_factory=dict)
+    _assigned_ms: dict[int, int] = field(default_factory=dict)
+    _held_ms: dict[str, int] = field(default_factory=dict)
+    _batches: dict[int, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    _started: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def apply(self, record: Record) -> None:
+        """Fold a record in."""
+        match record:
+            case r.WorkerJoined():
+                self._devices[record.worker] = device_count(record)
+            case r.GenerationPaused() if record.at_ms >= self.since_ms:
+                self.held += record.running
+            case r.GenerationResumed() if record.at_ms >= self.since_ms:
+                self.load_ms.append(record.paused_ms)
+            case r.BatchReady():
+                self._batches[record.step] = record.at_ms, record.groups
+            case r.StepStarted():
+                self._start(record)
+            case r.StepCompleted():
+                self._complete(record)
+            case _:
+                self._apply_role(record)
+
+    def _apply_role(self, record: Record) -> None:
+        match record:
+            case r.RoleAssigned():
+                self._assigned_ms[record.assignment] = record.at_ms
+            case r.RoleReleased() if self._changes(record):
+                self.held += record.handed_back
+                self.released_ms[record.role].append(record.took_ms)
+            case r.RoleAcquired():
+                changed = record.worker in self._held_ms
+                self._held_ms[record.worker] = record.at_ms
+                assigned_ms = self._assigned_ms.pop(record.assignment, None)
+                if changed and assigned_ms is not None and record.at_ms >= self.since_ms:
+                    self.changed_ms[record.role].append(record.at_ms - assigned_ms)
+
+    def _changes(self, record: r.RoleReleased) -> bool:
+        return record.assignment in self._assigned_ms and record.at_ms >= self.since_ms
+
+    def _start(self, record: r.StepStarted) -> None:
+        batch_ms, _ = self._batches.get(record.step, (record.at_ms, ()))
+        there_ms = max([batch_ms, *(self._held_ms.get(worker, 0) for worker in record.workers)])
+        devices = sum(self._devices.get(worker, 1) for worker in record.workers)
+        self._started[record.step] = min(there_ms, record.at_ms), devices
+
+    def _complete(self, record: r.StepCompleted) -> None:
+        if (started := self._started.pop(record.step, None)) is None:
+            return
+        begun_ms, devices = started
+        _, groups = self._batches.pop(record.step, (0, ()))
+        publish_s = record.metrics.get("publish_s", 0.0)
+        took_s = max(0.0, (record.at_ms - begun_ms) / 1000 - publish_s)
+        if record.at_ms >= self.since_ms:
+            self.steps.append(TrainedStep(groups, devices, took_s, publish_s))
 
 
 def measured_rates(
@@ -49,6 +136,37 @@ def measured_rates(
         section["publish_s"] = fmean(step.publish_s for step in times.steps)
         rates |= {"train_s": train_s, "train_context_s": 0.0}
     return {"rates": rates | _moves(times), **section}
+
+
+def step_times(records: Iterable[Record], since_ms: int = 0) -> MeasuredTimes:
+    """Return the fold of records of `control`, given in log order."""
+    fold = MeasuredTimes(since_ms)
+    for record in records:
+        fold.apply(record)
+    return fold
+
+
+def training_line(
+    steps: Sequence[TrainedStep], tokens: Mapping[str, int]
+) -> tuple[float, float] | None:
+    """Return the fixed seconds of a step and the device seconds of a token, by least squares.
+
+    `tokens` of the groups, prompts included. None without a step whose groups are known.
+    """
+    counted = [step for step in steps if sum(tokens.get(group, 0) for group in step.groups)]
+    if not counted:
+        return None
+    took_s = np.array([step.took_s for step in counted])
+    share = np.array(
+        [sum(tokens.get(group, 0) for group in step.groups) / step.devices for step in counted]
+    )
+    varies = float(np.var(share))
+    slope = float(np.cov(share, took_s, bias=True)[0, 1]) / varies if varies > 0 else 0.0
+    # Neither part is less than nothing, and nothing is not what rounding leaves of it.
+    most = fmean(took_s) / fmean(share)
+    if slope >= most:
+        return 0.0, most
+    return fmean(took_s) - max(slope, 0.0) * fmean(share), max(slope, 0.0)
 
 
 def _moves(times: MeasuredTimes) -> dict[str, float]:

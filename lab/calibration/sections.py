@@ -5,14 +5,12 @@ The first steps are left out: programs load what they need with them.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.worker.tags import ROLES
 from seamlessflow.lab.calibration.rates import measured_rates
-from seamlessflow.lab.calibration.sessions import RecordedSession
-from seamlessflow.lab.calibration.turns import RecordedTurn
+from seamlessflow.lab.calibration.recorded_run import Recorded, RecordedSession
 from seamlessflow.lab.calibration.workload import measured_workload
 from seamlessflow.scheduler.state.timeline import in_force
 from seamlessflow.scheduler.state.workers import device_count
@@ -38,17 +36,6 @@ class TooShort(SeamlessFlowError):
             f"the recorded run has {steps} completed optimizer steps, and {WARM_UP_STEPS} are left "
             f"out: it needs {_LEAST_STEPS} to take rates and workload from it"
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """Records of a run."""
-
-    control: Sequence[Record]
-    turns: Sequence[RecordedTurn]
-    sessions: Sequence[RecordedSession]
-    rows: int | None = None
-    """Most turns that an engine sampled at once, if its heartbeats are kept."""
 
 
 def sections(recorded: Recorded) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """The agents of a simulation: they play a session for each task, turn by turn.
 
+A task may have to wait: for a place among the agents, or with `WholeBatches` for its batch.
+
 A run ends when it trains nothing: `DroppedGroups` says so, with the settings that drop its groups.
 A real run would go on so for ever.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
@@ -187,3 +189,47 @@ class DroppedGroups:
             else "they were filtered (simulation.workload: success, drop_equal)"
         )
         return f"{count} groups in a row were dropped: {why}"
+
+
+@dataclass(eq=False)
+class WholeBatches:
+    """Tasks that wait for their batch, one at a time: the published "one step off". Pure.
+
+    By `run.lag` alone a step takes the groups that are ready first, and those that take long go
+    into a later one. Here the groups of a batch begin together once the batch before it trains, and
+    the next step trains exactly these. `size`: groups of a batch.
+    """
+
+    size: int
+    _begun: set[str] = field(default_factory=set)
+    """Groups that have begun and that no step has taken."""
+    _batch: tuple[str, ...] = ()
+    """Groups of the batch that is ready."""
+    _held: deque[Task] = field(default_factory=deque)
+
+    def hold(self, task: Task) -> None:
+        """Take a task that was issued."""
+        self._held.append(task)
+
+    def apply(self, record: Record) -> bool:
+        """Fold in a record of `control`; return True if further groups may begin."""
+        match record:
+            case r.BatchReady():
+                self._batch = record.groups
+            case r.StepStarted():
+                self._begun.difference_update(self._batch)
+                return True
+            case r.GroupDropped():
+                self._begun.discard(record.group_id)
+                return True
+        return False
+
+    def released(self) -> Iterator[Task]:
+        """Yield the tasks that may begin now, in their order."""
+        held, self._held = self._held, deque()
+        for task in held:
+            if task.group_id in self._begun or len(self._begun) < self.size:
+                self._begun.add(task.group_id)
+                yield task
+            else:
+                self._held.append(task)

@@ -6,8 +6,8 @@ from statistics import fmean
 
 from seamlessflow.lab.simulation.simulator import SimulatedRun
 from seamlessflow.scheduler.settings import SchedulerSettings
+from seamlessflow.scheduler.state.accounts.closed_form import ideal_step
 from seamlessflow.scheduler.state.accounts.device_time import DeviceTime, together
-from seamlessflow.scheduler.state.accounts.ideal_step import ideal_step
 from seamlessflow.scheduler.state.timeline import timeline
 from seamlessflow.scheduler.state.workers import device_count
 from seamlessflow.schemas.records import RoleAssigned, WorkerJoined
@@ -22,7 +22,7 @@ class SimulatedFigures:
 
     step_s: float
     ideal_s: float
-    """Ideal step for the work of the run (`scheduler/state/accounts/ideal_step.py`)."""
+    """Ideal step for the work of the run (`scheduler/state/accounts/closed_form.py`)."""
     tokens_s: float
     """Trained tokens a second, prompts included."""
     spent: DeviceTime

@@ -3,7 +3,7 @@
 `simulate` returns the `control` log of a run on a modelled cluster. Only what takes time is
 modelled; every decision is made by `decide` over the folds of that log, as in the scheduler
 process: after each record that changes them, and when a time comes that decisions depend on
-(`due.py`). Called by `seamlessflow simulate` and tests.
+(`next_due_ms`). Called by `seamlessflow simulate` and tests.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,16 +12,14 @@ from math import ceil, inf
 from pathlib import Path
 
 from seamlessflow.lab.simulation.agenda import Agenda
-from seamlessflow.lab.simulation.agents import DroppedGroups, SimulatedAgents
-from seamlessflow.lab.simulation.batches import WholeBatches
+from seamlessflow.lab.simulation.agents import DroppedGroups, SimulatedAgents, WholeBatches
 from seamlessflow.lab.simulation.cluster import ModelledCluster, ModelledWorker
-from seamlessflow.lab.simulation.due import next_due_ms
 from seamlessflow.lab.simulation.engine import SimulatedTurn
 from seamlessflow.lab.simulation.fleet import SimulatedFleet
 from seamlessflow.lab.simulation.router import Router
 from seamlessflow.lab.simulation.trainer import SimulatedTrainer, published
 from seamlessflow.lab.simulation.workload import Workload
-from seamlessflow.scheduler.decisions.decide import Rules, View, decide, finished
+from seamlessflow.scheduler.decisions.decide import Rules, View, decide, finished, next_due_ms
 from seamlessflow.scheduler.decisions.strategies import registry
 from seamlessflow.scheduler.settings import SchedulerSettings
 from seamlessflow.scheduler.state import fleet, state
@@ -78,7 +76,7 @@ def simulate(
     """Return a run simulated to its last step, or to `longest_s`.
 
     Calls `on_step` with the number of steps after each. `whole_batches`: see
-    `lab/simulation/batches.py`. Raises `UnknownStrategy`.
+    `lab/simulation/agents.py`. Raises `UnknownStrategy`.
     """
     return Simulation(settings, cluster, workload, on_step, whole_batches).run(longest_s)
 
@@ -227,13 +225,7 @@ class Simulation:
     def _issue(self, tasks: list[r.Task]) -> None:
         if not tasks:
             return
-        groups = self._view.state.ledger.groups
-        issued: dict[str, Mapping[int, int]] = {
-            name: samples for name, samples in self._view.issued.items() if name in groups
-        }
-        for task in tasks:
-            issued[task.group_id] = {**issued.get(task.group_id, {}), task.sample: task.attempt}
-        self._view = replace(self._view, issued=issued)
+        self._view = self._view.with_issued(tasks)
         for task in tasks:
             if self._batches is None:
                 self._agents.play(task)

@@ -2,24 +2,25 @@
 on top.
 
 A bar is full height where all of the time was one part; in rollout its parts are as high as their
-shares. More than sixty workers are rows of an image instead.
+shares. More than sixty workers are rows of an image instead: a row of pixels for each, with the
+mean colour of each column's time.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
 
 from seamlessflow.infra.printable import number_of
-from seamlessflow.lab.timeline.looks import COLOURS, IDLE, LABELS, SHARES
-from seamlessflow.lab.timeline.rows_image import rows_image
-from seamlessflow.scheduler.state.accounts.bars import Bar, bars, parts
+from seamlessflow.lab.timeline.bars import COLOURS, IDLE, LABELS, SHARES, Bar, bars, parts
 from seamlessflow.scheduler.state.accounts.device_time import Window, together
 from seamlessflow.scheduler.state.timeline import StepEnd, Timeline
 
@@ -36,6 +37,10 @@ DENSE_STEPS, ZOOM_STEPS = 30, 10
 """A run of more than 30 steps gets a second panel with ten of them, from its middle."""
 INK, FAINT = "#202124", "#5f6368"
 WIDTH_IN, ROW_IN, PANEL_IN, HEAD_IN, FOOT_IN, TALLEST_IN = 12.0, 0.5, 0.85, 0.75, 0.65, 18.0
+_RGB = {
+    name: np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    for name, colour in COLOURS.items()
+}
 
 
 @style.context("seamlessflow.reports.style")
@@ -93,8 +98,41 @@ def _image(axes: Axes, timeline: Timeline, window: Window) -> None:
     by_worker = bars(timeline.intervals, window, MOST_IMAGE_BARS)
     rows = timeline.workers
     extent = (_seconds(timeline, window[0]), _seconds(timeline, window[1]), len(rows) - 0.5, -0.5)
-    image = rows_image(rows, by_worker, window, COLUMNS)
+    image = _rows_image(rows, by_worker, window, COLUMNS)
     axes.imshow(image, extent=extent, aspect="auto", interpolation="nearest")
+
+
+def _rows_image(
+    workers: Sequence[str], bars: Mapping[str, Sequence[Bar]], window: Window, columns: int
+) -> NDArray[np.float64]:
+    """Return colours of 0 to 1 in shape (workers, columns, 3); white where a worker is not there.
+
+    `bars` are the bars of each worker in the window.
+    """
+    image = np.ones((len(workers), columns, 3))
+    for row, worker in enumerate(workers):
+        colour, spent = _row(bars.get(worker, ()), window, columns)
+        present = spent > 0
+        image[row, present] = colour[present] / spent[present, None]
+    return image
+
+
+def _row(
+    bars: Sequence[Bar], window: Window, columns: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the sum of colour by time, and the time, of each column in columns' widths."""
+    colour, spent = np.zeros((columns, 3)), np.zeros(columns)
+    scale = columns / (window[1] - window[0])
+    for bar in bars:
+        begin, end = ((at_ms - window[0]) * scale for at_ms in (bar.start_ms, bar.end_ms))
+        first, last = int(begin), min(columns, int(end) + 1)
+        covered = np.ones(last - first)
+        covered[0] -= begin - first
+        covered[-1] -= max(0.0, last - end)
+        spent[first:last] += covered
+        mean = sum((share * _RGB[name] for name, share in bar.shares.items()), np.zeros(3))
+        colour[first:last] += covered[:, None] * mean
+    return colour, spent
 
 
 def _heights(bar: Bar) -> Iterator[tuple[str, float, float]]:

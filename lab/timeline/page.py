@@ -12,9 +12,17 @@ from importlib.resources import files
 from typing import Any
 
 from seamlessflow.infra.printable import printable
+from seamlessflow.lab.timeline.bars import (
+    COLOURS,
+    IDLE,
+    LABELS,
+    SHARES,
+    Bar,
+    Part,
+    bars,
+    spent_by_part,
+)
 from seamlessflow.lab.timeline.facts import Given, Mark, RunFacts
-from seamlessflow.lab.timeline.looks import COLOURS, IDLE, LABELS, SHARES
-from seamlessflow.scheduler.state.accounts.bars import Bar, Part, bars, spent_by_part
 from seamlessflow.scheduler.state.accounts.device_time import TRAINING, together
 from seamlessflow.scheduler.state.timeline import Timeline
 from seamlessflow.schemas.steps import shown_step

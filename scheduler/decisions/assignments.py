@@ -13,6 +13,7 @@ from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
 from seamlessflow.scheduler.decisions.strategies.wanted import Wanted
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state.state import State
+from seamlessflow.scheduler.state.steps import TrainingProgress
 from seamlessflow.schemas import records as r
 
 GANG = "train"
@@ -104,12 +105,12 @@ def worker_assignment(assigned: r.RoleAssigned) -> r.WorkerAssignment:
 
 
 def started(
-    state: State, snapshot: Snapshot, wanted: Sequence[Wanted], policy: str
+    epoch: int, steps: TrainingProgress, snapshot: Snapshot, wanted: Sequence[Wanted], policy: str
 ) -> list[r.StepStarted]:
     """Return the start of the policy's step whose batch waits, once the whole wanted gang has its
     role.
     """
-    waiting, gang = state.steps.waiting, state.steps.gang
+    waiting, gang = steps.waiting, steps.gang
     training = {want.worker for want in wanted if want.role == "train"}
     if waiting is None or not snapshot.gang or snapshot.gang != training:
         return []
@@ -120,7 +121,7 @@ def started(
     present = snapshot.present
     return [
         r.StepStarted(
-            epoch=state.epoch,
+            epoch=epoch,
             at_ms=snapshot.now_ms,
             step=step,
             gang=GANG,

@@ -1,32 +1,36 @@
 """The scheduler's decision: a pure function from what it has read to what it writes now.
 
 It may be called at any moment after everything it decided before was read back, and then never
-decides the same thing twice. Called by `scheduler/controller.py` and the simulator.
+decides the same thing twice. `next_due_ms` says when it may decide something else without a new
+record. Called by `scheduler/controller.py` and the simulator.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from seamlessflow.scheduler.decisions import (
-    absences,
     assignments,
     membership,
     pacing,
     stalls,
     waste,
 )
-from seamlessflow.scheduler.decisions.contact import Contact
-from seamlessflow.scheduler.decisions.sharing.allotment import Allotment, allotted
-from seamlessflow.scheduler.decisions.snapshot import snapshot
+from seamlessflow.scheduler.decisions.gates import TRIPS_APART, UNMEASURED_SWITCH_MS
+from seamlessflow.scheduler.decisions.membership import Contact
+from seamlessflow.scheduler.decisions.sharing import Allotment, allotted
+from seamlessflow.scheduler.decisions.snapshot import retry_ms, snapshot
 from seamlessflow.scheduler.decisions.strategies.wanted import Strategy
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state import serving
 from seamlessflow.scheduler.state import state as control_state
 from seamlessflow.scheduler.state.fleet import Fleet
+from seamlessflow.scheduler.state.ledger import Ledger
+from seamlessflow.scheduler.state.policy_state import PolicyState
 from seamlessflow.scheduler.state.serving import ServingProcesses
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.state.unread import UnreadTopics
+from seamlessflow.scheduler.state.workers import Workers
 from seamlessflow.scheduler.tasks.mixture import TaskSets
 from seamlessflow.schemas.records import ProgressStalled, Record, Task
 from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, TASKS
@@ -56,6 +60,15 @@ class View:
     contact: Contact = field(default_factory=Contact)
     unread: UnreadTopics = field(default_factory=dict)
 
+    def with_issued(self, tasks: Iterable[Task]) -> "View":
+        """Return the view after these tasks were sent, without those of groups that have ended."""
+        groups = self.state.first.ledger.groups
+        issued = {name: samples for name, samples in self.issued.items() if name in groups}
+        for task in tasks:
+            samples = issued.get(task.group_id, {})
+            issued[task.group_id] = {**samples, task.sample: task.attempt}
+        return replace(self, issued=issued)
+
 
 Outgoing = tuple[str, Record]
 """Topic and record."""
@@ -82,29 +95,44 @@ def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
     ]
 
 
+def next_due_ms(view: View, rules: Rules, now_ms: int) -> int | None:
+    """Return the next time at which a decision may differ without a new record, or None.
+
+    Decisions depend on the time through deadlines, pauses and waits alone, so that a caller who
+    knows the next of them need not ask in between. Heartbeats and contact with Kafka are left out:
+    a process has those by its clock.
+    """
+    state, settings = view.state, rules.settings
+    times = [*_due_workers(state)]
+    for policy in state.by_policy:
+        times += _due_groups(policy.ledger, state.serving, settings, now_ms)
+        times += _due_moves(state.workers, policy, settings)
+        times += _due_waits(state.claimed_ms, policy, settings, now_ms)
+    return min((time for time in times if time > now_ms), default=None)
+
+
 def finished(state: State, settings: SchedulerSettings) -> bool:
     """Return True if the run has made all its steps, of each policy."""
-    return all(shown.finished_steps >= settings.run.steps for shown in state.each)
+    return all(policy.finished_steps >= settings.run.steps for policy in state.by_policy)
 
 
 def _stalls(view: View, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
     state = view.state
-    leading = pacing.unfinished(state, settings)[0]
-    absent = absences.absent(leading, view.fleet, view.unread, view.contact, settings, now_ms)
+    absent = stalls.absent(state, view.fleet, view.unread, view.contact, settings, now_ms)
     return stalls.unreported(state, [*stalls.of_all(state, settings, now_ms), *absent])
 
 
 def _roles(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
     """Return assignments and starts of steps: each policy's, by the strategy, on its workers."""
     if len(view.state.policies) == 1:
-        return _roles_of(view, rules, None, now_ms)
+        return _roles_of(view, view.state.first, rules, None, now_ms)
     written: list[Outgoing] = []
     allotment = allotted(view.state, view.fleet, rules.settings, now_ms)
     for place, policy in enumerate(view.state.policies):
         run = rules.settings.run.model_copy(update={"policy": policy})
         settings = rules.settings.model_copy(update={"run": run})
-        now = replace(view, state=replace(view.state, shown=place))
-        more = _roles_of(now, replace(rules, settings=settings), allotment, now_ms)
+        its_state, its_rules = view.state.by_policy[place], replace(rules, settings=settings)
+        more = _roles_of(view, its_state, its_rules, allotment, now_ms)
         # The next policy's numbers, gang and slots follow those of this one.
         view = replace(view, state=reduce(control_state.apply, _of_control(more), view.state))
         written += more
@@ -115,23 +143,25 @@ def _of_control(written: Sequence[Outgoing]) -> list[Record]:
     return [record for topic, record in written if topic == CONTROL.name]
 
 
-def _roles_of(view: View, rules: Rules, allotment: Allotment | None, now_ms: int) -> list[Outgoing]:
-    """Return those of the policy that the state shows, on the workers given to it; None: on all."""
+def _roles_of(
+    view: View, policy: PolicyState, rules: Rules, allotment: Allotment | None, now_ms: int
+) -> list[Outgoing]:
+    """Return those of a policy, that of `rules`, on the workers given to it; None: on all."""
     state, settings = view.state, rules.settings
-    policy = settings.run.policy
-    names = None if allotment is None else allotment.workers[policy]
-    seen = snapshot(state, view.fleet, settings, now_ms, names)
+    name = settings.run.policy
+    names = None if allotment is None else allotment.workers[name]
+    seen = snapshot(state, policy, view.fleet, settings, now_ms, names)
     wanted = rules.strategy(seen)
     if allotment is not None:
-        wanted = allotment.explained(wanted, policy, state.workers)
+        wanted = allotment.explained(wanted, name, state.workers)
     changes = assignments.new_assignments(state, seen, wanted, settings, rules.slots)
     written: list[Outgoing] = []
     for assigned in changes.assigned:
         written.append((CONTROL.name, assigned))
         written.append((FLEET.name, assignments.worker_assignment(assigned)))
-    started = assignments.started(state, seen, wanted, policy)
+    started = assignments.started(state.epoch, policy.steps, seen, wanted, name)
     written += [(CONTROL.name, record) for record in started]
-    warnings = waste.warnings(state, seen, settings, changes.without_slot)
+    warnings = waste.warnings(state, policy, seen, settings, changes.without_slot)
     return [*written, *((CONTROL.name, record) for record in warnings)]
 
 
@@ -154,7 +184,7 @@ def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> 
         control += pacing.admissions(state, settings, sets.training, now_ms)
     for split, source in sets.evaluations.items():
         control += pacing.evaluations(state, settings, split, source, now_ms)
-    ledger = pacing.unfinished(state, settings)[0].ledger
+    ledger = pacing.leading(state, settings).ledger
     issued: list[Task] = []
     if serves.incarnations:  # else agents would begin, and their deadlines pass, before an engine
         issued = pacing.tasks(ledger, view.issued, settings, sets, now_ms, serves)
@@ -162,3 +192,58 @@ def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> 
         *((CONTROL.name, record) for record in control),
         *((TASKS.name, task) for task in issued),
     ]
+
+
+def _due_groups(
+    ledger: Ledger, serves: ServingProcesses, settings: SchedulerSettings, now_ms: int
+) -> Iterator[int]:
+    every_ms = pacing.attempt_ms(settings)
+    for group in ledger.groups.values():
+        if not group.ready and not group.expired:
+            since_ms = pacing.begun_ms(group, serves)
+            yield serves.after(since_ms, group.deadline_ms - group.admitted_ms)
+            attempt = serves.served_ms(since_ms, now_ms) // every_ms
+            yield serves.after(since_ms, (attempt + 1) * every_ms)
+
+
+def _due_workers(state: State) -> Iterator[int]:
+    for worker in state.workers.values():
+        assignment = worker.assignment
+        if assignment is not None and assignment.acquired_ms is None and not assignment.lapsed:
+            yield assignment.deadline_ms
+        for failures in worker.failures.values():
+            yield retry_ms(failures)
+
+
+def _due_moves(workers: Workers, policy: PolicyState, settings: SchedulerSettings) -> Iterator[int]:
+    """Yield the times at which a worker that holds training may leave it (`gates.may_leave`)."""
+    if policy.steps.waiting is not None:
+        return
+    dwell_ms = milliseconds(settings.scheduler.min_dwell_s)
+    parts = [policy.costs.switch_mean(role) for role in ("train", "rollout")]
+    measured = [part for part in parts if part is not None]
+    switch_ms = sum(measured) if len(measured) == len(parts) else UNMEASURED_SWITCH_MS
+    for worker in workers.values():
+        assignment = worker.assignment
+        if worker.role == "train" and assignment is not None and assignment.acquired_ms is not None:
+            yield assignment.acquired_ms + dwell_ms
+            # It must have waited longer than the switch takes, and may not leave so too often.
+            waited_ms = int(max(policy.steps.ended_ms, assignment.acquired_ms) + switch_ms) + 1
+            yield waited_ms
+            if len(measured) == len(parts):
+                yield max(waited_ms, int(assignment.acquired_ms + TRIPS_APART * switch_ms) + 1)
+
+
+def _due_waits(
+    claimed_ms: int, policy: PolicyState, settings: SchedulerSettings, now_ms: int
+) -> Iterator[int]:
+    yield claimed_ms + waste.SETTLED_MS
+    yield claimed_ms + milliseconds(settings.scheduler.assignment_timeout_s)
+    stall_ms = milliseconds(settings.scheduler.stall_s)
+    waiting = policy.steps.waiting
+    if waiting is not None:
+        yield (waiting[1].started_ms or waiting[1].ready_ms) + stall_ms
+    yield policy.ledger.moved_ms + stall_ms
+    # Further replacements of dropped groups are allowed once for each stall time.
+    since_ms = max(policy.steps.ended_ms, claimed_ms)
+    yield since_ms + (max(0, now_ms - since_ms) // stall_ms + 1) * stall_ms

@@ -9,11 +9,12 @@ stall time), and no group is admitted that the remaining steps do not need. Call
 `scheduler/decisions/decide.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import ceil
 
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state.ledger import EVAL, AdmittedGroup, Ledger
+from seamlessflow.scheduler.state.policy_state import PolicyState
 from seamlessflow.scheduler.state.serving import ALWAYS, ServingProcesses
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.state.steps import TrainingProgress
@@ -22,10 +23,17 @@ from seamlessflow.scheduler.tasks.source import AGAIN, SamplingRule, TaskRow, Ta
 from seamlessflow.schemas import records as r
 
 
-def unfinished(state: State, settings: SchedulerSettings) -> Sequence[State]:
-    """Return the state as each policy shows it that has steps left; of the first one without."""
-    states = [shown for shown in state.each if shown.finished_steps < settings.run.steps]
-    return states or [state]
+def unfinished(state: State, settings: SchedulerSettings) -> Mapping[str, PolicyState]:
+    """Return the policies that have steps left, by name; the first one if none has."""
+    policies = dict(zip(state.policies, state.by_policy, strict=True))
+    steps = settings.run.steps
+    left = {name: policy for name, policy in policies.items() if policy.finished_steps < steps}
+    return left or {state.policies[0]: state.first}
+
+
+def leading(state: State, settings: SchedulerSettings) -> PolicyState:
+    """Return the first policy that has steps left: its groups are those of the run."""
+    return next(iter(unfinished(state, settings).values()))
 
 
 def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
@@ -34,18 +42,21 @@ def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
     A group holds a credit of each policy, so each must have one; the one that needs most decides
     how many are needed.
     """
-    counts = [_free_of(shown, settings, now_ms) for shown in unfinished(state, settings)]
+    policies = unfinished(state, settings).values()
+    counts = [_free_of(state, policy, settings, now_ms) for policy in policies]
     free = min(free for free, _ in counts)
     return max(0, min(free, max(needed for _, needed in counts)))
 
 
-def _free_of(state: State, settings: SchedulerSettings, now_ms: int) -> tuple[int, int]:
+def _free_of(
+    state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
+) -> tuple[int, int]:
     """Return how many groups a policy has credits for, and how many its last steps need."""
-    run, ledger = settings.run, state.ledger
+    run, ledger, steps = settings.run, policy.ledger, policy.steps
     training = ledger.training
     extra = settings.pacing.extra_count(run.groups_per_step)
     free = (run.lag + 1) * run.groups_per_step + extra - len(training)
-    left = run.steps + len(state.steps.skipped) - state.steps.committed
+    left = run.steps + len(steps.skipped) - steps.committed
     wanted = left * run.groups_per_step
     # A group whose first attempts have timed out may come too late for the last steps: one more
     # group is admitted for each.
@@ -54,25 +65,25 @@ def _free_of(state: State, settings: SchedulerSettings, now_ms: int) -> tuple[in
         for group in training.values()
     )
     needed = wanted - ledger.ready - ledger.running + late
-    return free - withheld(state, settings, now_ms), needed
+    return free - withheld(state, policy, settings, now_ms), needed
 
 
-def withheld(state: State, settings: SchedulerSettings, now_ms: int) -> int:
+def withheld(state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int) -> int:
     """Return how many dropped groups are not replaced in this step."""
     stall_ms = milliseconds(settings.scheduler.stall_s)
-    waits = max(0, now_ms - max(state.steps.ended_ms, state.claimed_ms)) // stall_ms
+    waits = max(0, now_ms - max(policy.steps.ended_ms, state.claimed_ms)) // stall_ms
     # Each further stall time without a step allows as many replacements again, so that a run of
     # groups that are all dropped goes on slowly instead of stopping.
     refill = ceil(settings.pacing.refill * settings.run.groups_per_step)
-    return max(0, state.ledger.dropped_in_step - refill * (1 + waits))
+    return max(0, policy.ledger.dropped_in_step - refill * (1 + waits))
 
 
 def admissions(
     state: State, settings: SchedulerSettings, source: Draws, now_ms: int
 ) -> list[r.GroupAdmitted]:
     """Return the groups to admit now: first tasks to be tried again, then newly drawn ones."""
-    ledger = state.ledger
-    began = all(shown.rollouts_began for shown in state.each)
+    ledger = state.first.ledger
+    began = all(policy.rollouts_began for policy in state.by_policy)
     count = free_credits(state, settings, now_ms) if began else 0
     again = ledger.again[:count]
     # A task that the file lacks by now gets its group too, which then ends at its deadline.
@@ -92,12 +103,13 @@ def evaluations(
 
     They take no credit.
     """
-    version, ledger = state.steps.version, state.ledger
-    if version is None or not state.rollouts_began:
+    steps, ledger = state.first.steps, state.first.ledger
+    version = steps.version
+    if version is None or not state.first.rollouts_began:
         return []
     # Groups of this version that are on the log already are not admitted again.
     begun = ledger.eval_admitted.get(split, 0) if ledger.eval_version == version else 0
-    if not begun and not _evaluation_due(state.steps, settings, split):
+    if not begun and not _evaluation_due(steps, settings, split):
         return []
     # One of several sets is named, so that no two have the same groups.
     of_set = f"eval{version}-{split}" if split in settings.evaluation.sets else f"eval{version}"
@@ -129,7 +141,9 @@ def _evaluation_due(steps: TrainingProgress, settings: SchedulerSettings, split:
 def expirations(state: State, policy: str, now_ms: int) -> list[r.GroupExpired]:
     """Return the groups whose deadline has passed, each once; `policy` is the run's first."""
     groups = {
-        name: group for shown in reversed(state.each) for name, group in shown.ledger.groups.items()
+        name: group
+        for its_state in reversed(state.by_policy)
+        for name, group in its_state.ledger.groups.items()
     }
     return [
         r.GroupExpired(
@@ -256,7 +270,7 @@ def _group(
         at_ms=now_ms,
         group_id=name,
         task_id=row.task_id,
-        version=state.steps.version or 0,
+        version=state.first.steps.version or 0,
         deadline_ms=now_ms + milliseconds(settings.pacing.group_timeout_s),
         purpose=purpose,
         split=split if purpose == EVAL else row.split or settings.pacing.split,

@@ -10,12 +10,15 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from seamlessflow.scheduler.decisions import roofline
+from seamlessflow.scheduler.decisions.speeds import attainable, ratios
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state.costs import Costs
 from seamlessflow.scheduler.state.fleet import Fleet
+from seamlessflow.scheduler.state.policy_state import PolicyState
 from seamlessflow.scheduler.state.rates import LearnedRates
 from seamlessflow.scheduler.state.state import State
-from seamlessflow.scheduler.state.workers import NO_ROLE, RoleFailures, Worker
+from seamlessflow.scheduler.state.steps import Gang
+from seamlessflow.scheduler.state.workers import NO_ROLE, RoleFailures, Worker, Workers
 
 FIRST_RETRY_MS = 1_000
 LAST_RETRY_MS = 60_000
@@ -128,21 +131,22 @@ class Snapshot:
 
 def snapshot(
     state: State,
+    policy: PolicyState,
     fleet: Fleet,
     settings: SchedulerSettings,
     now_ms: int,
     names: Collection[str] | None = None,
 ) -> Snapshot:
-    """Return the snapshot at `now_ms`, of the named workers; None: of all."""
-    ledger, steps, run = state.ledger, state.steps, settings.run
+    """Return the snapshot at `now_ms` for a policy, of the named workers; None: of all."""
+    ledger, steps, run = policy.ledger, policy.steps, settings.run
     weights = steps.version is not None or run.policy in fleet.policies
-    modelled = {name: roofline.attainable(fleet.hardware(name)) for name in state.workers}
-    ratios = roofline.ratios(modelled, _measured(state))
+    modelled = {name: attainable(fleet.hardware(name)) for name in state.workers}
+    over_rollout = ratios(modelled, _measured(state.workers, policy.costs))
     return Snapshot(
         now_ms=now_ms,
         workers=tuple(
             _view(
-                *(name, worker, ratios[name], modelled[name], weights, now_ms),
+                *(name, worker, over_rollout[name], modelled[name], weights, now_ms),
                 policy=None if names is None else run.policy,
             )
             for name, worker in sorted(state.workers.items())
@@ -150,7 +154,7 @@ def snapshot(
         ),
         batch=steps.waiting is not None,
         under_way=steps.under_way,
-        gang=_gang(state),
+        gang=_gang(state.workers, steps.gang),
         last_gang=frozenset(steps.gang.members),
         gang_size=settings.scheduler.gang_size,
         helpers=settings.scheduler.helpers,
@@ -160,10 +164,10 @@ def snapshot(
         over=steps.trained >= run.steps,
         min_dwell_ms=milliseconds(settings.scheduler.min_dwell_s),
         ended_ms=steps.ended_ms,
-        batch_ms=state.costs.batch_ms or 0,
+        batch_ms=policy.costs.batch_ms or 0,
         lag=run.lag,
-        costs=_mean_costs(state),
-        rates=state.rates,
+        costs=_mean_costs(policy.costs),
+        rates=policy.rates,
     )
 
 
@@ -215,33 +219,31 @@ def _free_for(worker: Worker, role: str, now_ms: int) -> bool:
     return not late and retry_ms(worker.failures.get(role)) <= now_ms
 
 
-def _gang(state: State) -> frozenset[str]:
+def _gang(workers: Workers, gang: Gang) -> frozenset[str]:
     """Return the members of the newest gang, or none if one is lost, timed out or reassigned."""
-    for name, number in state.steps.gang.members.items():
-        worker = state.workers.get(name)
+    for name, number in gang.members.items():
+        worker = workers.get(name)
         if worker is None or worker.role != "train" or worker.assignment is None:
             return frozenset()
         # The same role under a newer assignment belongs to another gang.
         if worker.assignment.number != number:
             return frozenset()
-    return frozenset(state.steps.gang.members)
+    return frozenset(gang.members)
 
 
-def _measured(state: State) -> dict[str, dict[str, float]]:
+def _measured(workers: Workers, costs: Costs) -> dict[str, dict[str, float]]:
     """Return the measured speeds of each device in tokens/s, by role and worker."""
-    workers = state.workers
     return {
         role: {
             name: speed / workers[name].devices
-            for name, speed in state.costs.speed_means(role).items()
+            for name, speed in costs.speed_means(role).items()
             if name in workers
         }
         for role in ROLES
     }
 
 
-def _mean_costs(state: State) -> MeanCosts:
-    costs = state.costs
+def _mean_costs(costs: Costs) -> MeanCosts:
     return MeanCosts(
         step=costs.step.mean,
         train=costs.train.mean,

@@ -1,42 +1,54 @@
-"""Reports of work that should progress and does not. Pure.
+"""Reports of what stands still: the work of the run, a gateway, the reader of a topic. Pure.
+
+Each report names process, topic and offset, since when, and the time that was given. Nothing of it
+needs a decision here: gateways and readers are started by the launcher or by whatever runs them. A
+rollout process or trainer that is lost is `WorkerLost` (`membership.py`).
 
 The stall `refill` is reported at once: no credit is left to replace dropped groups, so only the
 trainer can go on, by training with the ready groups or by skipping the step. Called by
 `scheduler/decisions/decide.py`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from seamlessflow.scheduler.decisions import pacing
+from seamlessflow.scheduler.decisions.membership import Contact
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state.fleet import Fleet
+from seamlessflow.scheduler.state.policy_state import PolicyState
 from seamlessflow.scheduler.state.state import State
+from seamlessflow.scheduler.state.unread import UnreadTopic, UnreadTopics
 from seamlessflow.schemas.records import ProgressStalled
 from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.topics import PROMPTS, REQUESTS, TASKS, TRAJECTORIES
 
 REFILL = "refill"
 _WAITED_FOR = {"step": "train", "gang": "train", "rollout": "rollout", REFILL: "train"}
 """Kind of process that each stall waits for."""
+_READERS = {REQUESTS.name: "manager", TASKS.name: "agents"}
 
 
 def of_all(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
     """Return the present stalls of all policies; those of further ones name their policy."""
-    leading, *others = pacing.unfinished(state, settings)
-    stalls = stalled(leading, settings, now_ms)
-    for other in others:
-        policy = other.policies[other.shown]
+    (_, leading), *others = pacing.unfinished(state, settings).items()
+    stalls = stalled(state, leading, settings, now_ms)
+    for name, other in others:
         stalls += [
-            replace(stall, what=f"{stall.what} {policy}")
-            for stall in stalled(other, settings, now_ms)
+            replace(stall, what=f"{stall.what} {name}")
+            for stall in stalled(state, other, settings, now_ms)
             # The groups that run are the same for all.
             if stall.what != "rollout"
         ]
     return stalls
 
 
-def stalled(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
-    """Return the present stalls, also those that were reported before."""
-    stalls = [*_training(state, settings, now_ms), *_rollout(state, settings, now_ms)]
+def stalled(
+    state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
+) -> list[ProgressStalled]:
+    """Return the present stalls of a policy, also those that were reported before."""
+    inputs = state, policy, settings, now_ms
+    stalls = [*_training(*inputs), *_rollout(*inputs)]
     deadline_ms = milliseconds(settings.scheduler.stall_s)
     return [
         ProgressStalled(
@@ -51,13 +63,35 @@ def stalled(state: State, settings: SchedulerSettings, now_ms: int) -> list[Prog
     ]
 
 
+def absent(
+    state: State,
+    fleet: Fleet,
+    unread: UnreadTopics,
+    contact: Contact,
+    settings: SchedulerSettings,
+    now_ms: int,
+) -> list[ProgressStalled]:
+    """Return all that is waited for longer than its deadline, also if it was reported before.
+
+    Time without contact to Kafka does not count.
+    """
+    stalls = [
+        *_gateways(state, fleet, settings, now_ms),
+        *_unread_topics(unread, settings, now_ms),
+        *_topics_of_workers(state, fleet, settings, now_ms),
+    ]
+    return [stall for stall in stalls if contact.waited_ms(stall.since_ms) > stall.deadline_ms]
+
+
 def unreported(state: State, stalls: Iterable[ProgressStalled]) -> list[ProgressStalled]:
     """Return the stalls that were not reported yet: one report for each begin."""
     return [stall for stall in stalls if state.stalled.get(stall.what) != stall.since_ms]
 
 
-def _training(state: State, settings: SchedulerSettings, now_ms: int) -> list[tuple[str, str, int]]:
-    waiting = state.steps.waiting
+def _training(
+    state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
+) -> list[tuple[str, str, int]]:
+    waiting = policy.steps.waiting
     if waiting is None:
         return []
     step, batch = waiting
@@ -65,23 +99,113 @@ def _training(state: State, settings: SchedulerSettings, now_ms: int) -> list[tu
     since_ms = max(batch.started_ms or batch.ready_ms, state.claimed_ms)
     if now_ms - since_ms < milliseconds(settings.scheduler.stall_s):
         return []
-    if state.steps.under_way:
+    if policy.steps.under_way:
         return [("step", f"{step_name(step)} was started and does not end", since_ms)]
     return [("gang", f"{step_name(step)} has its batch and no gang", since_ms)]
 
 
-def _rollout(state: State, settings: SchedulerSettings, now_ms: int) -> list[tuple[str, str, int]]:
-    ledger = state.ledger
+def _rollout(
+    state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
+) -> list[tuple[str, str, int]]:
+    ledger = policy.ledger
     # While a batch waits or trains, rollout may rest because no credit is free.
-    if state.steps.waiting is not None or not state.rollouts_began or not ledger.moved_ms:
+    if policy.steps.waiting is not None or not policy.rollouts_began or not ledger.moved_ms:
         return []
     since_ms = max(ledger.moved_ms, state.claimed_ms)
     quiet = now_ms - since_ms >= milliseconds(settings.scheduler.stall_s)
     if ledger.running and quiet:
         detail = f"{ledger.running} groups are running, {ledger.ready} ready"
         return [("rollout", detail, since_ms)]
-    spent = pacing.withheld(state, settings, now_ms) > 0
+    spent = pacing.withheld(state, policy, settings, now_ms) > 0
     if spent and not ledger.running and not pacing.free_credits(state, settings, now_ms):
         detail = f"{ledger.dropped_in_step} groups dropped, {ledger.ready} ready, none running"
         return [(REFILL, detail, ledger.moved_ms)]
     return []
+
+
+def _gateways(
+    state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: int
+) -> Iterator[ProgressStalled]:
+    limit_ms = milliseconds(settings.scheduler.heartbeat_timeout_s)
+    for name, seen_ms in fleet.gateways.items():
+        # One that was gone before this scheduler began is nothing that it waits for.
+        if seen_ms >= state.claimed_ms - limit_ms:
+            yield ProgressStalled(
+                at_ms=now_ms,
+                what=f"gateway {name}",
+                detail="no heartbeat: its calls are not answered until it goes on or starts again",
+                since_ms=seen_ms,
+                process=f"gateway {name}",
+                deadline_ms=limit_ms,
+            )
+
+
+def _unread_topics(
+    unread: UnreadTopics, settings: SchedulerSettings, now_ms: int
+) -> Iterator[ProgressStalled]:
+    for topic, seen in unread.items():
+        if seen.partitions:
+            number, oldest = min(seen.partitions.items(), key=lambda item: item[1].since_ms)
+            yield ProgressStalled(
+                at_ms=now_ms,
+                what=f"{topic} unread",
+                detail=_unread_detail(seen),
+                since_ms=oldest.since_ms,
+                process=_READERS[topic],
+                topic=topic,
+                partition=number,
+                offset=oldest.offset,
+                deadline_ms=_deadline_ms(topic, seen, settings),
+            )
+
+
+def _deadline_ms(topic: str, seen: UnreadTopic, settings: SchedulerSettings) -> int:
+    limits, pacing = settings.scheduler, settings.pacing
+    # Agents commit the end of an episode; a task may also wait until one of them is free.
+    episode_s = pacing.task_timeout_s + pacing.task_grace_s
+    plays = topic == TASKS.name and seen.members
+    return milliseconds(limits.unread_s + (episode_s if plays else 0))
+
+
+def _unread_detail(seen: UnreadTopic) -> str:
+    lag = sum(place.lag for place in seen.partitions.values())
+    readers = f"{seen.members} members" if seen.members else "no member"
+    return (
+        f"{lag} records in {len(seen.partitions)} partitions wait for the Kafka consumer group "
+        f"{seen.group}, which has {readers}"
+    )
+
+
+def _topics_of_workers(
+    state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: int
+) -> Iterator[ProgressStalled]:
+    """Yield the topics that workers read, if no worker is left for one."""
+    policy = pacing.leading(state, settings)
+    ledger = policy.ledger
+    # Without tasks this scheduler serves an evaluation only: the trainers of the run may be gone.
+    trains = settings.pacing.issues and policy.rollouts_began
+    if not trains or not ledger.training:
+        return
+    present = {process for worker in state.workers.values() for process in worker.processes}
+    waits = (
+        ("train", TRAJECTORIES.name, f"{ledger.running} groups run and no trainer is there"),
+        ("rollout", PROMPTS.name, f"{ledger.running} groups run and no rollout process is there"),
+    )
+    for process, topic, detail in waits:
+        if process not in present:
+            yield ProgressStalled(
+                at_ms=now_ms,
+                what=f"{topic} unread",
+                detail=detail,
+                since_ms=max(state.claimed_ms, _last_seen_ms(fleet, process)),
+                process=process,
+                topic=topic,
+                deadline_ms=milliseconds(settings.scheduler.unread_s),
+            )
+
+
+def _last_seen_ms(fleet: Fleet, process: str) -> int:
+    seen: Sequence[int] = [
+        latest.seen_ms for (_, kind), latest in fleet.heartbeats.items() if kind == process
+    ]
+    return max(seen, default=0)

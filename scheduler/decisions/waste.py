@@ -18,6 +18,8 @@ from seamlessflow.scheduler.state.accounts.closed_form import (
     devices_that_train,
     predicted,
 )
+from seamlessflow.scheduler.state.costs import Costs
+from seamlessflow.scheduler.state.policy_state import PolicyState
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.schemas.records import PlanWarning
 
@@ -41,13 +43,17 @@ class Waste(NamedTuple):
 
 
 def warnings(
-    state: State, snapshot: Snapshot, settings: SchedulerSettings, without_slot: Sequence[str] = ()
+    state: State,
+    policy: PolicyState,
+    snapshot: Snapshot,
+    settings: SchedulerSettings,
+    without_slot: Sequence[str] = (),
 ) -> list[PlanWarning]:
-    """Return the warnings that are new, or whose share changed much since they were last given.
+    """Return the policy's warnings that are new, or whose share changed much since the last ones.
 
     `without_slot` are workers that cannot roll out because all partitions of `prompts` are read.
     """
-    wastes = [*_unfit(state, snapshot, settings), *_idle(state, snapshot, settings)]
+    wastes = [*_unfit(state, snapshot, settings), *_idle(policy.costs, snapshot, settings)]
     if without_slot:
         detail = f"no slot is free for {', '.join(without_slot)}"
         wastes.append(_unused("no_slot", detail, snapshot, without_slot))
@@ -64,17 +70,17 @@ def warnings(
             figures=waste.figures,
         )
         for waste in wastes
-        if abs(state.warned.get(waste.code, -1.0) - waste.share) > REPEAT_CHANGE
+        if abs(policy.warned.get(waste.code, -1.0) - waste.share) > REPEAT_CHANGE
     ]
 
 
-def _idle(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> Iterator[Waste]:
+def _idle(measured: Costs, snapshot: Snapshot, settings: SchedulerSettings) -> Iterator[Waste]:
     costs = snapshot.costs
     if costs.rollout is None or costs.train is None:
         return
     strategy, total, lag = settings.scheduler.policy, _devices(snapshot), settings.run.lag
-    gang = min(state.costs.gang_size, total)
-    if total == 0 or costs.rollout <= 0 or len(state.costs.step.values) < MEASURED_STEPS:
+    gang = min(measured.gang_size, total)
+    if total == 0 or costs.rollout <= 0 or len(measured.step.values) < MEASURED_STEPS:
         return
     switch = costs.round_trip or 0.0
     # Neither new weights nor the latency of groups is measured here.
@@ -92,7 +98,7 @@ def _idle(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> Iter
         "needed": needed,
     }
     best = predicted(MULTIPLEXED, total, max(gang, needed), work, max(1, lag))
-    remedy = _remedy(settings, figures, now, best, state.costs.batch.mean or 0.0)
+    remedy = _remedy(settings, figures, now, best, measured.batch.mean or 0.0)
     yield Waste("idle_workers", f"{_work(figures)}. {remedy}", now.idle, figures)
 
 

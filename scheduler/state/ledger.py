@@ -2,13 +2,25 @@
 
 A group is in the ledger from `GroupAdmitted` until it ends. It ends once: trained (the weights of
 its step are published) or dropped. Until then it holds a credit. An `eval` group holds none; it
-ends when it is ready or expired. Kept by `scheduler/state/groups.py`.
+ends when it is ready or expired. A pure fold of `control`. Called by `scheduler/state/state.py`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 
 EVAL = "eval"
+MOST_TRIES = 3
+"""A task whose groups failed this often in a row is not tried again before it is drawn in a later
+pass over the tasks."""
+_FAILED = "failed"
+"""Reason of groups of which no session counted."""
+NOTHING_OF_IT = "no_token"
+"""Reason of a group without a token of the policy. It is no loss, so it costs no replacement."""
+_GroupRecord = r.GroupReady | r.SampleFailed | r.GroupExpired | r.GroupDropped | r.GroupConsumed
+"""Records that change an admitted group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,3 +102,147 @@ class Ledger:
             group.ready and group.trained_version is None and group.purpose != EVAL
             for group in self.groups.values()
         )
+
+
+def apply(ledger: Ledger, record: Record) -> Ledger:
+    """Return the ledger after a record of `control`; a repeated record changes nothing."""
+    if isinstance(record, _GroupRecord):
+        group = ledger.groups.get(record.group_id)
+        return ledger if group is None else _group_changed(ledger, group, record)
+    match record:
+        case r.GroupAdmitted():
+            return _admitted(ledger, record)
+        case r.StepCommitted():
+            names = {group.group_id for group in record.groups}
+            return _committed(ledger, names, record.version)
+        case r.WeightsPublished() | r.StepCompleted():
+            ended = replace(ledger, dropped_in_step=0)
+            return _published(ended, record.version, record.at_ms)
+        case r.StepSkipped():
+            return replace(ledger, dropped_in_step=0)
+    return ledger
+
+
+def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
+    if record.group_id in ledger.groups:
+        return ledger
+    group = AdmittedGroup(
+        task_id=record.task_id,
+        purpose=record.purpose,
+        split=record.split,
+        version=record.version,
+        admitted_ms=record.at_ms,
+        deadline_ms=record.deadline_ms,
+        size=record.group_size,
+        min_size=record.min_group_size,
+        turn_limit=record.turn_limit,
+    )
+    groups = {**ledger.groups, record.group_id: group}
+    begun = replace(ledger, groups=groups, moved_ms=record.at_ms)
+    if record.purpose == EVAL:
+        before = ledger.eval_admitted if record.version == ledger.eval_version else {}
+        admitted = {**before, record.split: before.get(record.split, 0) + 1}
+        return replace(begun, eval_version=record.version, eval_admitted=admitted)
+    begun = replace(begun, admitted=ledger.admitted + 1)
+    # A task to be tried again was drawn before: only fresh tasks advance the draw.
+    if record.task_id not in ledger.again:
+        return replace(begun, drawn=ledger.drawn + 1)
+    place = ledger.again.index(record.task_id)
+    return replace(begun, again=ledger.again[:place] + ledger.again[place + 1 :])
+
+
+def _group_changed(ledger: Ledger, group: AdmittedGroup, record: _GroupRecord) -> Ledger:
+    match record:
+        case r.GroupReady():
+            return _ready(ledger, group, record)
+        case r.SampleFailed():
+            return _sample_failed(ledger, group, record)
+        case r.GroupExpired():
+            return _expired(ledger, group, record)
+        case r.GroupDropped():
+            return _dropped(ledger, group, record)
+        case r.GroupConsumed():
+            return _consumed(ledger, group, record)
+
+
+def _ready(ledger: Ledger, group: AdmittedGroup, record: r.GroupReady) -> Ledger:
+    if group.ready:
+        return ledger
+    if group.purpose == EVAL:
+        return _ended(ledger, [record.group_id], record.at_ms)
+    ledger = replace(ledger, moved_ms=record.at_ms)
+    return _with_group(ledger, record.group_id, replace(group, ready=True))
+
+
+def _sample_failed(ledger: Ledger, group: AdmittedGroup, record: r.SampleFailed) -> Ledger:
+    before = group.failures.get(record.sample)
+    if before is not None and before.attempt >= record.attempt:
+        return ledger
+    final = record.cause == "setting"
+    failure = FailedAttempt(attempt=record.attempt, at_ms=record.at_ms, final=final)
+    failures = {**group.failures, record.sample: failure}
+    return _with_group(ledger, record.group_id, replace(group, failures=failures))
+
+
+def _expired(ledger: Ledger, group: AdmittedGroup, record: r.GroupExpired) -> Ledger:
+    if group.purpose == EVAL:
+        return _ended(ledger, [record.group_id], record.at_ms)
+    return _with_group(ledger, record.group_id, replace(group, expired=True))
+
+
+def _dropped(ledger: Ledger, group: AdmittedGroup, record: r.GroupDropped) -> Ledger:
+    ended = _ended(ledger, [record.group_id], record.at_ms)
+    if group.purpose == EVAL or record.reason == NOTHING_OF_IT:
+        return ended
+    count = ledger.dropped_in_step + 1
+    ended = replace(ended, dropped=ledger.dropped + 1, dropped_in_step=count)
+    tries = ledger.tries.get(group.task_id, 0) + 1
+    if record.reason != _FAILED or tries >= MOST_TRIES:
+        return ended
+    return replace(
+        ended, again=(*ledger.again, group.task_id), tries={**ended.tries, group.task_id: tries}
+    )
+
+
+def _committed(ledger: Ledger, names: set[str], version: int) -> Ledger:
+    groups = {
+        name: replace(group, ready=True, trained_version=version) if name in names else group
+        for name, group in ledger.groups.items()
+    }
+    return replace(ledger, groups=groups)
+
+
+def _consumed(ledger: Ledger, group: AdmittedGroup, record: r.GroupConsumed) -> Ledger:
+    # With a commit before it the group ends when the weights are published.
+    if group.trained_version is not None:
+        return ledger
+    ended = _ended(ledger, [record.group_id], record.at_ms)
+    return replace(ended, trained=ledger.trained + 1)
+
+
+def _published(ledger: Ledger, version: int, at_ms: int) -> Ledger:
+    # Credits return here and not at the commit: a group admitted in between would still be sampled
+    # with the old weights.
+    over = [
+        name
+        for name, group in ledger.groups.items()
+        if group.trained_version is not None and group.trained_version <= version
+    ]
+    ended = _ended(ledger, over, at_ms)
+    return replace(ended, trained=ledger.trained + len(over))
+
+
+def _ended(ledger: Ledger, names: list[str], at_ms: int) -> Ledger:
+    if not names:
+        return ledger
+    tasks = {ledger.groups[name].task_id for name in names}
+    return replace(
+        ledger,
+        groups={name: group for name, group in ledger.groups.items() if name not in names},
+        tries={task: count for task, count in ledger.tries.items() if task not in tasks},
+        moved_ms=at_ms,
+    )
+
+
+def _with_group(ledger: Ledger, name: str, group: AdmittedGroup) -> Ledger:
+    return replace(ledger, groups={**ledger.groups, name: group})

@@ -7,7 +7,7 @@ writes concerns it alone, groups are admitted for all. Called by `scheduler/stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from seamlessflow.scheduler.state import costs, groups, rates, steps
+from seamlessflow.scheduler.state import costs, ledger, rates, steps
 from seamlessflow.scheduler.state.costs import Costs
 from seamlessflow.scheduler.state.ledger import EVAL, Ledger
 from seamlessflow.scheduler.state.rates import LearnedRates
@@ -72,7 +72,7 @@ def apply(state: PolicyState, record: Record, addressed: bool) -> PolicyState:
     """Return the state after a record; `addressed` is False for one that names another policy."""
     measures = _measures_training(state, record)
     parts = {
-        "ledger": groups.apply(state.ledger, record),
+        "ledger": ledger.apply(state.ledger, record),
         "steps": steps.apply(state.steps, record),
         "costs": costs.apply(state.costs, record) if measures else state.costs,
         "rates": rates.apply(state.rates, record),

@@ -16,12 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from seamlessflow.infra.clock import NEVER_MS
 from seamlessflow.scheduler.state import policy_state, serving, workers
-from seamlessflow.scheduler.state.costs import Costs
-from seamlessflow.scheduler.state.ledger import Ledger
 from seamlessflow.scheduler.state.policy_state import PolicyState, concerned
-from seamlessflow.scheduler.state.rates import LearnedRates
 from seamlessflow.scheduler.state.serving import ServingProcesses
-from seamlessflow.scheduler.state.steps import TrainingProgress
 from seamlessflow.scheduler.state.workers import Worker
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
@@ -56,8 +52,6 @@ class State:
     """Begin of each stall that was reported, by its kind."""
     policies: tuple[str, ...] = ("",)
     """Policies of the run, the first one first. A run of one takes all records for its own."""
-    shown: int = 0
-    """Place of the policy that `ledger`, `steps` and the like are of."""
     by_policy: tuple[PolicyState, ...] = (PolicyState(),)
     """In the order of `policies`."""
 
@@ -69,46 +63,9 @@ class State:
         return cls(policies=tuple(policies), by_policy=(PolicyState(),) * len(policies))
 
     @property
-    def each(self) -> "Sequence[State]":
-        """This state once for each policy, which it then shows."""
-        if len(self.policies) == 1:
-            return (self,)
-        return [replace(self, shown=place) for place in range(len(self.policies))]
-
-    @property
-    def ledger(self) -> Ledger:
-        """The groups as the policy has them."""
-        return self.by_policy[self.shown].ledger
-
-    @property
-    def steps(self) -> TrainingProgress:
-        """Steps of the policy."""
-        return self.by_policy[self.shown].steps
-
-    @property
-    def costs(self) -> Costs:
-        """Measured costs of the policy's workers."""
-        return self.by_policy[self.shown].costs
-
-    @property
-    def rates(self) -> LearnedRates:
-        """Learned rates of the policy's workers."""
-        return self.by_policy[self.shown].rates
-
-    @property
-    def warned(self) -> Mapping[str, float]:
-        """Predicted idle share of the policy's last warning, by code."""
-        return self.by_policy[self.shown].warned
-
-    @property
-    def rollouts_began(self) -> bool:
-        """True once a worker rolled out for the policy."""
-        return self.by_policy[self.shown].rollouts_began
-
-    @property
-    def finished_steps(self) -> int:
-        """Steps of the policy's newest `RunFinished`."""
-        return self.by_policy[self.shown].finished_steps
+    def first(self) -> PolicyState:
+        """State of the first policy: evaluations and the numbers of groups follow it."""
+        return self.by_policy[0]
 
 
 def apply(state: State, record: Record) -> State:

@@ -1,30 +1,44 @@
 """The timeline of a run: the states of each worker over time, and figures, from `control` alone.
 
-A pure fold, during the run or long after. Drawn by `lab/timeline`.
+A pure fold, during the run or long after. Drawn by `lab/timeline`. A run that was stopped, and
+resumed an hour later, was not there in between: such a pause is no worker's, no group's and no
+step's.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from seamlessflow.scheduler.state.accounts.closed_form import IdealStep, ideal_step
 from seamlessflow.scheduler.state.accounts.device_time import (
     DeviceTime,
     Interval,
     Window,
     device_time,
+    divided,
     together,
 )
-from seamlessflow.scheduler.state.accounts.division import divided
-from seamlessflow.scheduler.state.accounts.ideal_step import IdealStep, ideal_step
 from seamlessflow.scheduler.state.accounts.occupation import Occupation
-from seamlessflow.scheduler.state.accounts.pauses import pauses, without
 from seamlessflow.scheduler.state.accounts.waits import Waits
 from seamlessflow.scheduler.state.ledger import EVAL
 from seamlessflow.scheduler.state.state import Decision
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
+
+_Life = tuple[str, ...]
+"""Identity of a process: new at each start, so no record names it before or behind its life."""
+_WORKER = (
+    r.WorkerJoined
+    | r.WorkerUsage
+    | r.RoleAcquired
+    | r.RoleReleased
+    | r.GenerationPaused
+    | r.GenerationResumed
+    | r.WeightsLoaded
+)
+"""Records that show a worker's process alive. `WorkerLost` is about one that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +129,10 @@ class Timeline:
         return tuple(sorted({interval.worker for interval in self.intervals}, key=_natural))
 
 
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    parts = re.findall(r"\d+|\D+", name)
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
-
-
 def timeline(records: Iterable[Record]) -> Timeline:
     """Return the timeline of records of `control`, given in log order."""
     counting = list(in_force(records))
-    fold = _TimelineFold(pauses(counting))
+    fold = _TimelineFold(_pauses(counting))
     for record in counting:
         fold.apply(record)
     return fold.result()
@@ -137,6 +146,52 @@ def in_force(records: Iterable[Record]) -> Iterator[Record]:
             epoch = max(epoch, record.epoch)
         if not isinstance(record, Decision) or record.epoch >= epoch:
             yield record
+
+
+def without(window: Window, paused: Iterable[Window]) -> int:
+    """Return the length of a window without the pauses in it."""
+    start_ms, end_ms = window
+    inside = (max(0, min(end_ms, end) - max(start_ms, start)) for start, end in paused)
+    return end_ms - start_ms - sum(inside)
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    parts = re.findall(r"\d+|\D+", name)
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
+
+
+def _pauses(records: Sequence[Record]) -> tuple[Window, ...]:
+    """Return the pauses between records of `control` in log order; each has a length.
+
+    Between two neighbouring records lies one if no process is seen alive both before and behind it,
+    neither that of a worker, nor a trainer, nor a scheduler, and if a new scheduler follows.
+    """
+    claims = [
+        number for number, record in enumerate(records) if isinstance(record, r.SchedulerClaimed)
+    ]
+    if len(claims) < 2:
+        return ()
+    last = {life: number for number, record in enumerate(records) for life in _lives(record)}
+    last |= dict.fromkeys(_lives(records[claims[-1]]), len(records))
+    windows, reaches, now_ms = list[Window](), claims[0], None
+    for number, record in enumerate(records):
+        at_ms: int | None = getattr(record, "at_ms", None)
+        if at_ms is not None:
+            if now_ms is not None and reaches < number and at_ms > now_ms:
+                windows.append((now_ms, at_ms))
+            now_ms = at_ms if now_ms is None else max(now_ms, at_ms)
+        reaches = max([reaches, *(last[life] for life in _lives(record))])
+    return tuple(windows)
+
+
+def _lives(record: Record) -> Iterator[_Life]:
+    """Yield the processes that a record shows alive."""
+    if isinstance(record, r.SchedulerClaimed | Decision):
+        yield "scheduler", str(record.epoch)
+    if isinstance(record, _WORKER):
+        yield "worker", record.worker, record.incarnation
+    if isinstance(record, r.LineageStarted | r.StepCommitted | r.StepCompleted):
+        yield "trainer", record.policy, record.lineage
 
 
 @dataclass

@@ -1,10 +1,22 @@
-"""Tasks by the number of their draw and by their id."""
+"""Tasks by the number of their draw and by their id. Pure.
+
+The order of a pass over the tasks is a pseudo-random permutation, one element at a time. Its n-th
+place is computed from seed, pass and n alone, without a list of all places: a scheduler that takes
+over continues where the last one stopped, in constant time and memory. The permutation is a Feistel
+network of four rounds over the next power of four, whose results beyond the number of tasks are
+permuted again until they fall below it (cycle walking; Black and Rogaway, "Ciphers with arbitrary
+finite domains", 2002).
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
-from seamlessflow.scheduler.tasks.order import SHUFFLED, shuffled_place
 from seamlessflow.schemas.records import ForkedPrefix
+
+SHUFFLED = ("shuffled", 1)
+"""Name and version of the order: another version may draw other tasks for the same figures."""
+_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +82,24 @@ class TaskSource:
 def listed(rows: Sequence[TaskRow]) -> TaskSource:
     """Return a source of tasks in memory, in the order of the list."""
     return TaskSource(rows, {row.task_id: row for row in rows}.get, shuffled=False)
+
+
+def shuffled_place(number: int, count: int, seed: int, finished_passes: int) -> int:
+    """Return the place, below `count`, of the draw `number` of a pass, also below `count`.
+
+    Different draws of a pass have different places: the same in every release of Python.
+    """
+    half_bits = max(1, ((count - 1).bit_length() + 1) // 2)
+    mask = (1 << half_bits) - 1
+    while True:  # fewer than four times on average: `count` is more than a quarter of the domain
+        left, right = number >> half_bits, number & mask
+        for turn in range(_ROUNDS):
+            mixed = _hash(f"{seed}/{finished_passes}/{turn}/{right}")
+            left, right = right, left ^ (mixed & mask)
+        number = left << half_bits | right
+        if number < count:
+            return number
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())

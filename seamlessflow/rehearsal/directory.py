@@ -2,12 +2,13 @@
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from seamlessflow.infra.errors import SeamlessFlowError
 
 REPORT = "rehearsal.json"
-SCALE = "scale"
+_SCALE = "scale"
 """Name of the scale in the report, which has nothing else until the rehearsal has ended."""
 
 
@@ -41,7 +42,13 @@ def begin_in(directory: Path, scale: float) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     # From the beginning, so that the directory is known as a rehearsal's after any end.
-    (directory / REPORT).write_text(f"{json.dumps({SCALE: scale})}\n", encoding="utf-8")
+    (directory / REPORT).write_text(f"{json.dumps({_SCALE: scale})}\n", encoding="utf-8")
+
+
+def end_in(directory: Path, report: Mapping[str, object], scale: float) -> None:
+    """Write the report of a rehearsal that has ended, with its scale."""
+    text = json.dumps({_SCALE: scale, **report}, indent=2)
+    (directory / REPORT).write_text(f"{text}\n", encoding="utf-8")
 
 
 def scale_of(directory: Path | None) -> float:
@@ -53,6 +60,6 @@ def scale_of(directory: Path | None) -> float:
         return 1.0
     try:
         report = json.loads((directory / REPORT).read_text(encoding="utf-8"))
-        return float(report.get(SCALE, 1.0))
+        return float(report.get(_SCALE, 1.0))
     except (ValueError, TypeError, AttributeError) as error:
         raise ReportUnreadable(directory / REPORT) from error

@@ -1,37 +1,45 @@
-"""Rehearsal of a run: all its processes, with modelled devices, from its beginning to its end."""
+"""Rehearsal of a run: its configuration, and all its processes from its beginning to its end.
 
-import json
+The configuration is that of the run, with modelled devices in place of its own.
+"""
+
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from seamlessflow.config import RunConfig
+from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.variables import place_in, variable
 from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.locks import only_run, refuse_running
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import kafka_to_run_on
-from seamlessflow.rehearsal.delays import step_delays
-from seamlessflow.rehearsal.directory import REPORT, SCALE, begin_in
-from seamlessflow.rehearsal.hops import hops
+from seamlessflow.rehearsal.directory import begin_in, end_in
+from seamlessflow.rehearsal.software import SoftwareTime, hops, step_delays
 from seamlessflow.rehearsal.verdict import (
     NearestLimit,
-    SoftwareTime,
     distortions,
     modelled_step_s,
     nearest_limit,
     untrained,
 )
 from seamlessflow.reports.outcome import RunOutcome, write_report
-from seamlessflow.reports.simulated_workers import without_room_of_own
+from seamlessflow.reports.simulated_workers import with_own_model, without_room_of_own
 from seamlessflow.runs.training import run_processes
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import CONTROL, REQUESTS, SESSIONS, Topic
 from seamlessflow.watching.display import Display
+
+_CLOCK = "clock"
+"""Name of the engine, and of the trainer's backend, that follow the device model."""
+_ENGINE = {"engine": _CLOCK}
+_TRAINER = {"backend": _CLOCK, "device": "cpu", "host": HOST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,33 @@ class Rehearsed:
     """A notice of groups whose training is missing in the figures."""
     no_room: str = ""
     """A notice of a gang that could not hold what training keeps; empty if each could."""
+
+
+def rehearsal_of(
+    config: RunConfig, out: Path | None = None, steps: int | None = None, scale: float | None = None
+) -> RunConfig:
+    """Return the configuration of a rehearsal of `config`, which leaves the run's directory alone.
+
+    It keeps its number of workers, devices and processes, pacing, tasks and agent.
+    """
+    model = with_own_model(config).device_model
+    run = config.run
+    further = {
+        name: section.model_copy(update={"trainer": section.trainer.model_copy(update=_TRAINER)})
+        for name, section in config.policies.items()
+    }
+    updates = {
+        "out": config.out / "rehearsal" if out is None else out,
+        "workers": tuple(_modelled(worker) for worker in config.workers),
+        "policies": further,
+        "rollout": config.rollout.model_copy(update=_ENGINE),
+        "trainer": config.trainer.model_copy(update=_TRAINER),
+        "run": run if steps is None else run.model_copy(update={"steps": steps}),
+        "device_model": model if scale is None else model.model_copy(update={"scale": scale}),
+        # Never on the cluster that the run will use: its log would be resumed there.
+        "kafka": None,
+    }
+    return config.model_copy(update=updates)
 
 
 def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
@@ -76,7 +111,7 @@ def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
     missing = untrained(outcome.summary)
     scale = config.device_model.scale
     result = Rehearsed(outcome, software, scale, limit, distorted, missing, no_room)
-    (config.out / REPORT).write_text(json.dumps(_plain(result), indent=2) + "\n", encoding="utf-8")
+    end_in(config.out, _report(result), scale)
     return result
 
 
@@ -93,11 +128,10 @@ def _software(kafka: KafkaSettings, outcome: RunOutcome, stopping: Stopping) -> 
     )
 
 
-def _plain(result: Rehearsed) -> dict[str, object]:
+def _report(result: Rehearsed) -> dict[str, object]:
     limit, software = result.limit, result.software
     hop = software.hops
     return {
-        SCALE: result.scale,
         "hop_ms": {"mean": round(hop.mean_ms, 2), "p95": hop.p95_ms},
         "step_delay_ms": round(software.delay_ms, 2),
         "software_share": round(software.share, 4),
@@ -106,3 +140,14 @@ def _plain(result: Rehearsed) -> dict[str, object]:
         "untrained": result.untrained,
         "no_room": result.no_room or None,
     }
+
+
+def _modelled(worker: WorkerSection) -> WorkerSection:
+    """Return the worker on this machine without a real device, whatever its own variables say."""
+    variables = worker.environment
+    wanted = {("rollout", name): value for name, value in _ENGINE.items()}
+    wanted |= {("trainer", name): value for name, value in _TRAINER.items()}
+    said = {variable(path): value for path, value in wanted.items() if place_in(variables, path)}
+    return worker.model_copy(
+        update={"node": "", "device": None, "environment": {**variables, **said}}
+    )

@@ -4,45 +4,19 @@ A rehearsal shows the software of a cluster at the speed of its devices. Where i
 for a processor, or software takes a noticeable part of a step, its figures tell of this machine.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 from seamlessflow.processes.launcher import BROKER
 from seamlessflow.processes.usage import ProcessLoad
-from seamlessflow.rehearsal.hops import Hops
+from seamlessflow.rehearsal.software import SoftwareTime
 
 MOST_SHARE = 0.05
 """Largest share of a step, as it is modelled, that waiting for a processor or software may take."""
 
 EQUAL_REWARDS = "zero_variance"
 """Filter of groups whose rewards are equal."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SoftwareTime:
-    """The time for which the sessions and the gang of a step wait for software."""
-
-    hops: Hops
-    turns: float
-    """Mean number of a session."""
-    step_s: float
-    """A modelled step: the ideal one, which waits for nothing and so is the shortest; of several
-    policies that of the one with the most steps."""
-    delays_ms: Sequence[int] = ()
-    """Of each step, from its last group to its start (`step_delays`)."""
-
-    @property
-    def delay_ms(self) -> float:
-        """Mean delay of a step; 0 without one."""
-        return fmean(self.delays_ms) if self.delays_ms else 0.0
-
-    @property
-    def share(self) -> float:
-        """Part of a modelled step; 0 without one."""
-        software_ms = 2 * self.turns * self.hops.mean_ms + self.delay_ms
-        return software_ms / 1000 / self.step_s if self.step_s else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,7 @@ from seamlessflow.reports.reward_curve import (
     task_set_figures,
 )
 from seamlessflow.scheduler.state.accounts.device_time import Window, together
-from seamlessflow.scheduler.state.accounts.pauses import without
-from seamlessflow.scheduler.state.timeline import Timeline, timeline
+from seamlessflow.scheduler.state.timeline import Timeline, timeline, without
 from seamlessflow.schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
 from seamlessflow.trainer.metrics.phases import mean_phases, within
 from seamlessflow.trainer.metrics.reasons import masked_tokens

@@ -11,8 +11,7 @@ from statistics import fmean
 
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.worker.roles import ENDED
-from seamlessflow.scheduler.state.accounts.device_time import DECODING
-from seamlessflow.scheduler.state.accounts.division import shares
+from seamlessflow.scheduler.state.accounts.device_time import DECODING, shares
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.steps import step_name

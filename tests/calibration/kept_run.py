@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, replace
 from pathlib import Path
 
-from seamlessflow.lab.calibration.sections import Recorded
-from seamlessflow.lab.calibration.sessions import RecordedSession
-from seamlessflow.lab.calibration.turns import RecordedTurn
+from seamlessflow.lab.calibration.recorded_run import Recorded, RecordedSession, RecordedTurn
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.json_form import from_json, to_json
 from seamlessflow.schemas.records import Record

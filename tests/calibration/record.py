@@ -14,8 +14,7 @@ import yaml
 
 from seamlessflow.demo.model import make_model
 from seamlessflow.infra.kafka.unreadable import Skipped
-from seamlessflow.lab.calibration.reading import read_run
-from seamlessflow.lab.calibration.sections import Recorded
+from seamlessflow.lab.calibration.recorded_run import Recorded, read_run
 from seamlessflow.processes.cluster import kafka_to_audit
 from tests.calibration.kept_run import keep
 from tests.calibration.strategies import STRATEGIES, Arrangement

@@ -5,7 +5,8 @@ from itertools import permutations
 import pytest
 
 from seamlessflow.config_file import parse
-from seamlessflow.lab.calibration.sections import Recorded, sections, under
+from seamlessflow.lab.calibration.recorded_run import Recorded
+from seamlessflow.lab.calibration.sections import sections, under
 from seamlessflow.lab.simulation.cluster import modelled
 from seamlessflow.lab.simulation.figures import WARM_UP_STEPS, SimulatedFigures, figures
 from seamlessflow.lab.simulation.simulator import simulate

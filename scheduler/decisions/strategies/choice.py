@@ -9,23 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from seamlessflow.scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
-from seamlessflow.scheduler.decisions.strategies.gangs import device_sum
-from seamlessflow.scheduler.decisions.strategies.wanted import Wanted, roll_out, train
+from seamlessflow.scheduler.decisions.speeds import Speed
+from seamlessflow.scheduler.decisions.strategies.wanted import Wanted, device_sum, roll_out, train
 
 HEADROOM = 1.1
 """Factor by which training should be faster than rollout: lengths vary from step to step."""
 HYSTERESIS = 0.95
 """Share of the last gang's predicted step below which another gang is taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """Speed of a worker: of each device in training, of all together in rollout, work a ms."""
-
-    train: float
-    rollout: float
-    ratio: float
-    """Training over rollout; workers with a higher one are chosen first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +93,10 @@ def choose(snapshot: Snapshot, speeds: Mapping[str, Speed], work: RoleWork) -> C
 def shortest_step(snapshot: Snapshot, speeds: Mapping[str, Speed], work: RoleWork) -> list[Wanted]:
     """Want training of the gang with the shortest predicted step, and rollout of all others."""
     choice = choose(snapshot, speeds, work) or Choice(frozenset(), {})
-    rollers = [worker for worker in snapshot.workers if "rollout" in worker.tags]
     reason = "the step is shortest with these workers"
     return [
         *train(snapshot, choice.gang, reason, choice.figures),
-        *roll_out(snapshot, rollers, choice.gang),
+        *roll_out(snapshot, snapshot.workers, choice.gang),
     ]
 
 

@@ -1,6 +1,6 @@
-"""The strategies by name: pure functions from a snapshot to the role that each worker should have.
+"""The strategies by name: the built-in ones, and functions of a user.
 
-Called by `scheduler/controller.py`, the simulator and the checks of a configuration.
+Called by `scheduler/bootstrap.py`, the simulator and the checks of a configuration.
 """
 
 import reprlib
@@ -13,11 +13,13 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.faults import suggestion
 from seamlessflow.infra.user_modules import hidden_by, import_from_here
 from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
-from seamlessflow.scheduler.decisions.strategies.adaptive import adaptive
-from seamlessflow.scheduler.decisions.strategies.bidirectional import bidirectional
-from seamlessflow.scheduler.decisions.strategies.colocated import colocated
-from seamlessflow.scheduler.decisions.strategies.disaggregated import disaggregated
-from seamlessflow.scheduler.decisions.strategies.multiplexed import multiplexed
+from seamlessflow.scheduler.decisions.strategies.built_in import (
+    adaptive,
+    bidirectional,
+    colocated,
+    disaggregated,
+    multiplexed,
+)
 from seamlessflow.scheduler.decisions.strategies.wanted import BOTH, Strategy, Wanted
 
 STRATEGIES: Mapping[str, Strategy] = {

@@ -1,7 +1,7 @@
-"""Wanted roles: the results of a strategy, and how they follow from a gang. Pure.
+"""Wanted roles: the results of a strategy, and the gangs that they follow from. Pure.
 
-A strategy returns only the workers whose role matters now; the others stay as they are. Called by
-the strategies.
+A gang is wanted as a whole or not at all. A strategy returns only the workers whose role matters
+now; the others stay as they are. Called by the strategies.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 from seamlessflow.scheduler.decisions import gates
 from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
-from seamlessflow.scheduler.decisions.strategies.gangs import device_sum
 
 BOTH = frozenset({"rollout", "train"})
+HELD = 1.1
+"""Advantage of the workers that hold training, so that measured speeds which vary a little do not
+move anyone."""
 
 
 class Wanted(NamedTuple):
@@ -73,6 +75,57 @@ def roll_out(
     ]
 
 
+def form_gang(snapshot: Snapshot, candidates: Iterable[WorkerView]) -> frozenset[str]:
+    """Return the names of the workers that train together; empty if they are too few.
+
+    A gang that trains, or has the right size, stays as it is. A new one is made of the candidates
+    with the highest ratio of training speed to rollout speed.
+    """
+    able = [worker for worker in candidates if "train" in worker.able]
+    total = device_sum(able)
+    least = snapshot.gang_size or total
+    if total < least or not able:
+        return frozenset()
+    most = max(least, min(least + snapshot.helpers, total))
+    best = sorted(able, key=preference)
+    formed = _with_helpers(snapshot, enough(best, least), best, most)
+    held = [worker for worker in able if worker.name in snapshot.gang]
+    # Without a fixed size a gang of all grows by new workers, but only between steps. Workers that
+    # do not divide the size make a larger gang.
+    fits = snapshot.under_way or least <= device_sum(held) <= max(most, device_sum(formed))
+    kept = bool(snapshot.gang) and len(held) == len(snapshot.gang) and fits
+    return snapshot.gang if kept else frozenset(worker.name for worker in formed)
+
+
+def preference(worker: WorkerView) -> tuple[float, bool, str]:
+    """Return the key by which workers are sorted: those that should train come first."""
+    holds = worker.role == "train"
+    return -worker.ratio * (HELD if holds else 1), not holds, worker.name
+
+
+def enough(best: Sequence[WorkerView], least: int) -> list[WorkerView]:
+    """Return the first workers that have `least` devices together, or as few more as possible
+    without another order.
+    """
+    gang: list[WorkerView] = []
+    size = 0
+    for worker in best:
+        if size + worker.devices <= least:
+            gang.append(worker)
+            size += worker.devices
+    chosen = {worker.name for worker in gang}
+    for worker in best:
+        if size < least and worker.name not in chosen:
+            gang.append(worker)
+            size += worker.devices
+    return gang
+
+
+def device_sum(workers: Iterable[WorkerView]) -> int:
+    """Return the number of devices of the workers."""
+    return sum(worker.devices for worker in workers)
+
+
 def _why_not_training(snapshot: Snapshot, gang: frozenset[str]) -> tuple[str, Mapping[str, float]]:
     """Return why workers outside the gang that could train roll out, and the figures of that."""
     if gang:
@@ -81,3 +134,15 @@ def _why_not_training(snapshot: Snapshot, gang: frozenset[str]) -> tuple[str, Ma
         return "no batch to train", {"missing_groups": snapshot.missing}
     able = device_sum(worker for worker in snapshot.workers if "train" in worker.able)
     return "no gang can be formed", {"devices": able, "needed": snapshot.gang_size or 1}
+
+
+def _with_helpers(
+    snapshot: Snapshot, gang: list[WorkerView], best: Sequence[WorkerView], most: int
+) -> list[WorkerView]:
+    """Return the gang and the further workers that are worth their switches."""
+    size, chosen = device_sum(gang), {worker.name for worker in gang}
+    for worker in best:
+        fits = size + worker.devices <= most and worker.name not in chosen
+        if fits and gates.helper_pays(snapshot, size, worker.devices):
+            gang, size = [*gang, worker], size + worker.devices
+    return gang

@@ -1,15 +1,18 @@
-"""Closed form: the time of a step by strategy and split of the devices, without stragglers. Pure.
+"""Closed forms of the time of a step, without stragglers. Pure.
 
-Let R and T be the device time that rollout and training of a step take, and g of G devices be in
-the gang. Then `multiplexed` with lag >= 1 leaves no time idle exactly when g/G >= T/(R+T), if
-changes of role and new weights cost nothing. Used by `scheduler/decisions/waste.py` and
-`seamlessflow plan`; the simulator is held to it (`test_closed_form.py`).
+`predicted` is the time by strategy and split of the devices. Let R and T be the device time that
+rollout and training of a step take, and g of G devices be in the gang. Then `multiplexed` with
+lag >= 1 leaves no time idle exactly when g/G >= T/(R+T), if changes of role and new weights cost
+nothing. Used by `scheduler/decisions/waste.py` and `seamlessflow plan`; the simulator is held to it
+(`test_closed_form.py`).
+
+`ideal_step` is the shortest time for the work and the groups that a run had, whatever its strategy.
 """
 
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from seamlessflow.scheduler.state.accounts.ideal_step import latency_limit
+from seamlessflow.scheduler.state.accounts.device_time import UNDER_FILLED, WAITING, DeviceTime
 
 COLOCATED, DISAGGREGATED, MULTIPLEXED = "colocated", "disaggregated", "multiplexed"
 STRATEGIES = (COLOCATED, DISAGGREGATED, MULTIPLEXED)
@@ -40,6 +43,23 @@ class Prediction:
     limit: str
     """Longest of what a step waits for: `work` of all devices, `rollout`, `training`, the sum of
     both (`one after the other`), or the groups' `latency`."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdealStep:
+    """Two times that no step of a run can be shorter than, in milliseconds."""
+
+    work_ms: float
+    """(R + T + switches + loads + recomputed KV) / G."""
+    latency_ms: float
+    """A group's latency / (lag + 1): at most lag + 1 batches of groups run at once, and the extra
+    ones, which count as parts of a step of lag.
+    """
+
+    @property
+    def ms(self) -> float:
+        """Return the longer of the two."""
+        return max(self.work_ms, self.latency_ms)
 
 
 def predicted(strategy: str, devices: int, gang: int, work: StepWork, lag: int) -> Prediction:
@@ -78,10 +98,26 @@ def devices_that_train(devices: int, rollout: float, train: float) -> int:
     return max(1, ceil(devices * train / (rollout + train) - 1e-9))
 
 
+def ideal_step(
+    spent: DeviceTime, steps: int, devices: float, group_ms: float, lag: float
+) -> IdealStep:
+    """Return the ideal step where `spent` is the device time of so many steps (1 or more).
+
+    `devices` is G. `group_ms`: the time from a group's admission until it is ready.
+    """
+    needed = spent.total - spent.of(UNDER_FILLED, WAITING)
+    return IdealStep(needed / steps / devices, _latency_limit(group_ms, lag))
+
+
+def _latency_limit(group: float, lag: float) -> float:
+    """Return the least time of a step whose groups take so long, in the same unit."""
+    return group / (lag + 1)
+
+
 def _predicted(strategy: str, devices: int, gang: int, work: StepWork, lag: int) -> Prediction:
     limits = {
         **_limits(strategy, devices, gang, work, lag),
-        "latency": latency_limit(work.latency, lag),
+        "latency": _latency_limit(work.latency, lag),
     }
     limit = max(limits, key=lambda name: limits[name])
     step = limits[limit]

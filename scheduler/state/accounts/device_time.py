@@ -1,12 +1,15 @@
-"""Device time by category, in intervals and summed. Pure.
+"""Device time by category: intervals, their division by what processes measured, and sums. Pure.
 
 Nothing else computes an idle share; `docs/scheduling/device-time.md` has the formulas. The
 intervals come from `scheduler/state/timeline.py`.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from seamlessflow.schemas.records import WorkerUsage
 
 DECODING, TRAINING, SWITCHING, LOADING = "decoding", "training", "switching", "loading"
 RECOMPUTING, UNDER_FILLED, WAITING = "recomputing", "under_filled", "waiting"
@@ -14,10 +17,11 @@ CATEGORIES = (DECODING, TRAINING, SWITCHING, LOADING, RECOMPUTING, UNDER_FILLED,
 """`decoding` is the time that the tokens would have taken in full batches; `under_filled` is what
 decoding took beyond that."""
 ROLLOUT = "rollout"
-"""A state of intervals that is no category: `division.py` divides it, and `TRAINING`."""
-
+"""A state of intervals that is no category: `divided` divides it, and `TRAINING`."""
 Window = tuple[int, int]
 """Start and end in milliseconds since 1970."""
+_PROCESS = {ROLLOUT: "rollout", TRAINING: "train"}
+"""Process whose reports divide a state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +96,81 @@ def together(times: Iterable[DeviceTime]) -> DeviceTime:
     """Return the sum of the device times of several workers."""
     summands = list(times)
     return DeviceTime({name: sum(time.of(name) for time in summands) for name in CATEGORIES})
+
+
+def divided(
+    intervals: Iterable[Interval], usage: Mapping[tuple[str, str], Sequence[WorkerUsage]]
+) -> Iterator[Interval]:
+    """Yield the intervals, those of rollout and of steps cut and divided as the reports say.
+
+    `usage`: the reports by worker and process, in the order of their ends. A report counts for its
+    stretch evenly: one of rollout for all of it, one of training for the steps in it.
+    """
+    pieces = list(_pieces(intervals, usage))
+    steps_ms = Counter[WorkerUsage]()
+    for piece, report in pieces:
+        if report is not None and piece.state == TRAINING:
+            steps_ms[report] += piece.end_ms - piece.start_ms
+    for piece, report in pieces:
+        if report is None:
+            yield piece
+        elif piece.state == ROLLOUT:
+            yield replace(piece, shares=shares(report))
+        else:
+            yield replace(piece, shares=_own_part(report, steps_ms[report]))
+
+
+def shares(report: WorkerUsage) -> Mapping[str, float]:
+    """Return how a stretch in rollout divides, without its loading."""
+    decoding_ms, idle_ms = max(0, report.decoding_ms), max(0, report.idle_ms)
+    if not decoding_ms:
+        return {WAITING: 1.0}
+    # Passes are timed on another thread than the activity, so their sum may be a little longer.
+    again_ms = min(max(0, report.recomputing_ms), decoding_ms)
+    full_ms = min(max(0, report.full_batch_ms), decoding_ms - again_ms)
+    parts = {
+        DECODING: full_ms,
+        RECOMPUTING: again_ms,
+        UNDER_FILLED: decoding_ms - again_ms - full_ms,
+        WAITING: idle_ms,
+    }
+    return {name: ms / (decoding_ms + idle_ms) for name, ms in parts.items() if ms}
+
+
+def _pieces(
+    intervals: Iterable[Interval], usage: Mapping[tuple[str, str], Sequence[WorkerUsage]]
+) -> Iterator[tuple[Interval, WorkerUsage | None]]:
+    """Yield the intervals, cut by the stretches of the reports, each with its report."""
+    ends = {key: [report.at_ms for report in reports] for key, reports in usage.items()}
+    for interval in intervals:
+        key = interval.worker, _PROCESS.get(interval.state, "")
+        if reports := usage.get(key):
+            yield from _cut(interval, reports, bisect_right(ends[key], interval.start_ms))
+        else:
+            yield interval, None
+
+
+def _cut(
+    interval: Interval, reports: Sequence[WorkerUsage], first: int
+) -> Iterator[tuple[Interval, WorkerUsage | None]]:
+    at_ms = interval.start_ms
+    for number in range(first, len(reports)):
+        report = reports[number]
+        start_ms, end_ms = max(at_ms, report.from_ms), min(report.at_ms, interval.end_ms)
+        if end_ms <= start_ms:
+            if report.from_ms >= interval.end_ms:
+                break
+            continue
+        if start_ms > at_ms:
+            yield replace(interval, start_ms=at_ms, end_ms=start_ms), None
+        yield replace(interval, start_ms=start_ms, end_ms=end_ms), report
+        at_ms = end_ms
+    if at_ms < interval.end_ms:
+        yield replace(interval, start_ms=at_ms), None
+
+
+def _own_part(report: WorkerUsage, steps_ms: int) -> Mapping[str, float]:
+    """Return how the steps of a stretch divide, which take so long in it."""
+    # The clocks of worker and trainer may differ.
+    training = min(1.0, max(0, report.computing_ms or 0) / steps_ms)
+    return {name: part for name, part in ((TRAINING, training), (WAITING, 1 - training)) if part}

@@ -1,6 +1,6 @@
 """Waits: the reason for which each worker waits, in parts of its time. Pure.
 
-The intervals of `occupation.py` and `division.py` have how long a worker waits; this module adds
+The intervals of `occupation.py`, divided by usage, have how long a worker waits; this module adds
 what it waits for, from the same records. Called by `scheduler/state/timeline.py`.
 """
 

@@ -1,13 +1,13 @@
 """The command `seamlessflow plan`: idle share and step time by strategy and split, or memory."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seamlessflow.commands.scheduling.plan_table import print_plan
+from seamlessflow.commands.scheduling.options import check_strategies
 from seamlessflow.commands.scheduling.planned_memory import plan_memory
-from seamlessflow.commands.scheduling.strategies import check_strategies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,9 +15,15 @@ if TYPE_CHECKING:
     from seamlessflow.reports.measured_step import MeasuredStep
     from seamlessflow.reports.split_plan import PlannedCluster
     from seamlessflow.scheduler.state.accounts.closed_form import StepWork
+if TYPE_CHECKING:
+    from seamlessflow.lab.simulation.figures import SimulatedFigures
+    from seamlessflow.reports.split_plan import PlannedCluster, SplitChoice
 
 _SHORTEST_S, _LONGEST_S = 1e-6, 1e12
 _MOST_DEVICES = 100_000
+_COLUMNS = ("strategy", "train on", "lag", "step s", "idle", "limit")
+_SIMULATED = ("simulated step s", "idle", "staleness")
+_WIDTHS = (13, 11, 4, 8, 6, 19, 17, 6, 10)
 
 
 def _checked_time(value: float | None) -> float | None:
@@ -35,29 +41,40 @@ _Devices = Annotated[
     str | None,
     typer.Option(help="G: devices in all. Of memory: 8xH100, 8xH100-80GB, or 8 with --memory."),
 ]
+
 _TrainDevices = Annotated[
     int | None, typer.Option(min=1, help="g: devices that train.  [default: all]")
 ]
+
 _Model = Annotated[
     Path | None, typer.Option(help="Plan memory: directory of a model. See docs/compute.md.")
 ]
+
 _Memory = Annotated[str | None, typer.Option(help="Plan memory: that of each device, as 80GB.")]
+
 _HostMemory = Annotated[str | None, typer.Option(help="Memory of each host, as 2TB.")]
+
 _EngineDevices = Annotated[
     int | None, typer.Option(min=1, help="Devices of each engine.  [default: 1]")
 ]
+
 _Set = Annotated[
     list[str] | None, typer.Option("--set", help="A setting of the run, as trainer.ranks=16.")
 ]
+
 _Strategy = Annotated[str | None, typer.Option(help="Strategy of now.  [default: that of the run]")]
+
 _Lag = Annotated[
     int | None, typer.Option(min=0, max=1_000, help="As run.lag.  [default: that of the run]")
 ]
+
 _AsJson = Annotated[bool, typer.Option("--json", help="Plan memory: print it as JSON.")]
+
 _OF_MEMORY = (
     "--memory, --host-memory, --engine-devices, --set and --json plan memory: give --model, or "
     "--config with --memory or --devices"
 )
+
 _SOURCES = "give one of: --rollout-s with --train-s and --devices; --config; --out; --kafka"
 
 
@@ -260,3 +277,46 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     for notice in dict.fromkeys(notice for _, _, notices in rows for notice in notices):
         if notice:
             typer.echo(f"! {notice}", err=True)
+
+
+def print_plan(
+    cluster: "PlannedCluster",
+    rows: "Sequence[tuple[SplitChoice, SimulatedFigures | None]] | None" = None,
+    steps: int = 0,
+) -> None:
+    """Print the choices of a plan, with what `rows` say of their simulations if there were any, of
+    so many `steps` each.
+    """
+    from seamlessflow.reports.split_plan import advice, as_simulated, choices
+
+    typer.echo(_row((*_COLUMNS, *(_SIMULATED if rows else ()))))
+    for split, simulated in rows or [(choice, None) for choice in choices(cluster)]:
+        figures = tuple[str, ...]()
+        if simulated is not None:
+            idle = f"{simulated.spent.idle_share:.0%}"
+            figures = (f"{simulated.step_s:.2f}", idle, f"{simulated.staleness:.2f}")
+        typer.echo(_row((*_predicted(split, cluster.devices), *figures)))
+    text = f"; the simulated figures count, of {steps} steps each" if rows else ""
+    typer.echo(f"step s, idle and limit are estimates, of a closed form{text}\n")
+    compared = choices(cluster) if rows is None else as_simulated(rows)
+    for sentence in advice(cluster, compared):
+        typer.echo(sentence)
+
+
+def _predicted(split: "SplitChoice", devices: int) -> tuple[str, ...]:
+    prediction = split.prediction
+    if not prediction.limit:  # it chooses its gang for each step
+        return split.strategy, "its choice", str(split.lag), "-", "-", "-"
+    gang = f"{split.gang} of {devices}"
+    return (
+        split.strategy,
+        gang,
+        str(split.lag),
+        f"{prediction.step:.2f}",
+        f"{prediction.idle:.0%}",
+        prediction.limit,
+    )
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=False))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from seamlessflow.commands.scheduling.measured import (
+from seamlessflow.commands.scheduling.options import (
     KeptMeasures,
     RecordedRun,
     RunOnKafka,
@@ -41,7 +41,7 @@ def rehearse(
     from seamlessflow.config_file import parse, sections_of
     from seamlessflow.device_defaults import by_modelled_devices
     from seamlessflow.lab.calibration.sections import under
-    from seamlessflow.rehearsal.configuration import rehearsed
+    from seamlessflow.rehearsal.rehearsal import rehearsal_of
 
     if scale is not None and scale <= 0:
         raise typer.BadParameter("--scale must be greater than 0")
@@ -51,7 +51,7 @@ def rehearse(
     loaded = parse(
         under(sections_of(config), used),
         config,
-        lambda run: before_training(rehearsed(run, out, steps, scale)),
+        lambda run: before_training(rehearsal_of(run, out, steps, scale)),
         by_modelled_devices,
     )
     from seamlessflow.console import long_job_console
@@ -60,7 +60,7 @@ def rehearse(
     from seamlessflow.rehearsal.view import view
     from seamlessflow.runs.training_run import shown
 
-    rehearsal = rehearsed(loaded, out, steps, scale)
+    rehearsal = rehearsal_of(loaded, out, steps, scale)
     console = long_job_console()
     result = shown(
         rehearsal, console, lambda shows, stop: run(rehearsal, shows, stop), "rehearsal", _LATER

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seamlessflow.commands.scheduling.measured import (
+from seamlessflow.commands.scheduling.options import (
     KeptMeasures,
     RecordedRun,
     RunOnKafka,
+    check_strategies,
     measured_sections,
 )
-from seamlessflow.commands.scheduling.strategies import check_strategies
 from seamlessflow.infra.errors import ExitStatus
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from seamlessflow.scheduler.decisions.contact import Contact
 from seamlessflow.scheduler.decisions.decide import Outgoing, Rules, View, decide
+from seamlessflow.scheduler.decisions.membership import Contact
 from seamlessflow.scheduler.decisions.strategies import registry
 from seamlessflow.scheduler.settings import RunSection, SchedulerSection, SchedulerSettings
 from seamlessflow.scheduler.state import fleet as fleet_fold

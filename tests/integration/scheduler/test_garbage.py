@@ -8,7 +8,7 @@ import pytest
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.errors import NewerRelease
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.scheduler.controller import serve
+from seamlessflow.scheduler.bootstrap import serve
 from seamlessflow.scheduler.settings import (
     PacingSection,
     RunSection,

@@ -17,7 +17,8 @@ from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.scheduler.controller import Superseded, serve
+from seamlessflow.scheduler.bootstrap import serve
+from seamlessflow.scheduler.controller import Superseded
 from seamlessflow.scheduler.settings import (
     PacingSection,
     RunSection,

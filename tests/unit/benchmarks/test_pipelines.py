@@ -24,7 +24,7 @@ from benchmarks.scheduling.verdicts import judged, table, verdicts
 from seamlessflow.checks.check import before_training
 from seamlessflow.config_file import parse
 from seamlessflow.demo.model import make_model
-from seamlessflow.rehearsal.configuration import rehearsed
+from seamlessflow.rehearsal.rehearsal import rehearsal_of
 
 
 def test_benchmarks_are_found_in_both_folders() -> None:
@@ -49,7 +49,7 @@ def test_each_rehearsal_has_a_configuration_of_a_run(
     devices: int, pipeline: Pipeline, folder: Path
 ) -> None:
     written = configuration(folder / f"{devices}-devices", pipeline)
-    config = parse(written, check=lambda one: before_training(rehearsed(one)))
+    config = parse(written, check=lambda one: before_training(rehearsal_of(one)))
 
     assert sum(len(worker.devices) for worker in config.workers) == devices
 

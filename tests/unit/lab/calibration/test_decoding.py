@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from seamlessflow.lab.calibration.decoding import DecodingTimes, decoding_times
-from seamlessflow.lab.calibration.turns import RecordedTurn
+from seamlessflow.lab.calibration.recorded_run import RecordedTurn
 from seamlessflow.schemas.records import WorkerUsage
 from tests.builders.records.control import usage
 

@@ -1,15 +1,20 @@
-"""Turns, sessions and waits of a recorded run, and the sections that they become."""
+"""Turns, lengths, sessions and waits of a recorded run, and the sections that they become."""
 
 from dataclasses import replace
+from random import Random
 
 import orjson
 import pytest
 
-from seamlessflow.lab.calibration.reading import recorded_weights
+from seamlessflow.infra.device_model.lengths import LengthsSection, drawn_tokens
+from seamlessflow.lab.calibration.recorded_run import (
+    mean_hop_s,
+    recorded_session,
+    recorded_turns,
+    recorded_weights,
+)
 from seamlessflow.lab.calibration.sections import at_scale, under
-from seamlessflow.lab.calibration.sessions import recorded_session
-from seamlessflow.lab.calibration.turns import mean_hop_s, recorded_turns
-from seamlessflow.lab.calibration.workload import measured_workload
+from seamlessflow.lab.calibration.workload import measured_lengths, measured_workload
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.tokens import pack
@@ -20,6 +25,7 @@ from tests.builders.trainer.trajectories import Run, trajectory
 
 TOKENS = pack((5, 6, 7))
 SESSION = "g.0.0"
+GROUPS, SIZE = 300, 8
 
 
 def turns_of_a_session() -> list[Record]:
@@ -104,3 +110,40 @@ def test_of_a_rehearsal_the_times_of_devices_are_divided_by_its_scale() -> None:
         "run": {"group_size": 4},
     }
     assert at_scale(found, 1) == found
+
+
+def drawn(of: LengthsSection) -> list[tuple[str, int]]:
+    """Return turns that the simulator would draw."""
+    draws = Random(0)
+    found = []
+    for number in range(GROUPS):
+        shared = draws.gauss()
+        found += [(f"g-{number}", drawn_tokens(of, shared, draws.gauss())) for _ in range(SIZE)]
+    return found
+
+
+@pytest.mark.parametrize("most", [100_000, 700])
+def test_what_was_drawn_is_measured(most: int) -> None:
+    section = LengthsSection(turn_tokens=400, spread=0.6, most_tokens=most, prompt_effect=0.4)
+
+    turns = drawn(section)
+    found = LengthsSection(**measured_lengths(turns))
+
+    again = drawn(found)
+    assert found.turn_tokens == pytest.approx(400, rel=0.1)
+    assert sum(tokens for _, tokens in again) == pytest.approx(
+        sum(tokens for _, tokens in turns), rel=0.02
+    )
+    if most == 700:
+        assert found.most_tokens == 700
+    else:
+        assert found.spread == pytest.approx(0.6, rel=0.05)
+        assert found.prompt_effect == pytest.approx(0.4, abs=0.07)
+
+
+def test_turns_of_one_length_have_no_spread() -> None:
+    found = measured_lengths([("a", 7), ("a", 7), ("b", 7)])
+
+    expected = {"turn_tokens": 7, "spread": 0, "most_tokens": 7, "prompt_effect": 0}
+    assert found == pytest.approx(expected)
+    assert measured_lengths([]) == {}

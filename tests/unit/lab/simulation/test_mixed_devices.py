@@ -11,13 +11,13 @@ from seamlessflow.lab.simulation.figures import figures
 from seamlessflow.lab.simulation.settings import SimulatedWorkersSection, SimulationSection
 from seamlessflow.lab.simulation.simulator import SimulatedRun, simulate
 from seamlessflow.lab.simulation.workload import Workload, WorkloadSection
+from seamlessflow.lab.timeline.bars import spent_by_part, waiting_for
 from seamlessflow.scheduler.settings import (
     PacingSection,
     RunSection,
     SchedulerSection,
     SchedulerSettings,
 )
-from seamlessflow.scheduler.state.accounts.bars import spent_by_part, waiting_for
 from seamlessflow.scheduler.state.accounts.device_time import TRAINING
 from seamlessflow.scheduler.state.accounts.waits import GANG
 from seamlessflow.scheduler.state.timeline import timeline

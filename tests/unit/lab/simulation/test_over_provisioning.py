@@ -69,7 +69,7 @@ def test_twice_the_groups_and_recycling_make_a_run_shorter_than_waiting_for_all(
 @pytest.mark.parametrize("longest_s", [30, 1e6])
 def test_every_group_begun_is_in_one_step_or_still_under_way(longest_s: float) -> None:
     outcome = run(1.0, longest_s)
-    steps, ledger = trained(outcome), outcome.view.state.ledger
+    steps, ledger = trained(outcome), outcome.view.state.first.ledger
 
     begun = {one.group_id for one in outcome.control if isinstance(one, r.GroupAdmitted)}
     assert set(steps.values()) == {1}

@@ -133,7 +133,7 @@ def test_no_credit_leaks_when_groups_are_filtered() -> None:
     third = workload(filtered=lambda group: int(group[4:]) % 3 == 0)
     outcome = run("multiplexed", 1, fleet(2, 2), steps=20, sessions=third)
 
-    ledger = outcome.view.state.ledger
+    ledger = outcome.view.state.first.ledger
     assert ledger.trained == 20 * B
     assert ledger.admitted == ledger.trained + ledger.dropped + len(ledger.groups)
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from seamlessflow.lab.timeline.bars import COLOURS, LABELS
 from seamlessflow.lab.timeline.facts import facts
-from seamlessflow.lab.timeline.looks import COLOURS, LABELS
 from seamlessflow.lab.timeline.page import page, page_data
 from seamlessflow.scheduler.state.accounts.device_time import WAITING
 from seamlessflow.scheduler.state.timeline import timeline

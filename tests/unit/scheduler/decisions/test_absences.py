@@ -5,8 +5,8 @@ Holds invariant I8.
 
 from pathlib import Path
 
-from seamlessflow.scheduler.decisions.absences import absent
-from seamlessflow.scheduler.decisions.contact import Contact
+from seamlessflow.scheduler.decisions.membership import Contact
+from seamlessflow.scheduler.decisions.stalls import absent
 from seamlessflow.scheduler.settings import PacingSection, SchedulerSection
 from seamlessflow.scheduler.state import unread
 from seamlessflow.scheduler.state.fleet import Fleet

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from seamlessflow.scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
-from seamlessflow.scheduler.decisions.strategies.adaptive import adaptive, learned_speeds
-from seamlessflow.scheduler.decisions.strategies.bidirectional import bidirectional
+from seamlessflow.scheduler.decisions.speeds import learned_speeds
+from seamlessflow.scheduler.decisions.strategies.built_in import adaptive, bidirectional
 from seamlessflow.scheduler.decisions.strategies.wanted import Strategy
 from seamlessflow.scheduler.state.rates import GangSpeed, LearnedRates
 
@@ -67,9 +67,10 @@ def test_speeds_that_were_seen_count_instead_of_the_model() -> None:
 
 
 def test_a_step_of_a_mixed_gang_shows_the_speed_of_its_slowest_kind() -> None:
-    seen = replace(NOW, rates=rates((["f0", "s0"], 0.3), (["f0", "f1"], 2.0)))
+    seen = rates((["f0", "s0"], 0.3), (["f0", "f1"], 2.0))
+    modelled = {worker.name: worker.modelled for worker in NOW.workers}
 
-    speeds = learned_speeds(seen)
+    speeds = learned_speeds(modelled, dict.fromkeys(modelled, 1), seen)
     assert [speeds["s3"].train, speeds["f1"].train] == pytest.approx([0.3, 2.0])
 
 

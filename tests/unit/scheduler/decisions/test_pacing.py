@@ -36,7 +36,7 @@ def groups(*records: Record, now_ms: int = 0) -> list[str]:
 def attempts(
     *records: Record, now_ms: int = 0, issued: dict[str, dict[int, int]] | None = None
 ) -> list[tuple[str, int, int]]:
-    ledger = fold(*STARTED, *records).ledger
+    ledger = fold(*STARTED, *records).first.ledger
     found = pacing.tasks(ledger, issued or {}, SETTINGS, SETS, now_ms)
     return [(task.group_id, task.sample, task.attempt) for task in found]
 
@@ -175,7 +175,7 @@ def test_an_issued_task_is_not_issued_again() -> None:
 
 
 def test_a_task_is_the_same_record_whenever_it_is_issued() -> None:
-    ledger = fold(*STARTED, control.admitted("run-0", at_ms=5)).ledger
+    ledger = fold(*STARTED, control.admitted("run-0", at_ms=5)).first.ledger
 
     now, later = (pacing.tasks(ledger, {}, SETTINGS, SETS, at) for at in (5, 5_000))
     assert now == later
@@ -213,7 +213,7 @@ def test_a_sample_is_tried_so_often_and_no_more() -> None:
 
 
 def test_an_agent_may_not_run_past_its_groups_deadline() -> None:
-    ledger = fold(*STARTED, control.admitted("run-0", deadline_ms=400)).ledger
+    ledger = fold(*STARTED, control.admitted("run-0", deadline_ms=400)).first.ledger
 
     assert {t.deadline_ms for t in pacing.tasks(ledger, {}, SETTINGS, SETS, 0)} == {400}
 
@@ -225,7 +225,7 @@ def test_a_fork_has_its_own_group_size_and_its_tasks_carry_its_beginning() -> No
 
     due = pacing.admissions(state, SETTINGS, source, 0)
     assert [group.task_id for group in due] == ["task-0", "f", "task-1", "f"]
-    ledger = fold(*STARTED, *due[1:3]).ledger
+    ledger = fold(*STARTED, *due[1:3]).first.ledger
     issued = pacing.tasks(ledger, {}, SETTINGS, TaskSets(source), 0)
     assert [(t.task_id, t.sample, t.group_size) for t in issued] == [
         *(("f", sample, 3) for sample in range(3)),
@@ -239,5 +239,5 @@ def test_a_group_of_one_fork_asks_for_no_more_than_one_sample() -> None:
     source = listed([TaskRow("f", b"{}", {}, samples=1, fork=forked())])
     (first, *_) = pacing.admissions(fold(*STARTED), SETTINGS, source, 0)
 
-    (task,) = pacing.tasks(fold(*STARTED, first).ledger, {}, SETTINGS, TaskSets(source), 0)
+    (task,) = pacing.tasks(fold(*STARTED, first).first.ledger, {}, SETTINGS, TaskSets(source), 0)
     assert (task.group_size, task.min_group_size) == (1, 1)

@@ -19,7 +19,7 @@ SETS = TaskSets(task_source(), {"test": task_source()})
 
 
 def issued(*records: Record, now_ms: int = 0) -> list[Task]:
-    return pacing.tasks(fold(*records).ledger, {}, SETTINGS, SETS, now_ms)
+    return pacing.tasks(fold(*records).first.ledger, {}, SETTINGS, SETS, now_ms)
 
 
 def test_a_group_for_training_begins_more_samples_than_it_asks_for() -> None:

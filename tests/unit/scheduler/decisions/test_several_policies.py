@@ -112,7 +112,7 @@ def test_a_credit_returns_after_the_last_policy_has_trained_or_dropped_its_group
 def test_a_group_without_a_token_of_a_policy_is_no_loss_to_it() -> None:
     known = fold(*ADMITTED, control.dropped("run-0", "no_token", policy="b"))
 
-    mine, others = known.each
+    mine, others = known.by_policy
     assert set(mine.ledger.groups) == set(GROUPS)
     assert set(others.ledger.groups) == {"run-1"}
     assert (others.ledger.dropped, others.ledger.dropped_in_step) == (0, 0)
@@ -148,7 +148,7 @@ def test_tasks_and_evaluations_follow_the_first_policy() -> None:
     assert (first.version, first.policy) == (0, "a")
 
     evaluated = state.apply(known, first)
-    assert [len(one.ledger.groups) for one in evaluated.each] == [1, 0]
+    assert [len(one.ledger.groups) for one in evaluated.by_policy] == [1, 0]
 
 
 def test_a_stall_of_a_further_policy_names_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from seamlessflow.infra.worker.tags import SHARED
 from seamlessflow.scheduler.decisions.decide import View, decide
-from seamlessflow.scheduler.decisions.sharing.balancer import HYSTERESIS, balanced
+from seamlessflow.scheduler.decisions.sharing import HYSTERESIS, balanced
 from seamlessflow.scheduler.settings import RunSection, SchedulerSection
 from seamlessflow.scheduler.state import state
 from seamlessflow.scheduler.state.fleet import Fleet, apply

@@ -12,7 +12,7 @@ BEGUN = [control.claimed(), control.joined("w"), *holds("w")]
 
 
 def what(state: State, now_ms: int) -> list[str]:
-    return [record.what for record in stalled(state, SETTINGS, now_ms)]
+    return [record.what for record in stalled(state, state.first, SETTINGS, now_ms)]
 
 
 def test_a_batch_without_a_gang_is_reported() -> None:
@@ -78,14 +78,16 @@ def test_an_exhausted_refill_is_reported_at_once() -> None:
 
 def test_a_stall_that_was_reported_is_not_reported_again() -> None:
     state = fold(*BEGUN, control.batch_ready(at_ms=5))
-    (reported,) = unreported(state, stalled(state, SETTINGS, 10_005))
-    later = stalled(apply(state, reported), SETTINGS, 20_000)
+    (reported,) = unreported(state, stalled(state, state.first, SETTINGS, 10_005))
+    after = apply(state, reported)
+    later = stalled(after, after.first, SETTINGS, 20_000)
 
     assert [one.since_ms for one in later] == [5]
-    assert not unreported(apply(state, reported), later)
+    assert not unreported(after, later)
 
 
 def test_a_stall_names_the_process_that_is_waited_for_and_the_time_it_was_given() -> None:
-    (reported,) = stalled(fold(*BEGUN, control.batch_ready(at_ms=5)), SETTINGS, 10_005)
+    state = fold(*BEGUN, control.batch_ready(at_ms=5))
+    (reported,) = stalled(state, state.first, SETTINGS, 10_005)
 
     assert (reported.process, reported.deadline_ms) == ("train", 10_000)

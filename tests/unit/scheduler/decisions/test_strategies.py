@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
-from seamlessflow.scheduler.decisions.strategies.colocated import colocated
-from seamlessflow.scheduler.decisions.strategies.disaggregated import disaggregated
-from seamlessflow.scheduler.decisions.strategies.multiplexed import multiplexed
+from seamlessflow.scheduler.decisions.strategies.built_in import (
+    colocated,
+    disaggregated,
+    multiplexed,
+)
 from seamlessflow.scheduler.decisions.strategies.registry import UnknownStrategy, named
 from seamlessflow.scheduler.decisions.strategies.wanted import Strategy
 
@@ -204,7 +206,7 @@ def test_helpers_join_where_they_save_more_than_they_cost() -> None:
 def test_a_strategy_of_ones_own_is_found_by_module_and_function() -> None:
     seen, own = (
         see(worker("a")),
-        named("seamlessflow.scheduler.decisions.strategies.colocated:colocated"),
+        named("seamlessflow.scheduler.decisions.strategies.built_in:colocated"),
     )
 
     assert own(seen) == colocated(seen)
@@ -228,7 +230,7 @@ def test_a_callable_that_is_no_strategy_is_refused_with_what_it_does(
 
 @pytest.mark.parametrize(
     "name",
-    ["none", "no.such.module:f", "seamlessflow.scheduler.decisions.strategies.colocated:none", ":"],
+    ["none", "no.such.module:f", "seamlessflow.scheduler.decisions.strategies.built_in:none", ":"],
 )
 def test_an_unknown_strategy_is_refused(name: str) -> None:
     with pytest.raises(UnknownStrategy):

@@ -29,7 +29,9 @@ def measured(decoding_ms: int, steps: int = waste.MEASURED_STEPS, *more: Record)
 
 def warn(state: State, now_ms: int = 0, strategy: str = "multiplexed") -> list[PlanWarning]:
     settings = scheduler_settings(scheduler=SchedulerSection(policy=strategy))
-    return waste.warnings(state, snapshot(state, Fleet(), settings, now_ms), settings)
+    return waste.warnings(
+        state, state.first, snapshot(state, state.first, Fleet(), settings, now_ms), settings
+    )
 
 
 def test_a_plan_that_wastes_time_is_warned_of_with_the_remedy() -> None:
@@ -45,7 +47,9 @@ def test_a_warning_names_its_policy_where_there_are_several() -> None:
     names = (one.run.policy, "coder")
     several = one.model_copy(update={"run": one.run.model_copy(update={"policies": names})})
     state = measured(decoding_ms=200)
-    (warning,) = waste.warnings(state, snapshot(state, Fleet(), several, 0), several)
+    (warning,) = waste.warnings(
+        state, state.first, snapshot(state, state.first, Fleet(), several, 0), several
+    )
 
     assert warning.detail.startswith(f"policy {one.run.policy}: a step takes")
 
@@ -135,8 +139,8 @@ def test_an_evaluation_misses_no_worker_that_trains() -> None:
     state = fold(control.claimed(), control.joined("b", tags=("rollout",)))
     settings = SchedulerSettings()
 
-    seen = snapshot(state, Fleet(), settings, 600_000)
-    assert not waste.warnings(state, seen, settings)
+    seen = snapshot(state, state.first, Fleet(), settings, 600_000)
+    assert not waste.warnings(state, state.first, seen, settings)
 
 
 def test_tags_that_cannot_work_are_warned_of_once_every_worker_had_time_to_come() -> None:
@@ -154,4 +158,6 @@ def test_recorded_sessions_miss_no_worker_that_rolls_out() -> None:
     state = fold(control.claimed(), control.joined("b", "train", ("train",)))
     settings = SchedulerSettings()
 
-    assert not waste.warnings(state, snapshot(state, Fleet(), settings, 60_000), settings)
+    assert not waste.warnings(
+        state, state.first, snapshot(state, state.first, Fleet(), settings, 60_000), settings
+    )

@@ -1,7 +1,7 @@
 """The fleet: heartbeats that keep a process a member, and contact with Kafka."""
 
 from seamlessflow.scheduler.decisions import membership
-from seamlessflow.scheduler.decisions.contact import OUTAGE_MS, Contact
+from seamlessflow.scheduler.decisions.membership import OUTAGE_MS, Contact
 from seamlessflow.scheduler.state.fleet import Fleet
 from tests.builders.records import control
 from tests.builders.records.fleet import heartbeat

@@ -23,13 +23,13 @@ def test_a_newer_claim_wins() -> None:
 def test_a_decision_of_an_older_epoch_behind_a_newer_claim_is_ignored() -> None:
     state = fold(control.claimed(1), control.claimed(2), control.admitted("run-0", epoch=1))
 
-    assert not state.ledger.groups
+    assert not state.first.ledger.groups
 
 
 def test_a_decision_of_the_older_epoch_before_the_newer_claim_counts() -> None:
     state = fold(control.claimed(1), control.admitted("run-0", epoch=1), control.claimed(2))
 
-    assert list(state.ledger.groups) == ["run-0"]
+    assert list(state.first.ledger.groups) == ["run-0"]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_repeated_record_changes_nothing(repeated: Record) -> None:
     once = fold(*before)
     twice = apply(once, repeated)
 
-    assert (twice.ledger, twice.workers) == (once.ledger, once.workers)
+    assert (twice.first.ledger, twice.workers) == (once.first.ledger, once.workers)
 
 
 def test_a_stored_state_is_restored_as_it_was() -> None:

@@ -71,7 +71,9 @@ def test_a_round_that_was_cut_short_goes_on_and_takes_no_credit() -> None:
     half = fold(*STARTED, control.published(2), due[0])
     assert pacing.evaluations(half, settings, "test", source, 0) == due[1:]
     assert pacing.free_credits(half, settings, 0) == 4
-    issued = pacing.tasks(half.ledger, {}, settings, TaskSets(evaluations={"test": source}), 0)
+    issued = pacing.tasks(
+        half.first.ledger, {}, settings, TaskSets(evaluations={"test": source}), 0
+    )
     assert [(t.purpose, t.sample, t.pinned_version) for t in issued] == [
         ("eval", sample, 2) for sample in range(3)
     ]
@@ -132,7 +134,7 @@ def test_the_weights_of_the_last_step_are_evaluated_on_every_set() -> None:
 def test_equal_ids_of_two_sets_are_the_tasks_of_each() -> None:
     first = due()
     assert [group.group_size for group in first] == [2, 2, 3]
-    ledger = fold(*STARTED, *first).ledger
+    ledger = fold(*STARTED, *first).first.ledger
     issued = pacing.tasks(ledger, {}, SEVERAL, SETS, 0)
     found = [(t.split, t.task_id, t.sample, t.pinned_version) for t in issued]
     assert found == [
@@ -154,7 +156,7 @@ def test_each_set_is_sampled_as_its_settings_say() -> None:
             },
         ),
     )
-    ledger = fold(*STARTED, *due(settings=settings)).ledger
+    ledger = fold(*STARTED, *due(settings=settings)).first.ledger
     issued = {t.split: t.overrides for t in pacing.tasks(ledger, {}, settings, SETS, 0)}
     assert issued == {
         "easy": Sampling(temperature=0),
@@ -170,7 +172,7 @@ def test_what_is_trained_is_sampled_as_the_policy_is() -> None:
     )
     admitted = pacing.admissions(fold(*STARTED), settings, task_source(), 0)
     issued = pacing.tasks(
-        fold(*STARTED, *admitted).ledger, {}, settings, TaskSets(task_source()), 0
+        fold(*STARTED, *admitted).first.ledger, {}, settings, TaskSets(task_source()), 0
     )
     assert [task.overrides for task in issued] == [None] * len(issued)
     assert issued

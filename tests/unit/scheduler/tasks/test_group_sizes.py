@@ -36,7 +36,7 @@ def test_a_group_records_the_sizes_of_its_task_or_of_the_settings() -> None:
         ("plain", 8, 5, ()),
         ("pair", 2, 2, ("easy",)),
     ]
-    issued = pacing.tasks(fold(*STARTED, *due[:3]).ledger, {}, settings, TaskSets(SIZED), 0)
+    issued = pacing.tasks(fold(*STARTED, *due[:3]).first.ledger, {}, settings, TaskSets(SIZED), 0)
     asked = [(one.task_id, one.group_size, one.min_group_size) for one in issued]
     assert asked == [*[("pair", 2, 2)] * 2, *[("four", 4, 3)] * 4, *[("plain", 8, 5)] * 8]
 
@@ -51,7 +51,7 @@ def test_a_group_of_one_is_whole_with_that_and_others_need_two_unless_it_is_set(
 def test_a_group_under_way_keeps_its_size_when_the_settings_change() -> None:
     due = pacing.admissions(fold(*STARTED), SETTINGS, SIZED, 0)
     later = scheduler_settings(RunSection(group_size=3, min_group_size=3), pacing=PACING)
-    issued = pacing.tasks(fold(*STARTED, due[2]).ledger, {}, later, TaskSets(SIZED), 0)
+    issued = pacing.tasks(fold(*STARTED, due[2]).first.ledger, {}, later, TaskSets(SIZED), 0)
     assert [(one.sample, one.group_size, one.min_group_size) for one in issued] == [
         (0, 2, 2),
         (1, 2, 2),
@@ -59,7 +59,9 @@ def test_a_group_under_way_keeps_its_size_when_the_settings_change() -> None:
 
 
 def test_a_group_of_a_log_without_sizes_has_those_of_its_task_and_the_settings() -> None:
-    ledger = fold(*STARTED, control.admitted("run-0", task_id="four", deadline_ms=9_000)).ledger
+    ledger = fold(
+        *STARTED, control.admitted("run-0", task_id="four", deadline_ms=9_000)
+    ).first.ledger
     issued = pacing.tasks(ledger, {}, SETTINGS, TaskSets(SIZED), 0)
     assert [(one.group_size, one.min_group_size) for one in issued] == [(4, 3)] * 4
 
@@ -69,7 +71,7 @@ def test_a_group_records_its_turn_limit_and_keeps_it() -> None:
     run = RunSection(groups_per_step=1, group_size=2, lag=1, steps=10, turn_limit=8)
     due = pacing.admissions(fold(*STARTED), scheduler_settings(run, pacing=PACING), rows, 0)
     assert [(one.task_id, one.turn_limit) for one in due] == [("short", 3), ("plain", 8)]
-    issued = pacing.tasks(fold(*STARTED, *due).ledger, {}, SETTINGS, TaskSets(rows), 0)
+    issued = pacing.tasks(fold(*STARTED, *due).first.ledger, {}, SETTINGS, TaskSets(rows), 0)
     assert [one.turn_limit for one in issued] == [3, 3, 8, 8]
 
 

@@ -7,8 +7,7 @@ from math import log
 import pytest
 
 from seamlessflow.scheduler.tasks.mixture import Draws, Mixture, mixed, with_forks
-from seamlessflow.scheduler.tasks.order import SHUFFLED
-from seamlessflow.scheduler.tasks.source import TaskRow, TaskSource, listed
+from seamlessflow.scheduler.tasks.source import SHUFFLED, TaskRow, TaskSource, listed
 
 Weights = dict[str, Fraction]
 

@@ -9,6 +9,7 @@ from seamlessflow.rehearsal.directory import (
     DirectoryTaken,
     ReportUnreadable,
     begin_in,
+    end_in,
     scale_of,
 )
 
@@ -28,8 +29,10 @@ def test_a_directory_with_anything_else_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_the_scale_is_known_from_the_beginning_and_a_run_has_none(tmp_path: Path) -> None:
+def test_the_scale_is_known_from_beginning_to_end_and_a_run_has_none(tmp_path: Path) -> None:
     begin_in(tmp_path / "rehearsal", 0.2)
+    assert scale_of(tmp_path / "rehearsal") == 0.2
+    end_in(tmp_path / "rehearsal", {"untrained": None}, 0.2)
     assert scale_of(tmp_path / "rehearsal") == 0.2
     assert scale_of(tmp_path) == scale_of(None) == 1
 

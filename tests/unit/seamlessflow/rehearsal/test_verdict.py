@@ -1,10 +1,9 @@
 """A rehearsal's verdict: when this machine distorted it, and which process is full first."""
 
 from seamlessflow.processes.usage import ProcessLoad
-from seamlessflow.rehearsal.hops import Hops
+from seamlessflow.rehearsal.software import Hops, SoftwareTime
 from seamlessflow.rehearsal.verdict import (
     NearestLimit,
-    SoftwareTime,
     distortions,
     modelled_step_s,
     nearest_limit,

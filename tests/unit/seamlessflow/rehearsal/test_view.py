@@ -7,9 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from seamlessflow.rehearsal.hops import Hops
 from seamlessflow.rehearsal.rehearsal import Rehearsed
-from seamlessflow.rehearsal.verdict import SoftwareTime
+from seamlessflow.rehearsal.software import Hops, SoftwareTime
 from seamlessflow.rehearsal.view import view
 from seamlessflow.reports.outcome import RunOutcome
 

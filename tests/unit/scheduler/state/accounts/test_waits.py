@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamlessflow.scheduler.state.accounts.bars import bars, spent_by_part, waiting_for
+from seamlessflow.lab.timeline.bars import bars, spent_by_part, waiting_for
 from seamlessflow.scheduler.state.accounts.device_time import DECODING, TRAINING, WAITING, Interval
 from seamlessflow.scheduler.state.accounts.waits import BATCH, GANG, GROUPS, REPORT, ROLE, TURNS
 from seamlessflow.scheduler.state.timeline import timeline

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamlessflow.lab.calibration.steps import TrainedStep, step_times, training_line
+from seamlessflow.lab.calibration.rates import TrainedStep, step_times, training_line
 from tests.builders.records import control as c
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from seamlessflow.lab.simulation.due import next_due_ms
-from seamlessflow.scheduler.decisions.decide import Rules, View, decide
+from seamlessflow.scheduler.decisions.decide import Rules, View, decide, next_due_ms
 from seamlessflow.scheduler.settings import RunSection, SchedulerSection
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record

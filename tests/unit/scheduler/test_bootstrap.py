@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from seamlessflow.scheduler.bootstrap import task_sets, training_draws
 from seamlessflow.scheduler.decisions import pacing
 from seamlessflow.scheduler.settings import (
     EvaluationSection,
@@ -17,7 +18,6 @@ from seamlessflow.scheduler.settings import (
 )
 from seamlessflow.scheduler.state import state as control_state
 from seamlessflow.scheduler.state.state import State
-from seamlessflow.scheduler.task_sets import task_sets, training_draws
 from seamlessflow.scheduler.tasks.file import TasksRejected
 from seamlessflow.scheduler.tasks.forks import fork_line
 from seamlessflow.scheduler.tasks.mixture import Draws
@@ -176,4 +176,4 @@ def test_a_task_that_is_tried_again_keeps_its_source_and_costs_no_draw(tmp_path:
     state = fold(*STARTED, *first, dropped)
     (again,) = admit(draws, state, section)
     assert (again.task_id, again.split, again.sampler) == (first[1].task_id, "code", "again")
-    assert state.ledger.drawn == len(first)
+    assert state.first.ledger.drawn == len(first)

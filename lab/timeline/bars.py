@@ -1,14 +1,25 @@
-"""Bars: the intervals of a worker, joined until they are few enough to be drawn. Pure.
+"""Bars of a timeline: the intervals of a worker, joined until few enough to be drawn. Pure.
 
 A bar keeps the sums of what it joins, so a picture of bars has the same shares as the intervals.
-Called by the pictures of a timeline (`lab/timeline`).
+Each part of a worker's time has one colour and one label, in pictures and on the page.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from seamlessflow.scheduler.state.accounts.device_time import WAITING, Interval, Window
+from seamlessflow.scheduler.state.accounts import waits
+from seamlessflow.scheduler.state.accounts.device_time import (
+    DECODING,
+    LOADING,
+    RECOMPUTING,
+    SWITCHING,
+    TRAINING,
+    UNDER_FILLED,
+    WAITING,
+    Interval,
+    Window,
+)
 
 _SAMPLE = 16
 """Workers by which the number of bars is estimated."""
@@ -28,6 +39,41 @@ class Bar:
 def waiting_for(reason: str) -> Part:
     """Return the name of the part of waiting that has this reason."""
     return f"{WAITING}: {reason}"
+
+
+COLOURS: dict[Part, str] = {
+    DECODING: "#2f6fce",
+    TRAINING: "#f28e2b",
+    RECOMPUTING: "#8e6bbf",
+    SWITCHING: "#9aa0a6",
+    LOADING: "#f6cf65",
+    UNDER_FILLED: "#bcd5f3",
+    waiting_for(waits.TURNS): "#e8eaed",
+    waiting_for(waits.GROUPS): "#f3ead0",
+    waiting_for(waits.BATCH): "#f7dfc8",
+    waiting_for(waits.GANG): "#cfe6cd",
+    waiting_for(waits.ROLE): "#f6d5dd",
+    waiting_for(waits.REPORT): "#f4f5f6",
+    WAITING: "#e8eaed",
+}
+"""From the bottom of a bar to its top; waits are pale."""
+LABELS: dict[Part, str] = {
+    DECODING: "decoding",
+    TRAINING: "training",
+    RECOMPUTING: "recomputing",
+    SWITCHING: "switching role",
+    LOADING: "loading or writing weights",
+    UNDER_FILLED: "under-filled",
+    waiting_for(waits.TURNS): "waits for turns",
+    waiting_for(waits.GROUPS): "waits for weights",
+    waiting_for(waits.BATCH): "waits for a batch",
+    waiting_for(waits.GANG): "waits for its gang",
+    waiting_for(waits.ROLE): "waits for a role",
+    waiting_for(waits.REPORT): "no report of its rollout",
+    WAITING: "waiting",
+}
+IDLE, SHARES = "all but decoding and training", "a colour is as high as its share of the time"
+"""Legends of what pictures and page show: what counts as idle, and how bars are drawn."""
 
 
 def parts(interval: Interval) -> dict[Part, float]:

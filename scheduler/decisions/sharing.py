@@ -1,20 +1,24 @@
 """The workers of each policy of a run. Pure.
 
-A worker belongs to the policy that its processes name in their heartbeats, and one with the tag
-`shared` to the policy that the balance gives it. Strategies then decide for each policy on its own
-workers. Called by `scheduler/decisions/decide.py`.
+A worker belongs to the policy that its processes name in their heartbeats. One with the tag
+`shared` belongs to the policy that the balance gives it, by the turns that wait or run for each.
+Strategies then decide for each policy on its own workers. A shared worker moves only where that
+makes the numbers clearly more proportional, and only if it has served its policy for a while, so
+that loads that waver move none. Called by `scheduler/decisions/decide.py`.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from seamlessflow.scheduler.decisions.sharing.balancer import balanced, proportional
 from seamlessflow.scheduler.decisions.strategies.wanted import Wanted
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state.fleet import Fleet, turns_of
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.state.workers import Worker, Workers
+
+HYSTERESIS = 0.25
+"""Workers by which the two policies of a move must be apart, beyond the one that moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,46 @@ def allotted(state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: in
     )
 
 
+def balanced(
+    policies: Sequence[str],
+    present: Mapping[str, str],
+    fixed: Mapping[str, int],
+    queued: Mapping[str, float],
+    movable: Collection[str],
+) -> dict[str, str]:
+    """Return the policy of each shared worker.
+
+    `present` is the policy of each now, empty for a new one; `fixed`: rollout workers that each
+    policy has for itself; `queued`: turns that wait or run; `movable`: workers that may move.
+    """
+    chosen = {name: policy for name, policy in present.items() if policy in policies}
+    counts = Counter({policy: fixed.get(policy, 0) for policy in policies})
+    counts.update(chosen.values())
+    wanted = _proportional(policies, len(present) + sum(fixed.values()), queued)
+    for name in sorted(present.keys() - chosen.keys()):
+        taker = _most_lacking(policies, wanted, counts)
+        chosen[name] = taker
+        counts[taker] += 1
+    free = sorted(name for name in movable if name in chosen)
+    while move := _next_move(policies, chosen, free, wanted, counts):
+        name, taker = move
+        counts[chosen[name]] -= 1
+        counts[taker] += 1
+        chosen[name] = taker
+        free.remove(name)
+    return chosen
+
+
+def _proportional(
+    policies: Sequence[str], workers: int, queued: Mapping[str, float]
+) -> Mapping[str, float]:
+    """Return the number of workers of each policy that would be proportional to its turns."""
+    total = sum(queued.get(policy, 0.0) for policy in policies)
+    if total <= 0:
+        return {policy: workers / len(policies) for policy in policies}
+    return {policy: workers * queued.get(policy, 0.0) / total for policy in policies}
+
+
 def _shares(
     state: State,
     queued: Mapping[str, float],
@@ -86,7 +130,7 @@ def _balance(
     state: State, queued: Mapping[str, float], served: Mapping[str, str]
 ) -> Mapping[str, Mapping[str, float]]:
     rollers = _rollers(state, served)
-    due = proportional(state.policies, rollers.total(), queued)
+    due = _proportional(state.policies, rollers.total(), queued)
     total = sum(queued.get(policy, 0.0) for policy in state.policies)
     return {
         policy: {
@@ -132,3 +176,29 @@ def _policy_of(worker: str, fleet: Fleet) -> str:
         if latest is not None:
             return latest.heartbeat.policy
     return ""
+
+
+def _most_lacking(
+    policies: Sequence[str], wanted: Mapping[str, float], counts: Mapping[str, int]
+) -> str:
+    # A policy without any worker comes first: its turns stand still, and no worker tells of them.
+    return max(policies, key=lambda policy: (counts[policy] == 0, wanted[policy] - counts[policy]))
+
+
+def _next_move(
+    policies: Sequence[str],
+    chosen: Mapping[str, str],
+    free: Sequence[str],
+    wanted: Mapping[str, float],
+    counts: Mapping[str, int],
+) -> tuple[str, str] | None:
+    """Return a worker and its new policy, or None if no move is worth it."""
+    taker = _most_lacking(policies, wanted, counts)
+    givers = {chosen[name] for name in free if counts[chosen[name]] > 1} - {taker}
+    if not givers:
+        return None
+    giver = max(sorted(givers), key=lambda policy: counts[policy] - wanted[policy])
+    apart = (counts[giver] - wanted[giver]) + (wanted[taker] - counts[taker])
+    if counts[taker] and apart <= 1 + HYSTERESIS:
+        return None
+    return next(name for name in free if chosen[name] == giver), taker

@@ -5,7 +5,7 @@ from pathlib import Path
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.rehearsal.configuration import rehearsed
+from seamlessflow.rehearsal.rehearsal import rehearsal_of
 
 CONFIG = RunConfig.model_validate(
     {
@@ -21,7 +21,7 @@ CONFIG = RunConfig.model_validate(
 
 
 def test_devices_are_modelled_and_as_many_as_the_run_has() -> None:
-    found = rehearsed(CONFIG)
+    found = rehearsal_of(CONFIG)
     assert (found.rollout.engine, found.trainer.backend) == ("clock", "clock")
     assert [(one.device, one.device_count) for one in found.workers] == [(None, 4), (None, 1)]
 
@@ -29,7 +29,7 @@ def test_devices_are_modelled_and_as_many_as_the_run_has() -> None:
 def test_a_further_policy_that_names_a_back_end_of_its_own_is_modelled_also() -> None:
     own = {"backend": "fsdp2", "device": "cuda:7", "seed": 3}
     config = RunConfig.model_validate({"policies": {"coder": {"trainer": own}}})
-    trainers = [one.trainer for one in each_policy(rehearsed(config))]
+    trainers = [one.trainer for one in each_policy(rehearsal_of(config))]
     assert [(of.backend, of.device) for of in trainers] == [("clock", "cpu")] * 2
     assert trainers[1].seed == 3
 
@@ -41,7 +41,7 @@ def test_a_workers_own_variables_name_no_real_engine_or_device() -> None:
         "SEAMLESSFLOW_DEVICE_MODEL__HARDWARE": "H20",
     }
     worker = {"id": "w0", "tags": ["rollout", "train"], "environment": own}
-    (found,) = rehearsed(RunConfig.model_validate({"workers": [worker]})).workers
+    (found,) = rehearsal_of(RunConfig.model_validate({"workers": [worker]})).workers
     assert found.environment == own | {
         "SEAMLESSFLOW_ROLLOUT__ENGINE": "clock",
         "SEAMLESSFLOW_TRAINER__BACKEND": "clock",
@@ -49,15 +49,15 @@ def test_a_workers_own_variables_name_no_real_engine_or_device() -> None:
 
 
 def test_a_rehearsal_touches_neither_the_directory_nor_the_cluster_of_the_run() -> None:
-    found = rehearsed(CONFIG)
+    found = rehearsal_of(CONFIG)
     assert found.out == Path("runs/a/rehearsal")
     assert found.kafka is None
 
 
 def test_steps_scale_and_directory_can_be_chosen_and_all_else_is_as_it_was() -> None:
-    found = rehearsed(CONFIG, Path("elsewhere"), steps=8, scale=0.5)
+    found = rehearsal_of(CONFIG, Path("elsewhere"), steps=8, scale=0.5)
     assert (found.out, found.run.steps, found.device_model.scale) == (Path("elsewhere"), 8, 0.5)
-    assert (rehearsed(CONFIG).run, found.pacing, found.agents) == (
+    assert (rehearsal_of(CONFIG).run, found.pacing, found.agents) == (
         CONFIG.run,
         CONFIG.pacing,
         CONFIG.agents,

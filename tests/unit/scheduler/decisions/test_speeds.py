@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamlessflow.scheduler.decisions.roofline import BANDWIDTH, PEAK, attainable, ratios
+from seamlessflow.scheduler.decisions.speeds import BANDWIDTH, PEAK, attainable, ratios
 
 
 def test_decoding_is_bound_by_bandwidth_and_training_by_the_peak() -> None:

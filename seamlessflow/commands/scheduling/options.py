@@ -1,5 +1,6 @@
-"""Options of `simulate` and `rehearse` for a recorded run: what it shows, printed and kept."""
+"""Options that commands of this folder share: strategies, and a recorded run that is measured."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,17 @@ KeptMeasures = Annotated[
 ]
 
 
+def check_strategies(names: Iterable[str]) -> None:
+    """Refuse a name that stands for no strategy, before anything is read."""
+    from seamlessflow.scheduler.decisions.strategies.registry import UnknownStrategy, named
+
+    for name in names:
+        try:
+            named(name)
+        except UnknownStrategy as error:
+            raise typer.BadParameter(str(error), param_hint="--strategy") from error
+
+
 def measured_sections(recorded: Path | None, kafka: bool, keep: Path | None) -> dict[str, Any]:
     """Return sections of a configuration as a recorded run shows them; none without one.
 
@@ -31,7 +43,7 @@ def measured_sections(recorded: Path | None, kafka: bool, keep: Path | None) -> 
     import yaml
 
     from seamlessflow.infra.kafka.unreadable import Skipped
-    from seamlessflow.lab.calibration.reading import read_run
+    from seamlessflow.lab.calibration.recorded_run import read_run
     from seamlessflow.lab.calibration.sections import at_scale, sections
     from seamlessflow.processes.cluster import kafka_to_audit
     from seamlessflow.rehearsal.directory import scale_of

@@ -1,0 +1,178 @@
+"""The recorded run that a calibration is of: its `control` log, turns and sessions, without tokens.
+
+`read_run` reads it from the topics of a run; all else is pure.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import orjson
+
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, Trajectory
+from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.topics import CONTROL, FLEET, REQUESTS, SESSIONS, TRAJECTORIES, Topic
+from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.data.credit.returns import Weights, session_return
+
+_SAMPLED = "policy"
+"""Origin of a node that was sampled."""
+_CUT_SHORT = ("aborted", "timeout", "pruned")
+"""Ends of sessions that have fewer turns than their agent wanted, as at the end of a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedTurn:
+    """A turn that one worker sampled from its beginning to its end; times in milliseconds."""
+
+    session: str
+    worker: str
+    requested_ms: int
+    """Its client's request; the time of `started_ms` if that is not kept any more."""
+    started_ms: int
+    ended_ms: int
+    prompt: int
+    added: int
+    """Tokens of its prompt that the session did not have before."""
+    sampled: int
+
+    @property
+    def hop_ms(self) -> int:
+        """The time from its request to its `TurnStarted`."""
+        return self.started_ms - self.requested_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSession:
+    """A finalized session of the training."""
+
+    group: str
+    group_size: int
+    tokens: int
+    """All of its tree, prompts included."""
+    first: int
+    """Tokens of its first prompt."""
+    sampled: tuple[int, ...]
+    """Tokens of each turn."""
+    reward: float
+
+    @property
+    def later(self) -> int:
+        """Tokens that the prompts of its later turns added."""
+        return max(0, self.tokens - self.first - sum(self.sampled))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """Records of a run."""
+
+    control: Sequence[Record]
+    turns: Sequence[RecordedTurn]
+    sessions: Sequence[RecordedSession]
+    rows: int | None = None
+    """Most turns that an engine sampled at once, if its heartbeats are kept."""
+
+
+def read_run(kafka: KafkaSettings, skipped: Skipped) -> Recorded:
+    """Return the run on these topics, live or ended. Raises what `read_topic` raises."""
+
+    def records(topic: Topic) -> Iterator[Record]:
+        return (item.record for item in read_topic(kafka, topic, skipped))
+
+    control = list(records(CONTROL))
+    weights = recorded_weights(control)
+    trajectories = (item for item in records(TRAJECTORIES) if isinstance(item, r.Trajectory))
+    sessions = (recorded_session(trajectory, weights) for trajectory in trajectories)
+    return Recorded(
+        control=control,
+        turns=recorded_turns(records(SESSIONS), records(REQUESTS)),
+        sessions=[session for session in sessions if session is not None],
+        rows=_rows(records(FLEET)),
+    )
+
+
+def recorded_turns(
+    sessions: Iterable[Record], requests: Iterable[Record] = ()
+) -> Sequence[RecordedTurn]:
+    """Return the turns in the order of their ends; those that moved or failed are left out."""
+    asked = {
+        request.turn_id: request.issued_at_ms
+        for request in requests
+        if isinstance(request, r.RequestTurn)
+    }
+    started: dict[str, r.TurnStarted] = {}
+    turns: list[RecordedTurn] = []
+    for record in sessions:
+        match record:
+            case r.TurnStarted():
+                started[record.turn_id] = record
+            case r.TurnCompleted(dispatch=1):
+                if (begun := started.pop(record.turn_id, None)) is not None:
+                    turns.append(_turn(begun, record, asked.get(record.turn_id, begun.at_ms)))
+    return sorted(turns, key=lambda turn: turn.ended_ms)
+
+
+def recorded_session(
+    trajectory: Trajectory, weights: Weights = ONE_REWARD
+) -> RecordedSession | None:
+    """Return the session of a trajectory; None if not of the training, empty or cut short.
+
+    `weights`: of the named rewards that add up to its return.
+    """
+    if trajectory.purpose != "train" or not trajectory.nodes or trajectory.status in _CUT_SHORT:
+        return None
+    turns: defaultdict[str, int] = defaultdict(int)
+    for node in trajectory.nodes:
+        if node.origin == _SAMPLED:
+            turns[node.turn_id] += node.length
+    first = trajectory.nodes[0]
+    return RecordedSession(
+        group=trajectory.group_id,
+        group_size=trajectory.group_size,
+        tokens=len(trajectory.tokens) // TOKEN_BYTES,
+        first=0 if first.origin == _SAMPLED else first.length,
+        sampled=tuple(turns.values()),
+        reward=session_return(trajectory, weights) or 0.0,
+    )
+
+
+def recorded_weights(control: Iterable[Record]) -> Weights:
+    """Return the weights of named rewards of the newest lineage; those by default of older logs."""
+    lineages = [record for record in control if isinstance(record, r.LineageStarted)]
+    settings = orjson.loads(lineages[-1].settings) if lineages else {}
+    rewards: Weights = settings.get("trainer", {}).get("rewards", ONE_REWARD)
+    return {name: weight for name, weight in rewards.items() if weight}
+
+
+def mean_hop_s(turns: Iterable[RecordedTurn]) -> float:
+    """Return the mean time from a request to its `TurnStarted`; 0 if no request is kept."""
+    hops = [max(0, turn.hop_ms) for turn in turns]
+    return fmean(hops) / 1000 if hops else 0.0
+
+
+def _turn(begun: r.TurnStarted, ended: r.TurnCompleted, requested_ms: int) -> RecordedTurn:
+    return RecordedTurn(
+        session=begun.session_id,
+        worker=ended.worker,
+        requested_ms=requested_ms,
+        started_ms=begun.at_ms,
+        ended_ms=ended.at_ms,
+        prompt=begun.prompt_length,
+        added=len(begun.suffix_ids) // TOKEN_BYTES,
+        sampled=ended.token_offset + len(ended.token_ids) // TOKEN_BYTES,
+    )
+
+
+def _rows(fleet: Iterable[Record]) -> int | None:
+    """Return the most turns that an engine samples at once, by the heartbeats."""
+    capacities = [
+        record.capacity
+        for record in fleet
+        if isinstance(record, r.WorkerHeartbeat) and record.process == "rollout" and record.capacity
+    ]
+    return max(capacities, default=None)

@@ -1,0 +1,156 @@
+"""Speeds of workers in each role: modelled, corrected by measurements, or learned from a run. Pure.
+
+The roofline model: attainable speed = min(peak, arithmetic intensity x memory bandwidth); Williams,
+Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009. Training is
+bound by the peak, decoding by the bandwidth. So the ratio of the two speeds shows which worker
+training gains most from and rollout misses least.
+
+What a run has shown is learned from `control` (`scheduler/state/rates.py`). Called by
+`scheduler/decisions/snapshot.py` and the strategy `adaptive`.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import fmean
+
+from seamlessflow.scheduler.state.rates import NEWEST, GangSpeed, LearnedRates
+
+PEAK = "peak_flops"
+"""Key of `WorkerHeartbeat.hardware`: dense matrix operations a second, in flop."""
+BANDWIDTH = "bandwidth"
+"""Key of `WorkerHeartbeat.hardware`: bytes a second from the device's memory."""
+INTENSITY = {"train": 512.0, "rollout": 16.0}
+"""Operations for each byte moved: a training micro-batch, and a decoding step of some ten turns."""
+_Kind = tuple[float, float]
+"""Modelled speeds of a device in training and in rollout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Speed of a worker: of each device in training, of all together in rollout, work a ms."""
+
+    train: float
+    rollout: float
+    ratio: float
+    """Training over rollout; workers with a higher one are chosen first."""
+
+
+def attainable(hardware: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the flop/s that the device can reach in each role, or 1 if its figures are unknown."""
+    return _attainable(hardware.get(PEAK), hardware.get(BANDWIDTH))
+
+
+def ratios(
+    modelled: Mapping[str, Mapping[str, float]], measured: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
+    """Return training speed over rollout speed for each worker; those with a higher one train.
+
+    `modelled` has the speeds of a device in flop/s, by worker and role; `measured` those in
+    tokens/s by role and worker, where they were.
+    """
+    gains = {role: _gain(modelled, speeds, role) for role, speeds in measured.items() if speeds}
+    # A role that no worker has shown yet gains as much as the other, or the ratio had a unit.
+    train, rollout = (
+        _calibrated(modelled, measured.get(role, {}), role, gains.get(role, gains.get(other, 1.0)))
+        for role, other in (("train", "rollout"), ("rollout", "train"))
+    )
+    return {name: train[name] / rollout[name] for name in modelled}
+
+
+def learned_speeds(
+    modelled: Mapping[str, Mapping[str, float]], devices: Mapping[str, int], rates: LearnedRates
+) -> dict[str, Speed]:
+    """Return the speed of each worker in tokens a ms, as the run has shown it.
+
+    Devices for which the roofline model gives the same speeds are taken to be alike; it only stands
+    in for what was not seen yet. `modelled`: as in `ratios`; `devices`: their number, by worker.
+    """
+    kinds = {name: _kind(speeds) for name, speeds in modelled.items()}
+    training = _training(set(kinds.values()), kinds, rates.gangs)
+    rollout = _rollout(kinds, devices, rates.sampled)
+    speeds = {}
+    for name, kind in kinds.items():
+        of_train, of_rollout = training[kind], rollout[kind]
+        speeds[name] = Speed(of_train, of_rollout * devices[name], of_train / of_rollout)
+    return speeds
+
+
+@cache
+def _attainable(peak: float | None, bandwidth: float | None) -> Mapping[str, float]:
+    performance = {}
+    for role, intensity in INTENSITY.items():
+        bound = None if bandwidth is None else intensity * bandwidth
+        limits = [value for value in (peak, bound) if value is not None and value > 0]
+        performance[role] = min(limits) if limits else 1.0
+    return performance
+
+
+def _gain(
+    modelled: Mapping[str, Mapping[str, float]], measured: Mapping[str, float], role: str
+) -> float:
+    """Return the mean ratio of measured to modelled speed, or 1 if no worker was measured."""
+    gains = [speed / modelled[name][role] for name, speed in measured.items() if name in modelled]
+    return sum(gains) / len(gains) if gains else 1.0
+
+
+def _calibrated(
+    modelled: Mapping[str, Mapping[str, float]],
+    measured: Mapping[str, float],
+    role: str,
+    gain: float,
+) -> dict[str, float]:
+    """Return measured speeds, and for the other workers the model times `gain`, so that tokens/s
+    and flop/s can be compared.
+    """
+    return {
+        name: measured[name] if name in measured else gain * speeds[role]
+        for name, speeds in modelled.items()
+    }
+
+
+def _kind(modelled: Mapping[str, float]) -> _Kind:
+    return modelled.get("train", 1.0), modelled.get("rollout", 1.0)
+
+
+def _training(
+    present: set[_Kind], kinds: Mapping[str, _Kind], gangs: Sequence[GangSpeed]
+) -> dict[_Kind, float]:
+    """Return the training speed of a device of each kind, by the steps so far.
+
+    A step's time shows the speed of the slowest kind in its gang, and that no other member is
+    slower.
+    """
+    # Before the first step of a kind its modelled speed counts, on the scale of the others.
+    seen: dict[_Kind, float] = {}
+    for step in gangs:
+        members = {kinds[name] for name in step.members if name in kinds}
+        if not members:
+            continue
+        speeds = _scaled(members, seen, 0)
+        slowest = min(members, key=lambda kind: (speeds[kind], kind))
+        before = seen.get(slowest, step.speed)
+        seen[slowest] = before + NEWEST * (step.speed - before)
+        for kind in members & seen.keys():
+            seen[kind] = max(seen[kind], seen[slowest])
+    return _scaled(present, seen, 0)
+
+
+def _rollout(
+    kinds: Mapping[str, _Kind], devices: Mapping[str, int], sampled: Mapping[str, float]
+) -> dict[_Kind, float]:
+    """Return the rollout speed of a device of each kind."""
+    measured: dict[_Kind, list[float]] = defaultdict(list)
+    for name, kind in kinds.items():
+        if name in sampled:
+            measured[kind].append(sampled[name] / devices[name])
+    return _scaled(
+        set(kinds.values()), {kind: fmean(speeds) for kind, speeds in measured.items()}, 1
+    )
+
+
+def _scaled(wanted: set[_Kind], seen: Mapping[_Kind, float], role: int) -> dict[_Kind, float]:
+    """Return speeds seen, and for other kinds the model on the scale of those seen."""
+    scale = fmean(speed / kind[role] for kind, speed in seen.items()) if seen else 1.0
+    return {kind: seen.get(kind, scale * kind[role]) for kind in wanted}

@@ -1,0 +1,110 @@
+"""The built-in strategies: pure functions from a snapshot to the role that each worker should have.
+
+`docs/scheduling/strategies.md` compares them. Named in `registry.py`.
+"""
+
+from collections.abc import Iterable
+
+from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
+from seamlessflow.scheduler.decisions.speeds import Speed, learned_speeds
+from seamlessflow.scheduler.decisions.strategies.choice import RoleWork, shortest_step
+from seamlessflow.scheduler.decisions.strategies.wanted import (
+    BOTH,
+    Wanted,
+    device_sum,
+    enough,
+    form_gang,
+    preference,
+    roll_out,
+    train,
+)
+
+
+def colocated(snapshot: Snapshot) -> list[Wanted]:
+    """Want the same role for all workers with both tags: they train when a batch is ready, else
+    roll out.
+    """
+    able = [worker for worker in snapshot.workers if worker.tags >= BOTH]
+    gang = form_gang(snapshot, able) if snapshot.batch else frozenset()
+    return _training(snapshot, gang, able)
+
+
+def disaggregated(snapshot: Snapshot) -> list[Wanted]:
+    """Want one role for good; of the workers with both tags, as many train as the gang needs.
+
+    With lag 0 rollout and training take turns; with lag 1 rollout is one step ahead.
+    """
+    only_train = [worker for worker in snapshot.workers if worker.tags == {"train"}]
+    both = sorted(
+        (worker for worker in snapshot.workers if worker.tags >= BOTH),
+        # Those that train already come first, so that measured speeds do not move anyone.
+        key=lambda worker: (worker.role != "train", -worker.ratio, worker.name),
+    )
+    size = snapshot.gang_size
+    chosen = both if size is None else enough(both, size - device_sum(only_train))
+    gang = form_gang(snapshot, [*only_train, *chosen])
+    others = [
+        worker for worker in snapshot.workers if "rollout" in worker.tags and worker not in chosen
+    ]
+    return [*train(snapshot, gang, "trains for good"), *roll_out(snapshot, others, gang)]
+
+
+def multiplexed(snapshot: Snapshot) -> list[Wanted]:
+    """Want rollout of workers with that tag alone; those with both train when a batch is ready."""
+    gang = _all_that_train(snapshot) if snapshot.batch else frozenset()
+    return _training(snapshot, gang, snapshot.workers)
+
+
+def bidirectional(snapshot: Snapshot) -> list[Wanted]:
+    """Want training of a gang as large as pays when a batch is ready; at least of `gang_size`
+    devices, or one worker.
+
+    Each side helps the other one where that pays. As in `multiplexed`, workers that train roll out
+    between steps. And rollout workers with the tag `train` help a step: as many as make the
+    predicted step shorter than their switches make it longer. A gang is fixed when its step begins,
+    so helpers are chosen then, not during the step.
+    """
+    costs = snapshot.costs
+    if not snapshot.batch:
+        return _training(snapshot, frozenset(), snapshot.workers)
+    if costs.train is None or costs.rollout is None:
+        return _training(snapshot, _least(snapshot), snapshot.workers)
+    # In device time all devices are alike; the roofline says which ones should train.
+    speeds = {worker.name: Speed(1.0, worker.devices, worker.ratio) for worker in snapshot.workers}
+    return shortest_step(snapshot, speeds, RoleWork(costs.train, costs.rollout))
+
+
+def adaptive(snapshot: Snapshot) -> list[Wanted]:
+    """Want training of the gang with the shortest step when a batch is ready, by speeds that the
+    run has shown; of all that can, before any step.
+    """
+    rates = snapshot.rates
+    if not snapshot.batch:
+        return _training(snapshot, frozenset(), snapshot.workers)
+    if not rates.gangs or not rates.sampled or rates.batch_tokens == 0:
+        return _training(snapshot, _all_that_train(snapshot), snapshot.workers)
+    work = RoleWork(rates.batch_tokens, rates.step_tokens or rates.batch_tokens)
+    modelled = {worker.name: worker.modelled for worker in snapshot.workers}
+    devices = {worker.name: worker.devices for worker in snapshot.workers}
+    return shortest_step(snapshot, learned_speeds(modelled, devices, rates), work)
+
+
+def _training(
+    snapshot: Snapshot, gang: frozenset[str], workers: Iterable[WorkerView]
+) -> list[Wanted]:
+    """Want training of the gang, which may be empty, and rollout of the other workers."""
+    return [*train(snapshot, gang, "a batch is ready"), *roll_out(snapshot, workers, gang)]
+
+
+def _all_that_train(snapshot: Snapshot) -> frozenset[str]:
+    return form_gang(snapshot, [worker for worker in snapshot.workers if "train" in worker.tags])
+
+
+def _least(snapshot: Snapshot) -> frozenset[str]:
+    """Return the smallest gang, before a step was measured."""
+    able = sorted((worker for worker in snapshot.workers if "train" in worker.able), key=preference)
+    if device_sum(able) < (snapshot.gang_size or 1):
+        return frozenset()
+    if snapshot.gang and snapshot.gang <= {worker.name for worker in able}:
+        return snapshot.gang
+    return frozenset(worker.name for worker in enough(able, snapshot.gang_size or 1))

@@ -1,0 +1,142 @@
+"""Time that software takes of a rehearsal: the hops of turns and the delays of steps. Pure folds.
+
+A hop is the time from a request to its `TurnStarted`. Gateway, Kafka and manager take it, no
+device: in a rehearsal it is the part of a turn's latency that software takes. A turn's way back is
+as long, but no record marks its end.
+
+A delay is the time from a batch's last group to the start of its step. Trainer, Kafka and scheduler
+take it. Left out is the time in which devices, modelled ones, hold the step up: while a worker of
+its gang changes its role, or an earlier step goes on.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from seamlessflow.scheduler.state.timeline import in_force
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record, RequestTurn, TurnStarted
+
+Span = tuple[int, int]
+"""Beginning and end, in milliseconds since the epoch."""
+_Step = tuple[str, int]
+"""Policy and number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hops:
+    """The hops of all turns."""
+
+    lasted_ms: Sequence[int]
+
+    @property
+    def mean_ms(self) -> float:
+        """Mean; 0 without a turn."""
+        return fmean(self.lasted_ms) if self.lasted_ms else 0.0
+
+    @property
+    def p95_ms(self) -> int:
+        """Hop that one in twenty exceeds; 0 without a turn."""
+        ordered = sorted(self.lasted_ms)
+        return ordered[int(0.95 * len(ordered))] if ordered else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwareTime:
+    """The time for which the sessions and the gang of a step wait for software."""
+
+    hops: Hops
+    turns: float
+    """Mean number of a session."""
+    step_s: float
+    """A modelled step: the ideal one, which waits for nothing and so is the shortest; of several
+    policies that of the one with the most steps."""
+    delays_ms: Sequence[int] = ()
+    """Of each step, from its last group to its start (`step_delays`)."""
+
+    @property
+    def delay_ms(self) -> float:
+        """Mean delay of a step; 0 without one."""
+        return fmean(self.delays_ms) if self.delays_ms else 0.0
+
+    @property
+    def share(self) -> float:
+        """Part of a modelled step; 0 without one."""
+        software_ms = 2 * self.turns * self.hops.mean_ms + self.delay_ms
+        return software_ms / 1000 / self.step_s if self.step_s else 0.0
+
+
+def hops(commands: Iterable[Record], events: Iterable[Record]) -> Hops:
+    """Return the hops of turns that both topics have; a repeated command counts as first sent."""
+    issued: dict[str, int] = {}
+    for command in commands:
+        if isinstance(command, RequestTurn):
+            issued.setdefault(command.command_id, command.issued_at_ms)
+    started = (event for event in events if isinstance(event, TurnStarted))
+    return Hops(
+        [event.at_ms - issued[event.command_id] for event in started if event.command_id in issued]
+    )
+
+
+def step_delays(control: Iterable[Record]) -> list[int]:
+    """Return the delay of each step that began, in milliseconds."""
+    fold = _Delays()
+    for record in in_force(control):
+        fold.apply(record)
+    return fold.found_ms
+
+
+def uncovered(whole: Span, spans: Iterable[Span]) -> int:
+    """Return how much of a time lies in none of the spans."""
+    (at, end), left = whole, 0
+    for begin, until in sorted(spans):
+        left += max(0, min(begin, end) - at)
+        at = max(at, min(until, end))
+    return left + max(0, end - at)
+
+
+@dataclass
+class _Delays:
+    found_ms: list[int] = field(default_factory=list)
+    _ready_ms: dict[tuple[str, str], int] = field(default_factory=dict)
+    """When a group of a policy was ready."""
+    _batches: dict[_Step, int] = field(default_factory=dict)
+    """When the last group of a batch was ready whose step has not begun."""
+    _moves: list[tuple[str, Span]] = field(default_factory=list)
+    """Changes of role, with the worker."""
+    _begun: dict[_Step, r.StepStarted] = field(default_factory=dict)
+    _steps: list[tuple[r.StepStarted, Span]] = field(default_factory=list)
+    """Steps that have ended."""
+
+    def apply(self, record: Record) -> None:
+        match record:
+            case r.GroupReady():
+                self._ready_ms[record.policy, record.group_id] = record.at_ms
+            case r.BatchReady(policy=policy):
+                ready = [self._ready_ms.get((policy, group)) for group in record.groups]
+                times = [ms for ms in ready if ms is not None]
+                self._batches[policy, record.step] = max(times, default=record.at_ms)
+            case r.RoleReleased() | r.RoleAcquired():
+                span = record.at_ms - record.took_ms, record.at_ms
+                self._moves.append((record.worker, span))
+            case r.StepStarted():
+                self._start(record)
+            case r.StepCompleted() | r.StepSkipped():
+                begun = self._begun.pop((record.policy, record.step), None)
+                if begun is not None:
+                    self._steps.append((begun, (begun.at_ms, record.at_ms)))
+
+    def _start(self, record: r.StepStarted) -> None:
+        step = record.policy, record.step
+        self._begun[step] = record
+        ready_ms = self._batches.pop(step, None)
+        if ready_ms is None:  # a gang that was formed anew starts its step again
+            return
+        gang = set(record.workers)
+        spans = [span for worker, span in self._moves if worker in gang]
+        spans += [
+            span
+            for other, span in self._steps
+            if other.policy == record.policy or not gang.isdisjoint(other.workers)
+        ]
+        self.found_ms.append(uncovered((ready_ms, record.at_ms), spans))
