@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from seamlessflow.infra.settings import KafkaSettings
     from seamlessflow.processes.stopping import Stop
-    from seamlessflow.recorded.audit.report import AuditReport
+    from seamlessflow.recorded.audit.auditor import AuditReport
 
 
 def audit(

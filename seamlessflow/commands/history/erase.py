@@ -68,8 +68,7 @@ def erase(
     from seamlessflow.processes.cluster import kafka_to_inspect, remove_deleted
     from seamlessflow.recorded.erase.erased_files import erase_from_files
     from seamlessflow.recorded.erase.erased_sessions import ErasedSessions
-    from seamlessflow.recorded.erase.other_prefixes import advice, other_prefixes
-    from seamlessflow.recorded.erase.report import report
+    from seamlessflow.recorded.erase.report import advice, other_prefixes, report
 
     asked = ErasedSessions.of(sessions)
     folders = [*(exports or ()), *_trained(trained, out)]
