@@ -4,6 +4,7 @@ Every command takes its console here. Messages of agents and models have control
 that are no markup.
 """
 
+import os
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -14,6 +15,8 @@ from rich.text import Text
 
 from seamlessflow.infra.printable import printable
 from seamlessflow.outputs import lasting, unguarded
+
+WIDTH_OF_NO_TERMINAL = 200
 
 
 class _CleanConsole(Console):
@@ -43,6 +46,14 @@ def clean_console(stderr: bool = False, **options: Any) -> Console:
 def long_job_console() -> Console:
     """Return a console whose command goes on when nothing can be printed any more."""
     return clean_console(file=lasting(unguarded(sys.stdout)))
+
+
+def wide_console() -> Console:
+    """Return a console as wide as the terminal, or wide enough for any table without a terminal."""
+    console = clean_console()
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return clean_console(width=WIDTH_OF_NO_TERMINAL)
 
 
 def _printable(renderable: RenderableType) -> RenderableType:

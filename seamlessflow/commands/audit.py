@@ -44,7 +44,7 @@ def audit(
     Reads requests, sessions, replies, trajectories and control, and changes nothing. Each violation
     names topic, partition and offset; the exit status is then 1.
     """
-    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.console import wide_console
     from seamlessflow.processes.cluster import has_address, kafka_to_audit
     from seamlessflow.processes.stopping import stoppable
     from seamlessflow.recorded.audit.printing import Printing

@@ -27,7 +27,7 @@ def list_(
     out: Out = None,
 ) -> None:
     """List them by source topic and error: how many, when, from where, how many were retried."""
-    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.dead_letters.letters import read_letters
     from seamlessflow.recorded.dead_letters.listing import counted, list_table
@@ -49,7 +49,7 @@ def show(
     out: Out = None,
 ) -> None:
     """Show one: its headers, and the record if it can be decoded now, else its bytes."""
-    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.dead_letters.letters import (
         DeadLetter,

@@ -70,11 +70,11 @@ def _refuse(wrong: bool, reason: str) -> None:
 
 
 def _list(out: Path | None, count: int) -> None:
+    from seamlessflow.console import wide_console
     from seamlessflow.infra.kafka.unreadable import Skipped
-    from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
-    from seamlessflow.recorded.show.list_view import list_view
     from seamlessflow.recorded.show.log import recent_trajectories
+    from seamlessflow.recorded.show.session_view import list_view
 
     console, skipped = wide_console(), Skipped()
     with kafka_to_inspect(out) as kafka:
@@ -87,13 +87,12 @@ def _print(session: str, out: Path | None, tokens: bool, records: bool, at: int 
     from rich.console import Group, RenderableType
     from rich.text import Text
 
+    from seamlessflow.console import wide_console
     from seamlessflow.infra.kafka.unreadable import Skipped
-    from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
-    from seamlessflow.recorded.show.log import load_session
+    from seamlessflow.recorded.show.log import load_session, session_records
     from seamlessflow.recorded.show.record_view import records_view
-    from seamlessflow.recorded.show.records import session_records
-    from seamlessflow.recorded.show.tree_view import session_view
+    from seamlessflow.recorded.show.session_view import session_view
 
     console, skipped = wide_console(), Skipped()
     with kafka_to_inspect(out) as kafka:
@@ -110,15 +109,15 @@ def _print(session: str, out: Path | None, tokens: bool, records: bool, at: int 
 
 
 def _follow(session: str, out: Path | None, records: bool, wait_s: float) -> None:
+    from seamlessflow.console import wide_console
     from seamlessflow.infra.kafka.unreadable import Skipped
-    from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import WITHOUT_FOLLOWING, kafka_of_running
     from seamlessflow.processes.stopping import Interrupted, stoppable
     from seamlessflow.recorded.show.following import Following
     from seamlessflow.recorded.show.growing import GrowingLines, GrowingTree
+    from seamlessflow.recorded.show.log import PolicyLookup
     from seamlessflow.recorded.show.observed import ObservedSession
-    from seamlessflow.recorded.show.policies import PolicyLookup
-    from seamlessflow.recorded.show.tree_view import Spell
+    from seamlessflow.recorded.show.session_view import Spell
 
     console, skipped, kafka = wide_console(), Skipped(), kafka_of_running(out, WITHOUT_FOLLOWING)
     policies = PolicyLookup(kafka, skipped)
@@ -146,7 +145,7 @@ def _follow(session: str, out: Path | None, records: bool, wait_s: float) -> Non
 
 
 def _notices(notices: list[str]) -> None:
-    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.console import wide_console
 
     for notice in notices:
         wide_console().print(f"! {notice}", style="yellow", highlight=False, markup=False)

@@ -97,9 +97,9 @@ def list_(
     ] = False,
 ) -> None:
     """List each topic, and owner and lag of each partition for managers and agents."""
+    from seamlessflow.console import wide_console
     from seamlessflow.infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
-    from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import (
         WITHOUT_FOLLOWING,
         kafka_of_running,
@@ -123,9 +123,9 @@ def list_(
 def _list(
     inspector: "TopicInspector", console: "Console", kafka: "KafkaSettings", count: bool
 ) -> None:
-    from seamlessflow.inspection.topics.counting import with_counts
-    from seamlessflow.inspection.topics.growth import LagGrowth
-    from seamlessflow.inspection.topics.tables import group_tables, topic_table
+    from seamlessflow.inspection.topics.inspector import with_counts
+    from seamlessflow.inspection.topics.state import LagGrowth
+    from seamlessflow.inspection.topics.view import group_tables, topic_table
 
     states = inspector.look()
     if not states:
@@ -143,7 +143,7 @@ def _list(
 
 
 def _watch(inspector: "TopicInspector", console: "Console") -> None:
-    from seamlessflow.inspection.topics.watch import watch
+    from seamlessflow.inspection.topics.view import watch
     from seamlessflow.processes.stopping import Interrupted, stoppable
 
     with suppress(Interrupted), stoppable() as stop:

@@ -23,12 +23,11 @@ def trace(
     """
     import json
 
+    from seamlessflow.console import wide_console
     from seamlessflow.infra.kafka.unreadable import Skipped
-    from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
-    from seamlessflow.recorded.trace.as_json import waterfall_json
-    from seamlessflow.recorded.trace.log import load_history
-    from seamlessflow.recorded.trace.view import waterfall_view
+    from seamlessflow.recorded.show.log import load_history
+    from seamlessflow.recorded.trace.view import waterfall_json, waterfall_view
     from seamlessflow.recorded.trace.waterfall import waterfall
 
     console, skipped = wide_console(), Skipped()

@@ -60,7 +60,7 @@ def export(
     """
     from seamlessflow.commands.jobs.export import run_export
     from seamlessflow.recorded.export.exporting import ExportJob
-    from seamlessflow.recorded.export.jsonl_file import JSONL
+    from seamlessflow.recorded.export.tables import JSONL
     from seamlessflow.recorded.select.options import selection
 
     chosen = selection(

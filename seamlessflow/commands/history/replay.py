@@ -119,8 +119,7 @@ def merge(
     consumer groups and offsets of the recorded run stay as they are.
     """
     from seamlessflow.commands.jobs.merge import MergeOptions, run_merge
-    from seamlessflow.recorded.merge.judgements import judgements
-    from seamlessflow.recorded.merge.rules import MergeRules
+    from seamlessflow.recorded.merge.rules import MergeRules, judgements
     from seamlessflow.recorded.select.options import selection, weights
 
     rules = MergeRules(

@@ -10,17 +10,17 @@ import typer
 
 from seamlessflow.commands.jobs.merge import reading_bar
 from seamlessflow.console import clean_console
+from seamlessflow.infra.disk.writable import check_file
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 from seamlessflow.recorded.fork.forking import (
-    ForkingStopped,
     ForkJob,
     ForkOutcome,
     fork_sessions,
 )
-from seamlessflow.recorded.select.outputs import check_file
-from seamlessflow.recorded.select.unmatched import unmatched_lines
+from seamlessflow.recorded.select.reading import ReadingStopped
+from seamlessflow.recorded.select.selection import unmatched_lines
 from seamlessflow.schemas.forks import PLAYBACK
 
 
@@ -49,7 +49,7 @@ def run_fork(options: ForkOptions) -> None:
             reading_bar(clean_console(stderr=True)) as show,
         ):
             outcome = fork_sessions(kafka, job, show, lambda: stop.asked)
-    except (Interrupted, ForkingStopped):
+    except (Interrupted, ReadingStopped):
         console.print("stopped as asked; no file was written")
         sys.exit(Interrupted.status)
     if options.as_json:

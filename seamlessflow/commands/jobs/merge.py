@@ -1,7 +1,7 @@
 """The command `replay merge` behind its options: progress, outcome, exit status."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +17,13 @@ from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 from seamlessflow.recorded.merge.merge import MergeJob
-from seamlessflow.recorded.merge.merging import check, replay_merge
+from seamlessflow.recorded.merge.merging import check, replay_merge, two_sessions
 from seamlessflow.recorded.merge.rules import MergeRules
 from seamlessflow.recorded.merge.shards import MergeStopped
-from seamlessflow.recorded.merge.two_trees import two_sessions
 from seamlessflow.recorded.merge.view import merge_json, merge_view
+from seamlessflow.recorded.select.reading import Show
 from seamlessflow.recorded.select.selection import SessionSelection
-from seamlessflow.recorded.show.tree_view import session_view
-
-Show = Callable[[int, int], None]
+from seamlessflow.recorded.show.session_view import session_view
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from seamlessflow.infra.kafka.topics.deletion import delete_before
 from seamlessflow.infra.kafka.topics.found import partition_counts
 from seamlessflow.infra.kafka.unreadable import Letter
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.recorded.show.records import concerns
+from seamlessflow.recorded.show.log import concerns
 from seamlessflow.schemas.codec import decode
 from seamlessflow.schemas.records import RequestTurn
 from seamlessflow.schemas.topics import (
