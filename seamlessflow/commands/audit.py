@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seamlessflow.commands.options import Out
+
 if TYPE_CHECKING:
     from seamlessflow.infra.settings import KafkaSettings
     from seamlessflow.processes.stopping import Stop
@@ -13,10 +15,7 @@ if TYPE_CHECKING:
 
 
 def audit(
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-    ] = None,
+    out: Out = None,
     trained: Annotated[
         Path | None,
         typer.Option(help="Directory of trained tokens.  [default: OUT/trained]"),

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from seamlessflow.commands.options import Out
 from seamlessflow.schemas.topics import TOPICS
 
 if TYPE_CHECKING:
@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Dead letters: records that could not be read or processed.")
 
-Out = Annotated[
-    Path | None,
-    typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-]
 T = TypeVar("T")
 
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from seamlessflow.commands.options import Out
+
 _WAIT_S = 60.0
 _AT_OF_ALL = (
     "--at is an offset of the session's partition of sessions; --records shows other topics also, "
@@ -18,10 +20,7 @@ def show(
         str | None,
         typer.Argument(help="Id of the session; without it, the last sessions are listed."),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-    ] = None,
+    out: Out = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show a row for each token.")] = False,
     records: Annotated[
         bool, typer.Option("--records", help="All its records on all topics instead of the tree.")

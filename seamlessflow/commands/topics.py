@@ -2,11 +2,11 @@
 
 import re
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seamlessflow.commands.options import Out
 from seamlessflow.schemas.topics import DAY_MS, FOR_EVER, HOUR_MS, TOPICS
 
 if TYPE_CHECKING:
@@ -84,10 +84,7 @@ def check() -> None:
 
 @app.command(name="list")
 def list_(
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-    ] = None,
+    out: Out = None,
     count: Annotated[
         bool,
         typer.Option("--count", help=f"Count the records by reading them, {_COUNT_S:g} s at most."),
@@ -184,10 +181,7 @@ def acls(
 
 @app.command()
 def transactions(
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-    ] = None,
+    out: Out = None,
     end: Annotated[
         bool, typer.Option("--end", help="End those that hang; else they are only listed.")
     ] = False,

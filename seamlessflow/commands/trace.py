@@ -1,17 +1,15 @@
 """The command `seamlessflow trace`: a waterfall of a session, from its task to the weights."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from seamlessflow.commands.options import Out
+
 
 def trace(
     session: Annotated[str, typer.Argument(help="Id or name of the session.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-    ] = None,
+    out: Out = None,
     offsets: Annotated[
         bool, typer.Option("--offsets", help="Topic, partition and offset of each record.")
     ] = False,

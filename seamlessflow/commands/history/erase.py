@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seamlessflow.commands.options import Out
+
 if TYPE_CHECKING:
     from seamlessflow.infra.settings import KafkaSettings
     from seamlessflow.recorded.erase.erased_sessions import ErasedSessions
@@ -14,10 +16,6 @@ if TYPE_CHECKING:
 
 Named = Annotated[list[str], typer.Argument(help="Ids of sessions; a name stands for all its own.")]
 To = Annotated[str, typer.Option(help="Prefix of the topics that get the copy, such as clean.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-]
 From = Annotated[
     str | None, typer.Option("--from", help="Prefix of the topics to erase from.  [the run's]")
 ]

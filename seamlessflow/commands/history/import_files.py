@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from seamlessflow.commands.history.selection import Out
+from seamlessflow.commands.options import Out
 
 Files = Annotated[
     list[Path],
