@@ -4,7 +4,6 @@ One session can also be folded by the recorded rules and by others, to show both
 """
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
@@ -25,7 +24,7 @@ from seamlessflow.recorded.merge.rules import RECORDED, MergeRules
 from seamlessflow.recorded.merge.shards import merge_on
 from seamlessflow.recorded.merge.targets import check_target
 from seamlessflow.recorded.merge.verification import Comparison, compared
-from seamlessflow.recorded.select.reading import partition_bounds
+from seamlessflow.recorded.select.reading import Show, partition_bounds
 from seamlessflow.recorded.select.refold import Refold
 from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
@@ -66,7 +65,7 @@ class MergeOutcome:
 def replay_merge(
     job: MergeJob,
     processes: int | None,
-    show: Callable[[int, int], None],
+    show: Show,
     stopping: Stopping,
 ) -> MergeOutcome:
     """Merge what the job's selection chooses, with bounds that are measured now.
