@@ -21,8 +21,8 @@ from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.export.exporting import ExportJob, export
-from seamlessflow.recorded.export.jsonl_file import JSONL
 from seamlessflow.recorded.export.parquet_file import PARQUET
+from seamlessflow.recorded.export.tables import JSONL
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import SESSIONS
 

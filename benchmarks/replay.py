@@ -20,7 +20,7 @@ from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.recorded.merge.merge import MergeJob
 from seamlessflow.recorded.merge.shards import merge_on
-from seamlessflow.recorded.select.bounds import partition_bounds
+from seamlessflow.recorded.select.reading import partition_bounds
 from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import SESSIONS

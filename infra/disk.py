@@ -170,6 +170,18 @@ def make_writable(directory: Path, option: str) -> None:
         raise SettingsRejected(option, reason) from error
 
 
+def check_file(option: str, path: Path) -> None:
+    """Raise `SettingsRejected` if no file of this path can be written."""
+    if path.is_dir():
+        raise SettingsRejected(option, f"{path} is a directory")
+    _check_parent(option, path.parent)
+
+
+def check_directory(option: str, path: Path) -> None:
+    """Raise `SettingsRejected` if no directory of this path can be made, with its parents."""
+    _check_parent(option, next(parent for parent in path.absolute().parents if parent.exists()))
+
+
 class ScratchDirectory:
     """A new directory below `parent`, by default that for temporary files; those there of this
     user whose owner has ended are removed first. Others are left.
@@ -190,6 +202,13 @@ class ScratchDirectory:
         """Remove it."""
         shutil.rmtree(self.path)
         self._lock.close()
+
+
+def _check_parent(option: str, parent: Path) -> None:
+    if not parent.is_dir():
+        raise SettingsRejected(option, f"there is no directory {parent}")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise SettingsRejected(option, f"{parent} cannot be written to")
 
 
 def _reason(error: Exception) -> str:

@@ -4,6 +4,7 @@ Every command takes its console here. Messages of agents and models have control
 that are no markup.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from rich.text import Text
 
 from seamlessflow.infra.printable import printable
 from seamlessflow.outputs import lasting, unguarded
+
+WIDTH_OF_NO_TERMINAL = 200
 
 
 class _CleanConsole(Console):
@@ -61,6 +64,14 @@ def reading_bar() -> Iterator[Callable[[int, int], None]]:
             bar.update(task, advance=count, total=total)
 
         yield show
+
+
+def wide_console() -> Console:
+    """Return a console as wide as the terminal, or wide enough for any table without a terminal."""
+    console = clean_console()
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return clean_console(width=WIDTH_OF_NO_TERMINAL)
 
 
 def _printable(renderable: RenderableType) -> RenderableType:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from seamlessflow.infra.clock import NEVER_MS
-from seamlessflow.recorded.audit.recorded_tokens import recorded_session
+from seamlessflow.recorded.audit.sampled_tokens import recorded_session
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.tokens import TOKEN_BYTES

@@ -14,9 +14,8 @@ from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.infra.kafka import log
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.settings import KafkaSettings, ProcessSettings
-from seamlessflow.recorded.audit.auditor import Auditor
+from seamlessflow.recorded.audit.auditor import Auditor, AuditReport
 from seamlessflow.recorded.audit.recording import RecordingRounds, recorded_source
-from seamlessflow.recorded.audit.report import AuditReport
 from seamlessflow.recorded.audit.rounds import Rounds
 
 EVERY_S = 2.0

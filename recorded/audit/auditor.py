@@ -1,22 +1,113 @@
-"""All checks of an audit, fed with records of all topics in any order. Pure but for files."""
+"""All checks of an audit, fed with records of all topics in any order, and the report of them.
 
+Pure but for files.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from seamlessflow.infra.kafka.client import Partition, Received
 from seamlessflow.recorded.audit.checks.commands import CommandsCheck
-from seamlessflow.recorded.audit.checks.finish import Finish
+from seamlessflow.recorded.audit.checks.evidence import Kept, Owners
 from seamlessflow.recorded.audit.checks.groups import GroupsCheck
-from seamlessflow.recorded.audit.checks.kept import Kept
-from seamlessflow.recorded.audit.checks.owners import Owners
+from seamlessflow.recorded.audit.checks.ledger import Violation
 from seamlessflow.recorded.audit.checks.sessions import SessionsCheck
 from seamlessflow.recorded.audit.checks.tokens import TokensCheck
 from seamlessflow.recorded.audit.checks.turns import TurnsCheck
-from seamlessflow.recorded.audit.report import AuditReport, CheckResult
 from seamlessflow.recorded.audit.rounds import ManagersProgress
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import SESSIONS
 
 Check = CommandsCheck | TurnsCheck | SessionsCheck | GroupsCheck | TokensCheck
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Result of one check."""
+
+    check: str
+    checked: int
+    open: int
+    """Subjects that are not over yet at the captured ends; no violations."""
+    not_checkable: int
+    """Subjects of which retention removed what the check needs; not passed."""
+    violations: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """Result of all checks, as of the captured ends of the topics."""
+
+    results: tuple[CheckResult, ...]
+    violations: tuple[Violation, ...]
+    """Violations with their places; of each check the first thousand."""
+    records: int
+    """Number of records that were read."""
+    notices: Sequence[str] = ()
+    """Sentences about records that could not be read."""
+    complete: bool = True
+    """False if a record that counts could not be read, so that it was in no check."""
+
+    @property
+    def clean(self) -> bool:
+        """True if every record that counts was read and no check found a violation."""
+        return self.complete and not any(result.violations for result in self.results)
+
+    def result(self, check: str) -> CheckResult:
+        """Return the result of the check with this name. Raises `KeyError`."""
+        return {result.check: result for result in self.results}[check]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {
+            "clean": self.clean,
+            "complete": self.complete,
+            "records": self.records,
+            "checks": {
+                result.check: {
+                    "checked": result.checked,
+                    "open": result.open,
+                    "not_checkable": result.not_checkable,
+                    "violations": result.violations,
+                }
+                for result in self.results
+            },
+            "violations": [
+                {"check": violation.check, **violation.place._asdict(), "detail": violation.detail}
+                for violation in self.violations
+            ],
+            "notices": list(self.notices),
+        }
+
+
+@dataclass(slots=True)
+class _Finish:
+    """Finish of a run: all its policies made their steps, so nothing is under way any more.
+
+    A fold of `control`. A run that is resumed for further steps starts a new lineage, and is not
+    finished until its end.
+    """
+
+    _of_policies: dict[str, bool] = field(default_factory=dict)
+
+    def apply(self, record: Record) -> None:
+        """Fold in a record."""
+        match record:
+            case r.LineageStarted():
+                self._of_policies[record.policy] = False
+            case r.RunFinished(policy=""):  # older releases named no policy, and had one
+                self._of_policies = dict.fromkeys(self._of_policies or {""}, True)
+            case r.RunFinished():
+                self._of_policies[record.policy] = True
+
+    @property
+    def reached(self) -> bool:
+        """True if the newest lineage of each policy has ended with its last step."""
+        return bool(self._of_policies) and all(self._of_policies.values())
 
 
 class Auditor:
@@ -33,7 +124,7 @@ class Auditor:
         most_tokens: int | None = None,
         recorded: bool = False,
     ) -> None:
-        self._kept, self._owners, self._finish = Kept(), Owners(), Finish()
+        self._kept, self._owners, self._finish = Kept(), Owners(), _Finish()
         if recorded:
             self._kept.leave(SESSIONS.name)
         self._commands = CommandsCheck(self._kept)

@@ -1,21 +1,43 @@
-"""An audit on the terminal: new violations as lines, the counts as a table at the end."""
+"""An audit on the terminal, violations as lines and counts as a table, and as metrics."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
+from rich.table import Table
 
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.recorded.audit.gauges import AuditMetrics
-from seamlessflow.recorded.audit.report import AuditReport
-from seamlessflow.recorded.audit.table import audit_table
+from seamlessflow.recorded.audit.auditor import AuditReport
 
 MOST_LINES = 20
 """Most violations of each check that are printed; `--json` has a thousand."""
+_CAPTION = "open: not over yet\nnot checkable: retention removed what it needs"
+
+
+class _AuditMetrics:
+    """Counts of the last report as metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._violations: Counter[str] = Counter()
+
+    def show(self, report: AuditReport) -> None:
+        """Show the report of one more round."""
+        metrics = self._metrics
+        metrics.counter("seamlessflow_audit_rounds_total").inc()
+        for result in report.results:
+            metrics.gauge("seamlessflow_audit_checked", check=result.check).set(result.checked)
+            metrics.gauge("seamlessflow_audit_open", check=result.check).set(result.open)
+            gone = metrics.gauge("seamlessflow_audit_not_checkable", check=result.check)
+            gone.set(result.not_checkable)
+            counter = metrics.counter("seamlessflow_audit_violations_total", check=result.check)
+            counter.inc(result.violations - self._violations[result.check])
+            self._violations[result.check] = result.violations
 
 
 class Printing:
@@ -24,7 +46,7 @@ class Printing:
     def __init__(self, console: Console, as_json: bool) -> None:
         self._console, self._as_json = console, as_json
         self._metrics = Metrics()
-        self._shown = AuditMetrics(self._metrics)
+        self._shown = _AuditMetrics(self._metrics)
         self._printed: dict[str, int] = {}
         self._last: AuditReport | None = None
         self._end_serving: Callable[[], None] | None = None
@@ -68,7 +90,7 @@ class Printing:
         if self._as_json and report is not None:
             print(json.dumps(report.to_json(), ensure_ascii=False))
         elif report is not None:
-            self._console.print(audit_table(report))
+            self._console.print(_audit_table(report))
             for notice in report.notices:
                 self._print(f"! {notice}", "yellow")
         return report is not None and report.clean
@@ -76,3 +98,15 @@ class Printing:
     def _print(self, line: str, style: str = "") -> None:
         if not self._as_json:
             self._console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def _audit_table(report: AuditReport) -> Table:
+    """Return the results of all checks as a table."""
+    shown = Table("check", "checked", "open", "not checkable", "violations", caption=_CAPTION)
+    for column in range(1, 5):
+        shown.columns[column].justify = "right"
+    for result in report.results:
+        counts = (result.checked, result.open, result.not_checkable, result.violations)
+        style = "red" if result.violations else ""
+        shown.add_row(result.check, *(f"{count:,}" for count in counts), style=style)
+    return shown

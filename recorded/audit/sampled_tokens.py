@@ -3,13 +3,16 @@
 A second fold of the log, independent of the trajectory manager's: the ids, log-probs and policy
 versions of each completion. Output counts only if it is of the latest dispatch that the log
 accepts, from the worker that it names, and continues at the next token offset. Manager events of
-an older epoch that stand behind a newer claim do not count. Called by `verify.py` and by the check
-of tokens.
+an older epoch that stand behind a newer claim do not count.
+
+A training on recorded sessions has no events: what its trainer was given is the trajectory. Its
+arrays are unfolded here, independently of the trainer. Called by `verify.py` and by the check of
+tokens.
 `_T`: the tokens of all turns in one array, and a last entry that stands for "not on the log".
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +27,11 @@ Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]
 INEXACT = -1
 """Version of a token that one of several versions sampled."""
-
 NOT_SAMPLED = -2
 """Version and id of a token that is not on the log."""
+FOREIGN = "foreign"
+_SAMPLED = ("policy", FOREIGN)
+"""Origins of nodes whose tokens may be trained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ class SampledTokens:
 
     @property
     def nowhere(self) -> int:
-        """LogPlace of a token that is not on the log."""
+        """Place of a token that is not on the log."""
         return len(self.ids_T) - 1
 
     def describe(self, place: int) -> str:
@@ -192,6 +197,20 @@ def tokens_of(sessions: Mapping[str, SampledSession]) -> SampledTokens:
     )
 
 
+def recorded_session(trajectory: r.Trajectory) -> SampledSession:
+    """Return the completions of a session; one in several nodes goes on in their order."""
+    session = SampledSession()
+    for node in trajectory.nodes:
+        if node.origin in _SAMPLED:
+            turn = session.turn(node.turn_id)
+            turn.spans += _spans(trajectory, node, len(turn))
+            part = slice(node.start * TOKEN_BYTES, (node.start + node.length) * TOKEN_BYTES)
+            turn.ids += trajectory.tokens[part]
+            turn.logprobs += trajectory.logprobs[part]
+            turn.completed = True
+    return session
+
+
 def _versions(turn: _SampledTurn) -> Int32s:
     """Return the version of each token of the turn; a span ends where the next begins."""
     versions_T = np.full(len(turn), INEXACT, np.int32)
@@ -199,3 +218,20 @@ def _versions(turn: _SampledTurn) -> Int32s:
         exact = span.version_min == span.version_max
         versions_T[max(0, span.start) :] = span.version_min if exact else INEXACT
     return versions_T
+
+
+def _spans(
+    trajectory: r.Trajectory, node: r.TrajectoryNode, behind: int
+) -> Iterator[r.VersionSpan]:
+    """Yield the versions of a node's tokens; the first of them is at `behind` in its turn.
+
+    A span of a trajectory counts from the start of its arrays, and ends where the next begins.
+    """
+    spans = sorted(trajectory.spans, key=lambda span: span.start)
+    end = node.start + node.length
+    ends = [*(min(span.start, end) for span in spans[1:]), end]
+    for span, span_end in zip(spans, ends, strict=False):
+        start = max(span.start, node.start)
+        if start < span_end:
+            at = behind + start - node.start
+            yield replace(span, start=at)

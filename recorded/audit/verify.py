@@ -21,8 +21,15 @@ from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.audit.sampled_tokens import SampledTokens, sampled_tokens
-from seamlessflow.recorded.audit.step_files import FileFault, TrainedFile, step_files
-from seamlessflow.recorded.audit.trained_tokens import BROKEN, Int64s, TrainedTokens, trained_tokens
+from seamlessflow.recorded.audit.trained_tokens import (
+    BROKEN,
+    FileFault,
+    Int64s,
+    TrainedFile,
+    TrainedTokens,
+    step_files,
+    trained_tokens,
+)
 from seamlessflow.schemas.records import StepCommitted
 from seamlessflow.schemas.steps import shown_step, step_name
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, Topic

@@ -12,7 +12,9 @@ from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.schemas.topics import dead_letters_of
+from seamlessflow.schemas.codec import UndecodableRecord, decode
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import TOPICS, dead_letters_of
 
 RETRIED_LETTER, RETRIED_TO = "retried-letter", "retried-to"
 _SUFFIX = dead_letters_of("")
@@ -108,6 +110,21 @@ def letter_or_mark(item: Received, raw: Raw) -> DeadLetter | RetryMark:
             if name.startswith(SOURCE_HEADER)
         ],
     )
+
+
+def decoded_letter(letter: DeadLetter) -> Record:
+    """Return the record of a letter. Raises `UndecodableRecord` if none of its topic is readable.
+
+    As readers do it: a key that is not UTF-8 is garbage also.
+    """
+    record = decode(letter.value)
+    if not isinstance(record, TOPICS[letter.topic].records):
+        raise UndecodableRecord(f"{type(record).__name__} does not belong on {letter.topic}")
+    try:
+        (letter.key or b"").decode()
+    except UnicodeDecodeError as error:
+        raise UndecodableRecord(f"its key is not UTF-8: {error}") from error
+    return record
 
 
 def _number(value: bytes | None) -> int | None:

@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.recorded.dead_letters.letters import DeadLetter, RetryMark
-from seamlessflow.recorded.dead_letters.retries import decoded_letter
+from seamlessflow.recorded.dead_letters.letters import DeadLetter, RetryMark, decoded_letter
 from seamlessflow.recorded.show.record_view import records_view
 from seamlessflow.schemas.codec import UndecodableRecord
 from seamlessflow.schemas.topics import TOPICS

@@ -1,12 +1,15 @@
 """The retry of dead letters: back to the end of their source partition, each once.
 
+At the end is right for a queue of independent work, and for nothing else: in a log the order is the
+meaning, and the record is still at its own place, where a release that can decode it reads it.
+
 The record is acknowledged before its mark is written. Between the two a killed command leaves a
 letter that the next one sends again; the topics that are retried bear that, since a command is
 carried out once by its id, and a task's session is opened once.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -19,12 +22,55 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.dead_letters.letters import (
     DeadLetter,
     RetryMark,
+    decoded_letter,
     mark_headers,
     read_letters,
 )
-from seamlessflow.recorded.dead_letters.retries import refusal
-from seamlessflow.schemas.topics import dead_letters_of
+from seamlessflow.schemas.codec import UndecodableRecord
+from seamlessflow.schemas.records import Record, Task
+from seamlessflow.schemas.topics import (
+    CONTROL,
+    ENDED_SESSIONS,
+    FLEET,
+    PROMPTS,
+    REPLIES,
+    SESSIONS,
+    TOPICS,
+    TRAJECTORIES,
+    dead_letters_of,
+)
 
+_IN_PLACE = "the record is still at its own place, where a release that can decode it reads it"
+REFUSED: Mapping[str, str] = {
+    SESSIONS.name: (
+        "the order of events is their meaning, and a copy at the end would be another event; "
+        f"{_IN_PLACE}. A session that was given up stays so, and its sample is tried again"
+    ),
+    CONTROL.name: (
+        "decisions count in their order, and a copy at the end would be a decision of now; "
+        f"{_IN_PLACE}, and processes report their state again when they start"
+    ),
+    FLEET.name: (
+        "the last record of a key counts, and an old one would hide newer ones; its sender sends "
+        "its state again by itself: heartbeats each second, policies with the next weights"
+    ),
+    TRAJECTORIES.name: (
+        f"{_IN_PLACE}, and a copy would count a second time there; restart the trainer with that "
+        "release, or let the group's further attempts take its place"
+    ),
+    ENDED_SESSIONS.name: (f"{_IN_PLACE} at each takeover: restart the managers with that release"),
+    PROMPTS.name: (
+        "a dispatch is for one worker at one time, and the manager has given the turn to another; "
+        "do nothing"
+    ),
+    REPLIES.name: (
+        "it answers a call that has ended; the client's own retry gets the answer from the log"
+    ),
+}
+"""Reasons why letters of a topic are never retried, with what to do instead."""
+_UNDECODABLE = "it still cannot be decoded (dlq show has the reason); --force sends it all the same"
+RETRIED = tuple(name for name in TOPICS if name not in REFUSED)
+"""Topics whose records are independent of each other, whatever their order."""
 _FLUSH_S = 30.0
 _REPORT_S = 5.0
 """Time for the thread of reports to hand over the report of an acknowledged record."""
@@ -95,6 +141,32 @@ def retry(
         if producer is not None:
             producer.close()
     return outcome
+
+
+def refusal(letter: DeadLetter, at_ms: int, force: bool = False) -> str:
+    """Return why a letter is not retried; empty if it is. `force`: even if it is undecodable."""
+    if letter.topic in REFUSED:
+        return REFUSED[letter.topic]
+    if letter.source is None:
+        return "another program wrote it: its headers do not name its source"
+    try:
+        record = decoded_letter(letter)
+    except UndecodableRecord:
+        return "" if force else _UNDECODABLE
+    return _too_late(record, at_ms)
+
+
+def _too_late(record: Record, at_ms: int) -> str:
+    if isinstance(record, Task):
+        if record.deadline_ms > at_ms:
+            return ""
+        return "its deadline is over; the scheduler issues its sample again as a further attempt"
+    if getattr(record, "expires_at_ms", at_ms) > at_ms:
+        return ""
+    return (
+        "the command has expired, so its client has been answered (500 or 504); the client has to "
+        "call again"
+    )
 
 
 def _marked(settings: KafkaSettings, chosen: Chosen) -> set[tuple[str, int, int]]:

@@ -1,9 +1,14 @@
-"""Sentences about an erasure: what was erased, what is left, and what is to be done. Pure."""
+"""Sentences about an erasure: what was erased, what is left, and what is to be done. Pure.
 
-from collections.abc import Iterator
+What is left may also be in topics of other prefixes of the cluster.
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator
 
 from seamlessflow.recorded.erase.erased_files import FilesErased
 from seamlessflow.recorded.erase.erasing import LogErased
+from seamlessflow.schemas.topics import TRAJECTORIES
 
 _MOST_NAMED = 10
 _NOT_ERASED = (
@@ -42,6 +47,20 @@ def report(log: LogErased, files: FilesErased, dry_run: bool) -> Iterator[str]:
     if files.first_version is not None:
         yield f"! weights from version {files.first_version} on were trained with erased tokens"
     yield _NOT_ERASED
+
+
+def other_prefixes(topics: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Return the prefixes of the topics `trajectories` that are not among the known ones."""
+    name = TRAJECTORIES.name
+    prefixes = {topic.removesuffix(name) for topic in topics if topic.endswith(name)}
+    return sorted(prefixes.difference(names))
+
+
+def advice(sessions: Iterable[str], prefixes: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each prefix, with the command that erases from it."""
+    named = shlex.join(sessions)
+    for prefix in prefixes:
+        yield f"! also look at: erase {named} --from {shlex.quote(prefix)} --to ..."
 
 
 def _of_topics(log: LogErased, verb: str) -> Iterator[str]:

@@ -1,10 +1,12 @@
 """An export of recorded sessions into files, a partition of `sessions` after the other."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import orjson
 
 from seamlessflow.consumers.trajectories.sessions.assemble import assembled
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
@@ -12,36 +14,23 @@ from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.blobs import largest_trajectory
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.disk import name_whole, room_for
-from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.start.cluster import find_cluster
-from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
-from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.kafka.topics.existing import partition_counts
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.export.forms import FORMS, Form
 from seamlessflow.recorded.export.manifest import ExportManifest, ExportTerms
-from seamlessflow.recorded.export.reward_weights import recorded_weights
 from seamlessflow.recorded.export.session_rows import ExportedSession
 from seamlessflow.recorded.export.tables import FileFormat, Row
-from seamlessflow.recorded.select.bounds import partition_bounds
+from seamlessflow.recorded.select.reading import Show, ended_sessions, partition_bounds
 from seamlessflow.recorded.select.refold import Refold
 from seamlessflow.recorded.select.selection import Range, SessionSelection
-from seamlessflow.schemas.topics import SESSIONS
+from seamlessflow.schemas.records import LineageStarted, Record
+from seamlessflow.schemas.topics import CONTROL
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.chains import TrajectoryMalformed
 from seamlessflow.trainer.data.credit.returns import Weights
-
-_SHOWN_EVERY = 1_000
-"""Events after which the progress is shown."""
-Show = Callable[[int, int], None]
-
-
-class ExportStopped(SeamlessFlowError):
-    """The export was asked to end before all partitions were written."""
-
-    lasting = False
-
-    def __init__(self) -> None:
-        super().__init__("asked to end; finished partitions stay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +67,11 @@ def export(
     """Write the files of the partitions that are not finished.
 
     `show` is called with the number of further events read, and of all. The bounds are those that
-    the first call measured. Raises `ExportTaken`, `ExportStopped`, and what `read_partitions`
+    the first call measured. Raises `ExportTaken`, `ReadingStopped`, and what `read_partitions`
     raises.
     """
     cluster, skipped = find_cluster(kafka, stopping=stopping).id, Skipped()
-    weights = recorded_weights(kafka, skipped, stopping)
+    weights = _recorded_weights(kafka, skipped, stopping)
     place = cluster, kafka.topic_prefix, job.form, job.format.name
     now = partition_bounds(kafka, job.selection, stopping)
     terms = ExportTerms(*place, job.selection, _special(weights))
@@ -145,7 +134,6 @@ class _PartitionExport:
                 for row in self._rows(bounds, count, stopping):
                     files.append(*row)
             self._counts.update(files.rows)
-        count(self._counts["events"] % _SHOWN_EVERY)
         self._counts["sessions_open"] = self._fold.open
         self._counts["beginnings_gone"] = self._fold.beginnings_gone if bounds[0] else 0
         return self._counts
@@ -153,27 +141,13 @@ class _PartitionExport:
     def _rows(
         self, bounds: Range, count: Callable[[int], None], stopping: Stopping
     ) -> Iterator[tuple[str, Row]]:
-        place = SESSIONS.name, self._number
-        events = read_partitions(
-            self._kafka,
-            [place],
-            starts={place: bounds[0]},
-            ends={place: bounds[1]},
-            folds=True,
-            stopping=stopping,
-        )
-        for item in events:
-            self._counts["events"] += 1
-            if self._counts["events"] % _SHOWN_EVERY == 0:
-                count(_SHOWN_EVERY)
-                if stopping():
-                    raise ExportStopped
-            if isinstance(item.record, Unreadable):
-                self._skipped.apply(item.topic, item.record)
-                continue
-            session = self._fold.apply(item.record, item.offset)
-            if session is not None:
-                yield from self._exported(session)
+        def counted(events: int) -> None:
+            self._counts["events"] += events
+            count(events)
+
+        sessions = ended_sessions(self._kafka, self._fold, bounds, self._skipped, counted, stopping)
+        for session in sessions:
+            yield from self._exported(session)
 
     def _exported(self, session: Session) -> Iterator[tuple[str, Row]]:
         made, _ = assembled(session, self._number, largest_trajectory(self._kafka))
@@ -229,6 +203,32 @@ class _PartitionFiles:
                     name_whole(_draft(path), path)
                 else:
                     _draft(path).unlink()
+
+
+def _recorded_weights(
+    kafka: KafkaSettings, skipped: Skipped, stopping: Stopping
+) -> Mapping[str, Weights]:
+    """Return the weights of the rewards of each policy that a trainer of the run trained.
+
+    `sessions` has the rewards of a session by their names; `control` has the weights of their sum.
+
+    Raises what `read_topic` raises.
+    """
+    if kafka.topic_prefix + CONTROL.name not in partition_counts(kafka):
+        return {}
+    control = read_topic(kafka, CONTROL, skipped, stopping=stopping)
+    return newest_weights(item.record for item in control)
+
+
+def newest_weights(control: Iterable[Record]) -> dict[str, Weights]:
+    """Return the weights of the newest lineage of each policy that records any."""
+    newest: dict[str, Weights] = {}
+    for record in control:
+        if isinstance(record, LineageStarted):
+            rewards = orjson.loads(record.settings).get("trainer", {}).get("rewards", {})
+            weights = {name: float(weight) for name, weight in rewards.items() if weight}
+            newest[record.policy] = weights or ONE_REWARD
+    return newest
 
 
 def _special(weights: Mapping[str, Weights]) -> dict[str, Weights]:

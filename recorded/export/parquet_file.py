@@ -1,5 +1,6 @@
-"""Rows as Parquet. Only this module and the import's reader use pyarrow (extra `parquet`)."""
+"""Rows as Parquet, written and read. This module alone uses pyarrow (extra `parquet`)."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.recorded.export.tables import FileFormat, Kind, Row, Table
 
 _GROUP_TOKENS = 1 << 20
@@ -20,6 +22,8 @@ _KINDS = {
     Kind.FLOATS: pa.list_(pa.float32()),
     Kind.FLAGS: pa.list_(pa.bool_()),
 }
+_READ_ROWS = 64
+"""Rows that are in memory at a time."""
 
 
 class ParquetRows:
@@ -60,11 +64,21 @@ class ParquetRows:
         self._rows = self._tokens = 0
 
 
+PARQUET = FileFormat("parquet", ".parquet", ParquetRows)
+
+
+def parquet_rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a file. Raises `SettingsRejected` for a file of another format."""
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_READ_ROWS):
+                yield from batch.to_pylist()
+    except pa.ArrowInvalid as error:
+        raise SettingsRejected("FILE", f"{path} is no Parquet file: {error}") from error
+
+
 def _column(values: list[Any], kind: Any) -> Any:
     if not pa.types.is_list(kind):
         return pa.array(values, kind)
     offsets = np.cumsum([0, *map(len, values)], dtype=np.int32)
     return pa.ListArray.from_arrays(offsets, pa.array(np.concatenate(values), kind.value_type))
-
-
-PARQUET = FileFormat("parquet", ".parquet", ParquetRows)

@@ -1,4 +1,7 @@
-"""Tables of an export: names and kinds of their columns. Pure."""
+"""Tables of an export: the names and kinds of their columns, and the formats of their files.
+
+Lines of JSON, the plainest format, are written here.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 Cell = str | int | float | NDArray[np.int32] | NDArray[np.float32] | NDArray[np.bool_] | None
@@ -59,3 +63,24 @@ class FileFormat:
     name: str
     suffix: str
     open: Callable[[Path, Table], RowFile]
+
+
+class JsonlFile:
+    """File with a JSON object for each row."""
+
+    def __init__(self, path: Path, table: Table) -> None:
+        self._file = path.open("wb")
+        self._columns = table.columns
+
+    def append(self, row: Row) -> None:
+        """Write the row, its columns in their order."""
+        line = {name: row[name] for name in self._columns}
+        options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
+        self._file.write(orjson.dumps(line, option=options))
+
+    def close(self) -> None:
+        """End the file."""
+        self._file.close()
+
+
+JSONL = FileFormat("jsonl", ".jsonl", JsonlFile)

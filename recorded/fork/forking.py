@@ -1,49 +1,43 @@
-"""Forks of recorded sessions, written as tasks whose sessions begin in the middle of these."""
+"""Forks of recorded sessions, written as tasks whose sessions begin in the middle of these.
+
+A fork has the task that agent and judge got. The topic `tasks` keeps it for days only; behind that,
+the file of tasks of the run has it.
+"""
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from seamlessflow.consumers.trajectories.sessions.assemble import assembled
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.disk import name_whole
-from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.start.cluster import find_cluster
-from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
-from seamlessflow.infra.kafka.whole_topic import read_partitions
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.fork.copying import NotForkable, RecordedOn, forked_prefix
 from seamlessflow.recorded.fork.places import ForkRule
-from seamlessflow.recorded.fork.recorded_tasks import RecordedTasks, recorded_tasks
-from seamlessflow.recorded.select.bounds import partition_bounds
+from seamlessflow.recorded.select.reading import Show, ended_sessions, partition_bounds
 from seamlessflow.recorded.select.refold import Refold
 from seamlessflow.recorded.select.selection import Range, SessionSelection
+from seamlessflow.scheduler.tasks.file import read
 from seamlessflow.scheduler.tasks.forks import LARGEST_FORK_BYTES, fork_line
+from seamlessflow.scheduler.tasks.source import TaskSource
 from seamlessflow.schemas.forks import BEHIND_ANSWER
 from seamlessflow.schemas.json_form import to_json
-from seamlessflow.schemas.records import ForkedPrefix
-from seamlessflow.schemas.topics import SESSIONS
+from seamlessflow.schemas.json_text import read_json
+from seamlessflow.schemas.records import ForkedPrefix, Task
+from seamlessflow.schemas.topics import TASKS
 
-_SHOWN_EVERY = 1_000
 _EVALUATION = "of an evaluation"
 _NO_TASK_ID = "opened without a task"
 _NO_TASK = "no task on the log any more; name the run's file with --task-file"
 _NO_TURN = "no such turn"
-Show = Callable[[int, int], None]
-
-
-class ForkingStopped(SeamlessFlowError):
-    """The command was asked to end before the file was whole."""
-
-    lasting = False
-
-    def __init__(self) -> None:
-        super().__init__("asked to end; no file was written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +85,13 @@ def fork_sessions(
     """Write the file of forks, which appears when it is whole, and not without any fork.
 
     `show` is called with the number of further events read, and of all. Raises `SettingsRejected`,
-    `TasksRejected`, `ForkingStopped`, and what `read_partitions` raises.
+    `TasksRejected`, `ReadingStopped`, and what `read_partitions` raises.
     """
     job.rule.check()
     cluster = find_cluster(kafka, stopping=stopping).id
     bounds = partition_bounds(kafka, job.selection, stopping)
     outcome = ForkOutcome()
-    tasks = recorded_tasks(kafka, job.selection, job.task_file, outcome.skipped, stopping)
+    tasks = _recorded_tasks(kafka, job.selection, job.task_file, outcome.skipped, stopping)
     total = sum(end - start for start, end in bounds.values())
     draft = job.to.with_name(f".{job.to.name}.{os.getpid()}")
     try:
@@ -113,6 +107,30 @@ def fork_sessions(
     return outcome
 
 
+@dataclass(slots=True)
+class _RecordedTasks:
+    """Payloads of tasks by group, and a file for groups whose tasks are gone from the log."""
+
+    file: TaskSource | None = None
+    _payloads: dict[str, bytes] = field(default_factory=dict)
+    _known: dict[bytes, bytes] = field(default_factory=dict)
+    """Payloads by themselves: all groups of a task share one."""
+
+    def apply(self, task: Task) -> None:
+        """Take note of a task that was issued."""
+        self._payloads[task.group_id] = self._known.setdefault(task.payload, task.payload)
+
+    def of(self, session: Session) -> Mapping[str, Any] | None:
+        """Return the object of the session's task, or None if it is nowhere."""
+        opened = session.opened
+        payload = self._payloads.get(opened.group_id)
+        if payload is None and self.file is not None and opened.task_id:
+            row = self.file.find(opened.task_id)
+            payload = None if row is None else row.payload
+        read: Any = None if payload is None else read_json(payload)
+        return read if isinstance(read, dict) else None
+
+
 class _ForkedPartition:
     """Forks of the sessions of one partition."""
 
@@ -121,7 +139,7 @@ class _ForkedPartition:
         kafka: KafkaSettings,
         job: ForkJob,
         log: RecordedOn,
-        tasks: RecordedTasks,
+        tasks: _RecordedTasks,
         outcome: ForkOutcome,
     ) -> None:
         self._kafka, self._job, self._log = kafka, job, log
@@ -131,7 +149,10 @@ class _ForkedPartition:
     def write(
         self, file: BinaryIO, bounds: Range, count: Callable[[int], None], stopping: Stopping
     ) -> None:
-        for session in self._ended(bounds, count, stopping):
+        sessions = ended_sessions(
+            self._kafka, self._fold, bounds, self._outcome.skipped, count, stopping
+        )
+        for session in sessions:
             if not self._job.selection.chooses(assembled(session, self._log.partition)[0]):
                 continue
             self._outcome.chosen += 1
@@ -147,27 +168,6 @@ class _ForkedPartition:
             self._outcome.leave_out(
                 "first events removed by retention", gone, self._fold.beginnings_gone
             )
-
-    def _ended(
-        self, bounds: Range, count: Callable[[int], None], stopping: Stopping
-    ) -> Iterator[Session]:
-        if bounds[0] >= bounds[1]:
-            return
-        place, events = (SESSIONS.name, self._log.partition), 0
-        starts, ends = {place: bounds[0]}, {place: bounds[1]}
-        for item in read_partitions(
-            self._kafka, [place], starts=starts, ends=ends, folds=True, stopping=stopping
-        ):
-            events += 1
-            if events % _SHOWN_EVERY == 0:
-                count(_SHOWN_EVERY)
-                if stopping():
-                    raise ForkingStopped
-            if isinstance(item.record, Unreadable):
-                self._outcome.skipped.apply(item.topic, item.record)
-            elif (session := self._fold.apply(item.record, item.offset)) is not None:
-                yield session
-        count(events % _SHOWN_EVERY)
 
     def _lines(self, session: Session) -> list[bytes]:
         opened, outcome = session.opened, self._outcome
@@ -210,3 +210,22 @@ class _ForkedPartition:
         task_id = task.get("id", "") if isinstance(task, dict) else ""
         end = "~answer" if origin.behind == BEHIND_ANSWER else ""
         return f"{task_id}~{origin.session_id}~{origin.turn_id}{end}"
+
+
+def _recorded_tasks(
+    kafka: KafkaSettings,
+    selection: SessionSelection,
+    path: Path | None,
+    skipped: Skipped,
+    stopping: Stopping = never,
+) -> _RecordedTasks:
+    """Return the tasks that are on the log, and those of a file.
+
+    Raises `TasksRejected`, and what `read_topic` raises.
+    """
+    tasks = _RecordedTasks(None if path is None else read(path))
+    for item in read_topic(kafka, TASKS, skipped, stopping=stopping):
+        task = item.record
+        if isinstance(task, Task) and (not selection.groups or task.group_id in selection.groups):
+            tasks.apply(task)
+    return tasks

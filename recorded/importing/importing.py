@@ -1,31 +1,40 @@
-"""Files of sequences brought in as trajectories under a prefix of their own."""
+"""Files of sequences brought in as trajectories under a prefix of their own.
+
+Each format of files has a reader of rows; that of lines of JSON stands here.
+"""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import orjson
+import xxhash
+
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.json_lines import json_fault, json_lines
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import check_prefix, create_topics
 from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.recorded.importing.foreign_row import foreign_row
+from seamlessflow.recorded.importing.foreign_row import ForeignRowRejected, RowRead, foreign_row
 from seamlessflow.recorded.importing.foreign_trajectory import (
     ForeignRules,
     RowOrigin,
     foreign_trajectory,
 )
-from seamlessflow.recorded.importing.row_files import Rows, digest
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
+Rows = Callable[[Path], Iterator[RowRead]]
+"""Reader of a file's rows in their order."""
 _FLUSH_EVERY = 200
 """Trajectories that may wait for Kafka."""
 _FLUSH_S = 60.0
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,20 @@ def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = neve
     return outcome
 
 
+def jsonl_rows(path: Path) -> Iterator[RowRead]:
+    """Yield the objects of a file; raises `ForeignRowRejected` for a line that is none."""
+    with path.open("rb") as file:
+        for line in json_lines(file):
+            try:
+                row = orjson.loads(line.content)
+            except orjson.JSONDecodeError as error:
+                reason = f"no JSON: {json_fault(line.content, error)}"
+                raise ForeignRowRejected(str(path), line.number, reason) from None
+            if not isinstance(row, dict):
+                raise ForeignRowRejected(str(path), line.number, "no JSON object")
+            yield row
+
+
 def _groups(job: ImportJob) -> dict[str, set[str]]:
     """Return the sessions of each group."""
     groups: dict[str, set[str]] = {}
@@ -105,10 +128,19 @@ def _check_group(existing: Trajectory, groups: Mapping[str, set[str]], prefix: s
 
 
 def _trajectories(path: Path, rows: Rows, rules: ForeignRules) -> Iterator[Trajectory]:
-    content = digest(path)
+    content = _digest(path)
     for number, row in enumerate(rows(path), 1):
         origin = RowOrigin(str(path), path.name, content, number)
         yield foreign_trajectory(origin, foreign_row(str(path), number, row), rules)
+
+
+def _digest(path: Path) -> str:
+    """Return what stands for the content of a file."""
+    hasher = xxhash.xxh3_64()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            hasher.update(block)
+    return hasher.hexdigest()
 
 
 def _check_target(kafka: KafkaSettings, prefix: str) -> None:

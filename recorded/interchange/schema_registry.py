@@ -1,19 +1,28 @@
-"""Client of a schema registry with the REST interface of Confluent's."""
+"""Confluent's schema registry: its REST interface, and the wire format of records that name it.
+
+In the wire format a zero byte and four bytes of schema id stand before the Avro body. Records keep
+their body: both framings have the same Avro behind their headers.
+"""
 
 import json
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 import httpx
 
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.schemas.registry import Schema
+from seamlessflow.schemas.codec import HEADER_BYTES, MARKER
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.registry import NAMESPACE, Schema
 
 _TIMEOUT_S = 30.0
 _HEADERS = {
     "Content-Type": "application/vnd.schemaregistry.v1+json",
     "Accept": "application/vnd.schemaregistry.v1+json",
 }
+_MAGIC = b"\0"
+_ID_BYTES = 4
 
 
 class RegistryFailed(SeamlessFlowError):
@@ -64,3 +73,26 @@ class SchemaRegistry:
         except (ValueError, KeyError, TypeError) as error:
             text = answer.text[:200]
             raise RegistryFailed(subject, answer.status_code, text) from error
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord(Record):
+    """A record as its bytes, which a copy does not decode."""
+
+    value: bytes
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Fingerprint of the schema that it was written in; None if it is in no framing of ours."""
+        if len(self.value) < HEADER_BYTES or not self.value.startswith(MARKER):
+            return None
+        return self.value[len(MARKER) : HEADER_BYTES].hex()
+
+    def framed(self, schema_id: int) -> bytes:
+        """Return it in the wire format of the registry that gave its schema this id."""
+        return _MAGIC + schema_id.to_bytes(_ID_BYTES, "big") + self.value[HEADER_BYTES:]
+
+
+def subject_of(topic: str, record: str) -> str:
+    """Return the registry's name for a type of record on a topic (`TopicRecordNameStrategy`)."""
+    return f"{topic}-{NAMESPACE}.{record}"

@@ -16,8 +16,7 @@ from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.topics.creation import create_copy
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.recorded.interchange.confluent import RawRecord, subject_of
-from seamlessflow.recorded.interchange.schema_registry import SchemaRegistry
+from seamlessflow.recorded.interchange.schema_registry import RawRecord, SchemaRegistry, subject_of
 from seamlessflow.schemas.registry import Schema, history
 from seamlessflow.schemas.topics import TOPICS
 

@@ -16,10 +16,16 @@ from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.merge.difference import Difference
-from seamlessflow.recorded.merge.progress import MergeProgress
 from seamlessflow.recorded.merge.rewriting import rewriting
 from seamlessflow.recorded.merge.rules import RECORDED, MergeRules
-from seamlessflow.recorded.merge.targets import Destination, Files, Nowhere, Target, Topics
+from seamlessflow.recorded.merge.targets import (
+    Destination,
+    Files,
+    MergeProgress,
+    Nowhere,
+    Target,
+    Topics,
+)
 from seamlessflow.recorded.merge.verification import Digest, digest
 from seamlessflow.recorded.select.refold import Refold
 from seamlessflow.recorded.select.selection import SessionSelection

@@ -1,24 +1,30 @@
-"""A replay of recorded sessions: its bounds, its target, its processes, and its verification."""
+"""A replay of recorded sessions: its bounds, its target, its processes, and its verification.
+
+One session can also be folded by the recorded rules and by others, to show both trees.
+"""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.topics.creation import check_prefix, create_topics
 from seamlessflow.infra.kafka.topics.existing import partition_counts
-from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
+from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.merge.merge import Merged, MergeJob
-from seamlessflow.recorded.merge.recorded import compared
-from seamlessflow.recorded.merge.rules import RECORDED
+from seamlessflow.recorded.merge.rewriting import rewriting
+from seamlessflow.recorded.merge.rules import RECORDED, MergeRules
 from seamlessflow.recorded.merge.shards import merge_on
-from seamlessflow.recorded.merge.target_check import check_target
-from seamlessflow.recorded.merge.verification import Comparison
-from seamlessflow.recorded.select.bounds import partition_bounds
+from seamlessflow.recorded.merge.targets import check_target
+from seamlessflow.recorded.merge.verification import Comparison, compared
+from seamlessflow.recorded.select.reading import Show, partition_bounds
+from seamlessflow.recorded.select.refold import Refold
 from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
@@ -58,7 +64,7 @@ class MergeOutcome:
 def replay_merge(
     job: MergeJob,
     processes: int | None,
-    show: Callable[[int, int], None],
+    show: Show,
     stopping: Stopping,
 ) -> MergeOutcome:
     """Merge what the job's selection chooses, with bounds that are measured now.
@@ -71,7 +77,7 @@ def replay_merge(
     events = sum(end - start for start, end in bounds.values())
     if job.prefix is not None:
         _make_topic(job.kafka, job.prefix, stopping)
-    check_target(job, stopping)
+    check_target(job.kafka, job.prefix, job.directory, job.content(), stopping)
     merged = merge_on(
         processes or _processes(events, len(bounds)),
         replace(job, bounds=bounds, begun_ms=now_ms()),
@@ -104,6 +110,30 @@ def check(job: MergeJob) -> None:
         check_prefix("--to", job.prefix)
     if job.prefix == job.kafka.topic_prefix:
         raise SettingsRejected("--to", "is the prefix of the recorded topics: name another")
+
+
+def two_sessions(
+    settings: KafkaSettings, session_id: str, rules: MergeRules, stopping: Stopping = never
+) -> tuple[Session, Session] | None:
+    """Return a session by the recorded rules and by `rules`; None if it did not end.
+
+    Of several with one name the first. Raises what `read_partitions` raises.
+    """
+    chosen = SessionSelection(sessions=frozenset([session_id]))
+    ((number, (start, end)),) = partition_bounds(settings, chosen, stopping).items()
+    place = SESSIONS.name, number
+    folds = [
+        Refold(LoggedPartition(number), chosen, rewriting(variant)) for variant in (RECORDED, rules)
+    ]
+    for item in read_partitions(
+        settings, [place], starts={place: start}, ends={place: end}, folds=True, stopping=stopping
+    ):
+        if isinstance(item.record, Unreadable):
+            continue
+        first, other = (fold.apply(item.record, item.offset) for fold in folds)
+        if first is not None and other is not None:
+            return first, other
+    return None
 
 
 def _processes(events: int, partitions: int) -> int:

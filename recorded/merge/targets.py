@@ -1,7 +1,8 @@
 """Targets of replayed trajectories: a run-scoped prefix of topics, files, or nothing.
 
 Each takes up where an earlier replay into it ended: the prefix by offsets that are committed with
-the trajectories they cover, the directory by whole files.
+the trajectories they cover, the directory by whole files. A target has the rules and selection of
+one replay alone, which is checked before anything is written to it.
 """
 
 import uuid
@@ -11,12 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import xxhash
+
+from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.disk import name_whole
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.bounds import BoundsLookup
+from seamlessflow.infra.kafka.outage import ASK_S
 from seamlessflow.infra.kafka.producer import TransactionalProducer
 from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.recorded.merge.progress import MergeProgress
 from seamlessflow.schemas.container import ContainerFile, container_metadata
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
@@ -27,7 +33,7 @@ _MOST, _MOST_BYTES = 500, 16 * 1024 * 1024
 """Trajectories of a transaction, and bytes of their tokens."""
 _MOST_SHOWN = 300
 """Most characters of rules and selection in a message: they may name thousands of sessions."""
-GROUP = "replay"
+_GROUP = "replay"
 """Consumer group, behind the prefix, whose offsets say how far a replay came."""
 
 
@@ -39,6 +45,40 @@ class TargetTaken(SeamlessFlowError):
         shown = content if len(content) <= _MOST_SHOWN else f"{content[:_MOST_SHOWN]}..."
         reason = f"{target} was not written by these rules and for this selection, {shown}"
         super().__init__(f"{reason}: name another target")
+
+
+@dataclass(frozen=True, slots=True)
+class MergeProgress:
+    """Offsets of `sessions` that say where a replay goes on."""
+
+    covered: int = 0
+    """Sessions that ended before this offset are written."""
+    rebuild: int = 0
+    """First event of the oldest session that was open there."""
+    rebuild_epoch: int = -1
+    """Epoch of the newest claim before `rebuild`."""
+
+    def reached(self, position: int, rebuild: int, rebuild_epoch: int) -> "MergeProgress":
+        """Return the progress of a replay that went on from here and came to `position`.
+
+        What an earlier one covered stays so until this one has read as far.
+        """
+        return MergeProgress(max(self.covered, position), rebuild, rebuild_epoch)
+
+    def encode(self, content: str) -> str:
+        """Return the metadata of a committed offset."""
+        return f"{self.covered},{self.rebuild},{self.rebuild_epoch},{self.mark(content)}"
+
+    @classmethod
+    def decode(cls, metadata: str) -> tuple["MergeProgress", str]:
+        """Return the progress, and the mark of the replay that made it."""
+        covered, rebuild, epoch, mark = metadata.split(",")
+        return cls(int(covered), int(rebuild), int(epoch)), mark
+
+    @staticmethod
+    def mark(content: str) -> str:
+        """Return what stands for rules and selection: metadata of an offset must be short."""
+        return xxhash.xxh3_64_hexdigest(content.encode())
 
 
 class Target(Protocol):
@@ -153,7 +193,7 @@ class Topics:
         self._to, self._content = to, content
         # Source and target have different prefixes, so names are given whole.
         whole = to.source.model_copy(update={"topic_prefix": ""})
-        name = f"{to.prefix}{GROUP}"
+        name = f"{to.prefix}{_GROUP}"
         self._reader = Reader(whole, f"{name}-{partitions[0] % PARTS}", group=name)
         self._producer = TransactionalProducer(whole, f"{name}-{partitions[0] % PARTS}")
         places = [self._place(number) for number in partitions]
@@ -207,3 +247,51 @@ class Topics:
 
     def _place(self, partition: int) -> tuple[str, int]:
         return self._to.source.topic_prefix + SESSIONS.name, partition
+
+
+def check_target(
+    kafka: KafkaSettings,
+    prefix: str | None,
+    directory: Path | None,
+    content: str,
+    stopping: Stopping,
+) -> None:
+    """Raise `TargetTaken` if anything in the target is not of a replay with this content."""
+    if prefix is not None:
+        _check_topic(kafka, prefix, content, stopping)
+    elif directory is not None:
+        _check_files(directory, content)
+
+
+def _check_topic(kafka: KafkaSettings, prefix: str, content: str, stopping: Stopping) -> None:
+    count = len(find_cluster(kafka, [SESSIONS], stopping).numbers(SESSIONS))
+    whole = kafka.model_copy(update={"topic_prefix": ""})
+    places = [(kafka.topic_prefix + SESSIONS.name, number) for number in range(count)]
+    reader = Reader(whole, f"{prefix}{_GROUP}-check", group=f"{prefix}{_GROUP}", stopping=stopping)
+    try:
+        committed = reader.committed(places)
+    finally:
+        reader.close()
+    marks = {MergeProgress.decode(text)[1] for offset, text in committed.values() if offset >= 0}
+    # Without a mark, records are of another writer, or of a replay whose offsets expired.
+    taken = marks - {MergeProgress.mark(content)} if marks else _has_records(kafka, prefix)
+    if taken:
+        raise TargetTaken(prefix + TRAJECTORIES.name, content)
+
+
+def _has_records(kafka: KafkaSettings, prefix: str) -> bool:
+    """Return True if the topic to write has any record."""
+    target = kafka.model_copy(update={"topic_prefix": prefix})
+    lookup = BoundsLookup(target)
+    try:
+        numbers = find_cluster(target, [TRAJECTORIES]).numbers(TRAJECTORIES)
+        bounds = lookup.bounds([(TRAJECTORIES.name, number) for number in numbers], ASK_S)
+    finally:
+        lookup.close()
+    return any(end > 0 for _, end in bounds.values())
+
+
+def _check_files(directory: Path, content: str) -> None:
+    for path in directory.glob("trajectories-*.avro"):
+        if container_metadata(path).get("content") != content:
+            raise TargetTaken(str(path), content)

@@ -15,7 +15,7 @@ from seamlessflow.infra.kafka.whole_topic import read_partitions, read_topic
 from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.merge.match_trial import MatchCounts, MatchTrial, TrialRenderer
-from seamlessflow.recorded.select.bounds import partition_bounds
+from seamlessflow.recorded.select.reading import Show, partition_bounds
 from seamlessflow.recorded.select.refold import Refold
 from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.schemas.records import PolicyWeights, TurnStarted
@@ -43,7 +43,7 @@ def run_trial(
     selection: SessionSelection,
     strictness: Strictness | None,
     change: Change | None,
-    show: Callable[[int, int], None],
+    show: Show,
     stopping: Stopping = never,
 ) -> TrialOutcome:
     """Return the counts for another strictness or, with a `change`, another renderer.

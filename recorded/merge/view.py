@@ -9,7 +9,7 @@ from rich.text import Text
 from seamlessflow.recorded.merge.difference import Difference
 from seamlessflow.recorded.merge.merging import MergeOutcome
 from seamlessflow.recorded.merge.verification import MOST_NAMED, Comparison
-from seamlessflow.recorded.select.unmatched import unmatched_lines
+from seamlessflow.recorded.select.selection import unmatched_lines
 from seamlessflow.trainer.metrics.reasons import listed
 
 

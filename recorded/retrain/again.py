@@ -15,11 +15,12 @@ from seamlessflow.recorded.retrain.recorded_batches import micro_batches
 from seamlessflow.recorded.retrain.recorded_run import (
     RecordedRun,
     RunNotRepeatable,
+    changed_settings,
     check_methods,
     recorded_run,
+    recorded_settings,
 )
 from seamlessflow.recorded.retrain.reexecution import Reexecution
-from seamlessflow.recorded.retrain.settings import changed_settings, recorded_settings
 from seamlessflow.schemas.records import LineageStarted, Record, StepCommitted
 from seamlessflow.schemas.steps import step_name
 from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES

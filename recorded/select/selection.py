@@ -1,6 +1,9 @@
-"""Selection of recorded sessions: by id, group, task, offset, time or policy version. Pure."""
+"""Selection of recorded sessions: by id, group, task, offset, time or policy version. Pure.
 
-from collections.abc import Collection, Iterator, Mapping
+A selection also says in words what it asks for and no session met.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import orjson
@@ -11,6 +14,10 @@ from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import SessionOpened, Trajectory
 
 Range = tuple[int, int]
+_MOST_NAMED = 20
+"""Most names that a sentence has."""
+_MOST_SHOWN = 300
+"""Most characters of a selection that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,20 @@ class SessionSelection:
             and (not self.groups or (group_id or session_id) in self.groups)
             and (not self.tasks or task_id in self.tasks)
         )
+
+
+def unmatched_lines(
+    selection: SessionSelection, missing: Sequence[str], sessions: int
+) -> Iterator[str]:
+    """Yield the sentences about `missing` names, and about a selection that chose no session."""
+    if missing:
+        more = f" and {len(missing) - _MOST_NAMED:,} more" if len(missing) > _MOST_NAMED else ""
+        named = ", ".join(missing[:_MOST_NAMED])
+        yield f"! not found among the sessions that were read: {named}{more}"
+    elif not sessions and selection != SessionSelection():
+        chosen = selection.encode()
+        shown = chosen if len(chosen) <= _MOST_SHOWN else f"{chosen[:_MOST_SHOWN]}..."
+        yield f"! no session that ended matches the selection {shown}"
 
 
 def _sampled(made: Trajectory) -> Iterator[Range]:

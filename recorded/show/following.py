@@ -15,8 +15,8 @@ from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.show.log import IN_ORDER_OF_FLOW, concerns, in_order, key_on
 from seamlessflow.recorded.show.observed import ObservedSession
-from seamlessflow.recorded.show.records import IN_ORDER_OF_FLOW, concerns, in_order, key_on
 from seamlessflow.recorded.show.tail import Tail
 from seamlessflow.schemas.records import Record, Trajectory
 from seamlessflow.schemas.topics import SESSIONS

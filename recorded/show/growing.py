@@ -1,7 +1,8 @@
-"""Displays of a session that grows: its tree on a terminal, lines or blocks elsewhere."""
+"""Displays of a session that grows: its tree on a terminal, lines or blocks of events elsewhere."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
@@ -12,17 +13,20 @@ from rich.text import Text
 
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.recorded.show.event_line import event_line
 from seamlessflow.recorded.show.observed import ObservedSession
 from seamlessflow.recorded.show.record_view import records_view
-from seamlessflow.recorded.show.tree_view import Spell, session_view
+from seamlessflow.recorded.show.session_view import Spell, session_view
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.tokens import unpack
 
 SpellOf = Callable[[ObservedSession], Spell | None]
 """Returns the text of the session's tokens, or None if its tokenizer is not here."""
-
 _REFRESH_S = 0.5
 _ROWS_ELSEWHERE = 2
 """Rows of the terminal that a drawing leaves free, so that it does not scroll."""
+_MOST_CHARACTERS = 60
+_WIDEST_NAME = len("SessionFinalized")
 
 
 class GrowingLines:
@@ -123,3 +127,68 @@ class NewestLines:
         for line in lines:
             yield from line
             yield Segment.line()
+
+
+def event_line(item: Received, accepted: bool, spell: Spell | None) -> Text:
+    """Return time, offset, name and the gist of an event; without `spell` tokens are ids."""
+    written = datetime.fromtimestamp(item.timestamp_ms / 1000, UTC)
+    name = type(item.record).__name__
+    line = Text.assemble(
+        (f"{written:%H:%M:%S}.{item.timestamp_ms % 1000:03}  ", "dim"),
+        (f"{item.partition}:{item.offset:<6}  ", "cyan"),
+        (f"{name:<{_WIDEST_NAME}}  ", "bold"),
+        _gist(item.record, spell),
+    )
+    if not accepted:
+        line.append("  (ignored: the fold did not accept it)", style="red")
+    return line
+
+
+def _gist(record: Record, spell: Spell | None) -> str:
+    turn = f"turn {turn_id}" if (turn_id := getattr(record, "turn_id", None)) else ""
+    match record:
+        case r.SessionOpened():
+            about = f", task {record.task_id}" if record.task_id else ""
+            if record.fork is not None:
+                about += f", forked from {record.fork.origin.session_id}"
+            return f"{record.session_id}, policy {record.policy}, {record.purpose}{about}"
+        case r.TurnStarted():
+            return (
+                f"{turn}: {_counted(record.prompt_length, 'prompt token')}, "
+                f"matched by {record.match_rule}"
+            )
+        case r.TurnDispatched():
+            return f"{turn}: to {record.worker}, dispatch {record.dispatch} ({record.reason})"
+        case r.TurnProgressed():
+            return f"{turn}: {_tokens(record.token_ids, spell)}"
+        case r.TurnInterrupted():
+            return f"{turn}: {record.reason}, {_tokens(record.token_ids, spell)}"
+        case r.TurnCompleted():
+            return f"{turn}: {record.finish_reason}, {_tokens(record.token_ids, spell)}"
+        case r.TurnFailed():
+            return f"{turn}: {record.status} {record.reason} {_cut(record.detail)}".rstrip()
+        case r.RewardAssigned():
+            return f"{record.reward.name} {record.reward.value:g}"
+        case r.SessionClosed():
+            reason = next(reversed(record.reason.splitlines()), "")  # of a traceback, the error
+            return f"{record.status}, {record.cause}{f': {_cut(reason)}' if reason else ''}"
+        case r.CommandRefused():
+            return f"{record.status} {record.reason} {_cut(record.detail)}".rstrip()
+    reason = getattr(record, "reason", "")
+    return f"{turn}: {reason}" if turn and reason else turn or reason
+
+
+def _tokens(ids: bytes, spell: Spell | None) -> str:
+    tokens: Sequence[int] = unpack(ids)
+    if not len(tokens):
+        return "no tokens"
+    text = repr(spell(tokens)) if spell else " ".join(map(str, tokens))
+    return f"{_counted(len(tokens), 'token')} {_cut(text)}"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."

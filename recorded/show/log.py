@@ -1,18 +1,41 @@
-"""Sessions as the log has them now. Called by `seamlessflow show`."""
+"""Sessions as the log has them now, with their records on all topics and their policies.
 
+Called by `seamlessflow show` and `seamlessflow trace`. `requests`, `prompts` and `replies` are kept
+for hours or days only, so an old session has fewer records.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
-from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.rendering.tokenizer import Tokenizer, TokenizerError
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.show.observed import ObservedSession, observed_at
-from seamlessflow.recorded.show.policies import PolicyLookup
+from seamlessflow.schemas.identity import session_id as session_of
 from seamlessflow.schemas.identity import session_name
-from seamlessflow.schemas.records import Trajectory
-from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
+from seamlessflow.schemas.records import PolicyWeights, Record, SessionOpened, Task, Trajectory
+from seamlessflow.schemas.topics import (
+    CONTROL,
+    FLEET,
+    PROMPTS,
+    REPLIES,
+    REQUESTS,
+    SESSIONS,
+    TASKS,
+    TRAJECTORIES,
+    Topic,
+)
+
+IN_ORDER_OF_FLOW = (TASKS, REQUESTS, SESSIONS, PROMPTS, REPLIES, TRAJECTORIES)
+_PLACES = {topic.name: place for place, topic in enumerate(IN_ORDER_OF_FLOW)}
+_KEYED_BY_SESSION = (REQUESTS, SESSIONS)
 
 
 class UnknownSession(SeamlessFlowError):
@@ -27,6 +50,41 @@ class UnknownSession(SeamlessFlowError):
         super().__init__(reason)
 
 
+class PolicyLookup:
+    """Lookup of policies; reads `fleet` once for each name that is not known yet.
+
+    A session that is followed may be of a policy that was published after the command began.
+    """
+
+    def __init__(self, settings: KafkaSettings, skipped: Skipped) -> None:
+        self._settings = settings
+        self._skipped = skipped
+        self._known: dict[str, PolicyWeights | None] = {}
+        self._tokenizers: dict[str, Tokenizer | None] = {}
+
+    def strictness(self, policy: str) -> Strictness:
+        """Return how later histories are compared with the messages that the policy sampled."""
+        weights = self._find(policy)
+        return weights.strictness if weights else "arguments"  # type: ignore[return-value]
+
+    def tokenizer(self, policy: str) -> Tokenizer | None:
+        """Return the policy's tokenizer, or None if its directory is not on this machine."""
+        if policy not in self._tokenizers:
+            self._tokenizers[policy] = _tokenizer(self._find(policy))
+        return self._tokenizers[policy]
+
+    def _find(self, policy: str) -> PolicyWeights | None:
+        if policy not in self._known:
+            # Counted once only: each reading meets the same unreadable records.
+            skipped = Skipped() if self._known else self._skipped
+            records = [item.record for item in read_topic(self._settings, FLEET, skipped)]
+            self._known[policy] = None
+            self._known |= {
+                record.policy: record for record in records if isinstance(record, PolicyWeights)
+            }
+        return self._known[policy]
+
+
 @dataclass(frozen=True)
 class LoggedSession:
     """A session, the tokenizer of its policy, None if it is unknown, and its place on the log."""
@@ -35,6 +93,14 @@ class LoggedSession:
     tokenizer: Tokenizer | None
     place: str
     """Offsets of its events, and its partition, in words."""
+
+
+class SessionHistory(NamedTuple):
+    """The records of a session, and all of `control`, which trained it."""
+
+    session_id: str
+    records: list[Received]
+    control: list[Received]
 
 
 def load_session(
@@ -56,6 +122,16 @@ def load_session(
     return LoggedSession(shown.session, policies.tokenizer(shown.session.opened.policy), place)
 
 
+def session_records(settings: KafkaSettings, session_id: str, skipped: Skipped) -> list[Received]:
+    """Return the records that concern a session; `session_id` is its id, not its name."""
+    return in_order(
+        item
+        for topic in IN_ORDER_OF_FLOW
+        for item in read_topic(settings, topic, skipped, key_on(topic, session_id))
+        if concerns(item.record, session_id)
+    )
+
+
 def recent_trajectories(settings: KafkaSettings, count: int, skipped: Skipped) -> list[Trajectory]:
     """Return the sessions that were finalized last, the newest at the end."""
     trajectories = [
@@ -64,3 +140,46 @@ def recent_trajectories(settings: KafkaSettings, count: int, skipped: Skipped) -
         if isinstance(item.record, Trajectory)
     ]
     return sorted(trajectories, key=lambda trajectory: trajectory.finalized_at_ms)[-count:]
+
+
+def load_history(settings: KafkaSettings, session: str, skipped: Skipped) -> SessionHistory:
+    """Read the records of a session, by id or by name (the latest). Raises `UnknownSession`."""
+    events = list(read_topic(settings, SESSIONS, Skipped(), session_name(session)))
+    opened = [item.record for item in events if isinstance(item.record, SessionOpened)]
+    named = [
+        event.session_id
+        for event in opened
+        if session in (event.session_id, session_name(event.session_id))
+    ]
+    session_id = named[-1] if named else session
+    records = session_records(settings, session_id, skipped)
+    if not records:
+        raise UnknownSession(session, len(events))
+    return SessionHistory(session_id, records, list(read_topic(settings, CONTROL, skipped)))
+
+
+def in_order(items: Iterable[Received]) -> list[Received]:
+    """Return records in the order in which they were written; of one time, in that of the flow."""
+    return sorted(items, key=lambda item: (item.timestamp_ms, _PLACES[item.topic], item.offset))
+
+
+def concerns(record: Record, session_id: str) -> bool:
+    """Return True if the record is about the session; a command may use the session's name."""
+    if isinstance(record, Task):
+        return session_of(record.group_id, record.sample, record.attempt) == session_id
+    named = getattr(record, "session_id", None)
+    return named in (session_id, session_name(session_id))
+
+
+def key_on(topic: Topic, session_id: str) -> str | None:
+    """Return the key of the session's records on a topic, or None if they have several."""
+    return session_name(session_id) if topic in _KEYED_BY_SESSION else None
+
+
+def _tokenizer(policy: PolicyWeights | None) -> Tokenizer | None:
+    if policy is None:
+        return None
+    try:
+        return Tokenizer.load(Path(policy.tokenizer_directory))
+    except TokenizerError:
+        return None

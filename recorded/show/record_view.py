@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.recorded.show.tree_view import Spell
+from seamlessflow.recorded.show.session_view import Spell
 from seamlessflow.schemas.tokens import unpack
 
 _MOST_CHARACTERS = 160

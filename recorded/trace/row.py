@@ -1,6 +1,7 @@
 """Rows of a waterfall: intervals and instants, each with the records that it was read from. Pure.
 
 Times are Kafka's: when the writer of a record gave it to its producer, by the clock of its machine.
+By the trace ids of the records a tracing tool finds the spans.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -70,3 +71,14 @@ def trace_ids(items: Sequence[Received]) -> list[str]:
         if name == _TRACE and value is not None
     )
     return list(dict.fromkeys(parts[1] for parts in traces if len(parts) > 3))
+
+
+def rows_of_traces(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Return the names of the rows whose records each trace id is in, in their order."""
+    traces: dict[str, list[str]] = {}
+    for row in rows:
+        for trace_id in trace_ids(row.records):
+            names = traces.setdefault(trace_id, [])
+            if row.name not in names:
+                names.append(row.name)
+    return traces

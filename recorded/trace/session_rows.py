@@ -1,16 +1,25 @@
-"""Rows within a session: opened, its turns, rewards, closed, finalized. Pure."""
+"""Rows within a session: opened, its turns, rewards, closed, finalized. Pure.
 
-from collections.abc import Sequence
+Those of a turn say how it was matched, dispatched, interrupted, continued and answered.
+"""
+
+from collections.abc import Iterable, Sequence
 
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.trace.row import Row, first, of_kind, row
-from seamlessflow.recorded.trace.turn_rows import turn_rows
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import VersionSpan
+
+_ID_BYTES = 4
+_OUTPUT = (r.TurnProgressed, r.TurnInterrupted, r.TurnCompleted)
+_LEFT_WORKER = (r.TurnInterrupted, r.TurnCompleted, r.TurnFailed)
+_RESUMED = r.GenerationResumed
+_ENDED = (r.TurnCompleted, r.TurnFailed, r.TurnCancelled)
 
 
 def session_rows(records: Sequence[Received], control: Sequence[Received]) -> list[Row]:
     """Return the rows of a session, in the order in which they began."""
-    blocks = turn_rows(records, control)
+    blocks = _turn_rows(records, control)
     opened = first(records, r.SessionOpened)
     if opened is not None:
         blocks.append([row("opened", first(records, r.OpenSession), opened, depth=1)])
@@ -58,3 +67,184 @@ def _command(
         (item for command, item in of_kind(records, kind) if command.command_id == command_id),
         None,
     )
+
+
+def _turn_rows(records: Sequence[Received], control: Sequence[Received]) -> list[list[Row]]:
+    """Return the rows of each turn, and of calls that began none; `control` has weight updates."""
+    begun = [
+        _turn(number, started, item, records, control)
+        for number, (started, item) in enumerate(of_kind(records, r.TurnStarted), 1)
+    ]
+    taken = {started.command_id for started, _ in of_kind(records, r.TurnStarted)}
+    taken |= {joined.command_id for joined, _ in of_kind(records, r.TurnJoined)}
+    played = list(of_kind(records, r.TurnPlayedBack))
+    taken |= {event.command_id for event, _ in played}
+    asked = (pair for pair in of_kind(records, r.RequestTurn) if pair[0].command_id not in taken)
+    return [
+        *([_played_back(event, item, records)] for event, item in played),
+        *begun,
+        *([_not_begun(command, item, records)] for command, item in asked),
+    ]
+
+
+def _turn(
+    number: int,
+    started: r.TurnStarted,
+    item: Received,
+    records: Sequence[Received],
+    control: Sequence[Received],
+) -> list[Row]:
+    items = [
+        record for record in records if getattr(record.record, "turn_id", None) == started.turn_id
+    ]
+    asked = next(
+        (
+            at
+            for event, at in of_kind(items, r.RequestTurn)
+            if event.command_id == started.command_id
+        ),
+        None,
+    )
+    ended, answered = first(items, *_ENDED), first(items, r.ReplyFinished)
+    detail = f"{_ending(ended)}, {started.turn_id}"
+    whole = row(
+        f"turn {number}",
+        *(asked, item, ended, answered),
+        detail=detail,
+        depth=1,
+        under_way=ended is None,
+    )
+    matched = row(
+        "matched",
+        asked,
+        item,
+        detail=f"{started.match_rule}, prompt of {started.prompt_length} tokens",
+        depth=2,
+    )
+    return [whole, matched, *_dispatches(items, control), *_after(items, ended, answered)]
+
+
+def _ending(ended: Received | None) -> str:
+    match ended.record if ended else None:
+        case r.TurnCompleted(finish_reason=reason):
+            return reason
+        case r.TurnFailed() as failed:
+            return f"failed with {failed.status}: {failed.reason}"
+        case r.TurnCancelled(reason=reason):
+            return f"cancelled: {reason}"
+    return "under way"
+
+
+def _dispatches(items: Sequence[Received], control: Sequence[Received]) -> list[Row]:
+    dispatches = list(of_kind(items, r.TurnDispatched))
+    ended = first(items, *_ENDED)
+    rows: list[Row] = []
+    for place, (dispatched, item) in enumerate(dispatches):
+        of_it = [
+            entry
+            for entry in items
+            if getattr(entry.record, "dispatch", None) == dispatched.dispatch
+        ]
+        following = dispatches[place + 1][1] if place + 1 < len(dispatches) else ended
+        left = first(of_it, *_LEFT_WORKER) or following
+        under_way = left is None
+        reason = dispatched.reason
+        again = "" if reason.startswith("first") else f", dispatched since {reason}"
+        name = f"dispatch #{dispatched.dispatch} on {dispatched.worker}"
+        detail, prompt = _sampled(of_it) + again, first(of_it, r.GenerateTurn)
+        rows.append(row(name, item, left, detail=detail, depth=2, under_way=under_way))
+        if prompt is not None:
+            rows.append(row("prompt sent", prompt, depth=3))
+        if (progress := first(of_it, r.TurnProgressed)) is not None:
+            rows.append(row("first tokens", progress, depth=3))
+        rows += _updates(control, dispatched, item, left)
+    return rows
+
+
+def _sampled(of_it: Iterable[Received]) -> str:
+    parts, tokens, spans = [], 0, list[VersionSpan]()
+    for item in of_it:
+        record = item.record
+        if isinstance(record, _OUTPUT):
+            tokens += len(record.token_ids) // _ID_BYTES
+            spans += record.spans
+        if isinstance(record, r.TurnInterrupted):
+            parts.append(f"interrupted: {record.reason}")
+        if isinstance(record, r.TurnFailed):
+            parts.append(f"failed: {record.reason}")
+    parts.insert(0, f"{tokens} tokens")
+    if spans:
+        versions = dict.fromkeys(
+            str(span.version_min)
+            if span.version_min == span.version_max
+            else f"{span.version_min}-{span.version_max}"
+            for span in spans
+        )
+        parts.insert(1, f"version {', '.join(versions)}")
+    return ", ".join(parts)
+
+
+def _updates(
+    control: Sequence[Received],
+    dispatched: r.TurnDispatched,
+    since: Received,
+    left: Received | None,
+) -> list[Row]:
+    """Return the weight updates of the worker while it sampled this dispatch."""
+    items = [
+        item
+        for item in control
+        if getattr(item.record, "worker", None) == dispatched.worker
+        and getattr(item.record, "incarnation", None) == dispatched.incarnation
+        and item.timestamp_ms >= since.timestamp_ms
+    ]
+    rows = []
+    for paused, item in of_kind(items, r.GenerationPaused):
+        if left is not None and item.timestamp_ms > left.timestamp_ms:
+            break
+        behind = [entry for entry in items if entry.offset > item.offset]
+        resumed = first(behind, r.GenerationResumed)
+        record = resumed.record if resumed else None
+        after = f", on with version {record.version}" if isinstance(record, _RESUMED) else ""
+        detail = paused.reason + after
+        rows.append(row("paused", item, resumed, detail=detail, depth=3, under_way=resumed is None))
+    return rows
+
+
+def _after(
+    items: Sequence[Received], ended: Received | None, answered: Received | None
+) -> list[Row]:
+    rows = [row("a retry joined", item, depth=2) for _, item in of_kind(items, r.TurnJoined)]
+    if answered is not None:
+        reply = answered.record
+        detail = f"status {reply.status}" if isinstance(reply, r.ReplyFinished) else ""
+        rows.append(row("answered", ended, answered, detail=detail, depth=2))
+    rows += [
+        row("not delivered", item, detail=left.reason, depth=2)
+        for left, item in of_kind(items, r.TurnUndelivered)
+    ]
+    return rows
+
+
+def _played_back(played: r.TurnPlayedBack, item: Received, records: Sequence[Received]) -> Row:
+    asks = of_kind(records, r.RequestTurn)
+    asked = next((at for event, at in asks if event.command_id == played.command_id), None)
+    ends = of_kind(records, r.ReplyFinished)
+    answered = next((at for event, at in ends if event.turn_id == played.turn_id), None)
+    return row("played back", asked, item, answered, detail=played.turn_id, depth=1)
+
+
+def _not_begun(command: r.RequestTurn, item: Received, records: Sequence[Received]) -> Row:
+    refused = next(
+        (
+            at
+            for event, at in of_kind(records, r.CommandRefused)
+            if event.command_id == command.command_id
+        ),
+        None,
+    )
+    record = refused.record if refused else None
+    detail = "began no turn"
+    if isinstance(record, r.CommandRefused):
+        detail = f"refused with {record.status}: {record.reason}"
+    return row("call", item, refused, detail=f"{detail}, {command.turn_id}", depth=1)

@@ -1,4 +1,4 @@
-"""View of a waterfall for the terminal: a row with a bar for each interval. Pure."""
+"""A waterfall as a view for the terminal, a row with a bar for each interval, and as JSON. Pure."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from seamlessflow.recorded.trace.row import Row, trace_ids
-from seamlessflow.recorded.trace.traces import rows_of_traces
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.recorded.trace.row import Row, rows_of_traces, trace_ids
 from seamlessflow.recorded.trace.waterfall import Waterfall
 
 _NARROWEST_BAR, _WIDEST_BAR, _WIDEST_NAME = 12, 72, 36
@@ -18,6 +18,7 @@ _MOST_NAMES = 4
 _INSTANT, _INTERVAL, _ON = "│", "█", "▶"
 _COLOURS = ("bold", "cyan", "green", "dim")
 """By depth."""
+JsonRow = dict[str, object]
 
 
 def waterfall_view(waterfall: Waterfall, width: int, offsets: bool) -> Group:
@@ -41,6 +42,19 @@ def waterfall_view(waterfall: Waterfall, width: int, offsets: bool) -> Group:
     parts += [Text(""), *_traces(rows)]
     parts += [Text(f"! {notice}", "yellow") for notice in waterfall.notices]
     return Group(*parts)
+
+
+def waterfall_json(waterfall: Waterfall) -> JsonRow:
+    """Return a waterfall; times are milliseconds since the epoch."""
+    traces = rows_of_traces((*waterfall.whole, *waterfall.session))
+    return {
+        "session_id": waterfall.session_id,
+        "outcome": waterfall.outcome,
+        "notices": list(waterfall.notices),
+        "traces": [{"trace_id": trace_id, "rows": names} for trace_id, names in traces.items()],
+        "whole": [_row(row) for row in waterfall.whole],
+        "session": [_row(row) for row in waterfall.session],
+    }
 
 
 def _table(rows: Sequence[Row], zero_ms: int, width: int) -> Padding:
@@ -134,3 +148,25 @@ def _traces(rows: Sequence[Row]) -> list[Text]:
         shown = ", ".join(names[:_MOST_NAMES])
         lines.append(Text.assemble("trace ", (trace_id, "cyan"), f"  {shown}{more}"))
     return lines
+
+
+def _row(row: Row) -> JsonRow:
+    return {
+        "name": row.name,
+        "detail": row.detail,
+        "depth": row.depth,
+        "start_ms": row.start_ms,
+        "end_ms": row.end_ms,
+        "trace_ids": trace_ids(row.records),
+        "records": [_place(item) for item in row.records],
+    }
+
+
+def _place(item: Received) -> JsonRow:
+    return {
+        "type": type(item.record).__name__,
+        "topic": item.topic,
+        "partition": item.partition,
+        "offset": item.offset,
+        "timestamp_ms": item.timestamp_ms,
+    }

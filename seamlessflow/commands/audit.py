@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seamlessflow.commands.options import Out
+
 if TYPE_CHECKING:
     from seamlessflow.infra.settings import KafkaSettings
     from seamlessflow.processes.stopping import Stop
-    from seamlessflow.recorded.audit.report import AuditReport
+    from seamlessflow.recorded.audit.auditor import AuditReport
 
 
 def audit(
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-    ] = None,
+    out: Out = None,
     trained: Annotated[
         Path | None,
         typer.Option(help="Directory of trained tokens.  [default: OUT/trained]"),
@@ -44,7 +43,7 @@ def audit(
     Reads requests, sessions, replies, trajectories and control, and changes nothing. Each violation
     names topic, partition and offset; the exit status is then 1.
     """
-    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.console import wide_console
     from seamlessflow.processes.cluster import has_address, kafka_to_audit
     from seamlessflow.processes.stopping import stoppable
     from seamlessflow.recorded.audit.printing import Printing

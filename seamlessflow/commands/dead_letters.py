@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from seamlessflow.commands.options import Out
 from seamlessflow.schemas.topics import TOPICS
 
 if TYPE_CHECKING:
@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Dead letters: records that could not be read or processed.")
 
-Out = Annotated[
-    Path | None,
-    typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-]
 T = TypeVar("T")
 
 
@@ -27,7 +23,7 @@ def list_(
     out: Out = None,
 ) -> None:
     """List them by source topic and error: how many, when, from where, how many were retried."""
-    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.dead_letters.letters import read_letters
     from seamlessflow.recorded.dead_letters.listing import counted, list_table
@@ -49,7 +45,7 @@ def show(
     out: Out = None,
 ) -> None:
     """Show one: its headers, and the record if it can be decoded now, else its bytes."""
-    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.dead_letters.letters import (
         DeadLetter,

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from seamlessflow.commands.options import Out
+
 _WAIT_S = 60.0
 _AT_OF_ALL = (
     "--at is an offset of the session's partition of sessions; --records shows other topics also, "
@@ -22,10 +24,7 @@ def show(
         str | None,
         typer.Argument(help="Id of the session; without it, the last sessions are listed."),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-    ] = None,
+    out: Out = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show a row for each token.")] = False,
     records: Annotated[
         bool, typer.Option("--records", help="All its records on all topics instead of the tree.")
@@ -70,10 +69,7 @@ def show(
 
 def trace(
     session: Annotated[str, typer.Argument(help="Id or name of the session.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-    ] = None,
+    out: Out = None,
     offsets: Annotated[
         bool, typer.Option("--offsets", help="Topic, partition and offset of each record.")
     ] = False,
@@ -85,12 +81,11 @@ def trace(
     """
     import json
 
+    from seamlessflow.console import wide_console
     from seamlessflow.infra.kafka.unreadable import Skipped
-    from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
-    from seamlessflow.recorded.trace.as_json import waterfall_json
-    from seamlessflow.recorded.trace.log import load_history
-    from seamlessflow.recorded.trace.view import waterfall_view
+    from seamlessflow.recorded.show.log import load_history
+    from seamlessflow.recorded.trace.view import waterfall_json, waterfall_view
     from seamlessflow.recorded.trace.waterfall import waterfall
 
     console, skipped = wide_console(), Skipped()
@@ -111,11 +106,11 @@ def _refuse(wrong: bool, reason: str) -> None:
 
 
 def _list(out: Path | None, count: int) -> None:
+    from seamlessflow.console import wide_console
     from seamlessflow.infra.kafka.unreadable import Skipped
-    from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
-    from seamlessflow.recorded.show.list_view import list_view
     from seamlessflow.recorded.show.log import recent_trajectories
+    from seamlessflow.recorded.show.session_view import list_view
 
     console, skipped = wide_console(), Skipped()
     with kafka_to_inspect(out) as kafka:
@@ -128,13 +123,12 @@ def _print(session: str, out: Path | None, tokens: bool, records: bool, at: int 
     from rich.console import Group, RenderableType
     from rich.text import Text
 
+    from seamlessflow.console import wide_console
     from seamlessflow.infra.kafka.unreadable import Skipped
-    from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
-    from seamlessflow.recorded.show.log import load_session
+    from seamlessflow.recorded.show.log import load_session, session_records
     from seamlessflow.recorded.show.record_view import records_view
-    from seamlessflow.recorded.show.records import session_records
-    from seamlessflow.recorded.show.tree_view import session_view
+    from seamlessflow.recorded.show.session_view import session_view
 
     console, skipped = wide_console(), Skipped()
     with kafka_to_inspect(out) as kafka:
@@ -151,15 +145,15 @@ def _print(session: str, out: Path | None, tokens: bool, records: bool, at: int 
 
 
 def _follow(session: str, out: Path | None, records: bool, wait_s: float) -> None:
+    from seamlessflow.console import wide_console
     from seamlessflow.infra.kafka.unreadable import Skipped
-    from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import WITHOUT_FOLLOWING, kafka_of_running
     from seamlessflow.processes.stopping import Interrupted, stoppable
     from seamlessflow.recorded.show.following import Following
     from seamlessflow.recorded.show.growing import GrowingLines, GrowingTree
+    from seamlessflow.recorded.show.log import PolicyLookup
     from seamlessflow.recorded.show.observed import ObservedSession
-    from seamlessflow.recorded.show.policies import PolicyLookup
-    from seamlessflow.recorded.show.tree_view import Spell
+    from seamlessflow.recorded.show.session_view import Spell
 
     console, skipped, kafka = wide_console(), Skipped(), kafka_of_running(out, WITHOUT_FOLLOWING)
     policies = PolicyLookup(kafka, skipped)
@@ -187,7 +181,7 @@ def _follow(session: str, out: Path | None, records: bool, wait_s: float) -> Non
 
 
 def _notices(notices: list[str]) -> None:
-    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.console import wide_console
 
     for notice in notices:
         wide_console().print(f"! {notice}", style="yellow", highlight=False, markup=False)

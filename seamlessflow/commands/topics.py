@@ -2,11 +2,11 @@
 
 import re
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seamlessflow.commands.options import Out
 from seamlessflow.schemas.topics import DAY_MS, FOR_EVER, HOUR_MS, TOPICS
 
 if TYPE_CHECKING:
@@ -84,10 +84,7 @@ def check() -> None:
 
 @app.command(name="list")
 def list_(
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-    ] = None,
+    out: Out = None,
     count: Annotated[
         bool,
         typer.Option("--count", help=f"Count the records by reading them, {_COUNT_S:g} s at most."),
@@ -97,9 +94,9 @@ def list_(
     ] = False,
 ) -> None:
     """List each topic, and owner and lag of each partition for managers and agents."""
+    from seamlessflow.console import wide_console
     from seamlessflow.infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
-    from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import (
         WITHOUT_FOLLOWING,
         kafka_of_running,
@@ -123,9 +120,9 @@ def list_(
 def _list(
     inspector: "TopicInspector", console: "Console", kafka: "KafkaSettings", count: bool
 ) -> None:
-    from seamlessflow.inspection.topics.counting import with_counts
-    from seamlessflow.inspection.topics.growth import LagGrowth
-    from seamlessflow.inspection.topics.tables import group_tables, topic_table
+    from seamlessflow.inspection.topics.inspector import with_counts
+    from seamlessflow.inspection.topics.state import LagGrowth
+    from seamlessflow.inspection.topics.view import group_tables, topic_table
 
     states = inspector.look()
     if not states:
@@ -143,7 +140,7 @@ def _list(
 
 
 def _watch(inspector: "TopicInspector", console: "Console") -> None:
-    from seamlessflow.inspection.topics.watch import watch
+    from seamlessflow.inspection.topics.view import watch
     from seamlessflow.processes.stopping import Interrupted, stoppable
 
     with suppress(Interrupted), stoppable() as stop:
@@ -183,10 +180,7 @@ def acls(
 
 @app.command()
 def transactions(
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-    ] = None,
+    out: Out = None,
     end: Annotated[
         bool, typer.Option("--end", help="End those that hang; else they are only listed.")
     ] = False,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import httpx
 
 from seamlessflow.recorded.audit.audit import follow
-from seamlessflow.recorded.audit.report import AuditReport
+from seamlessflow.recorded.audit.auditor import AuditReport
 from seamlessflow.schemas import records as r
 from tests.faults.faults import AGENTS, BROKER, TRAINING, Fault, Kind
 from tests.faults.faulty_run import FREEZE_S, START_S, FaultyRun

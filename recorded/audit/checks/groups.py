@@ -18,9 +18,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.recorded.audit.checks.findings import Findings, LogPlace, place_of
-from seamlessflow.recorded.audit.checks.kept import Kept
-from seamlessflow.recorded.audit.checks.seen import Hashes, Seen, hash_of
+from seamlessflow.recorded.audit.checks.evidence import Kept
+from seamlessflow.recorded.audit.checks.ledger import (
+    Findings,
+    Hashes,
+    LogPlace,
+    Seen,
+    hash_of,
+    place_of,
+)
 from seamlessflow.recorded.audit.verify import surviving_steps
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_id

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 import xxhash
 
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.recorded.audit.checks.findings import Findings, LogPlace, place_of
-from seamlessflow.recorded.audit.checks.kept import Kept
-from seamlessflow.recorded.audit.checks.owners import Owners
-from seamlessflow.recorded.audit.checks.seen import Seen
+from seamlessflow.recorded.audit.checks.evidence import Kept, Owners
+from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, place_of
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES

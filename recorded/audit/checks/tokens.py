@@ -15,12 +15,15 @@ import orjson
 
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.topics.partitions import partition_of
-from seamlessflow.recorded.audit.checks.findings import Findings, LogPlace, place_of
-from seamlessflow.recorded.audit.checks.kept import Kept
-from seamlessflow.recorded.audit.checks.seen import Seen
-from seamlessflow.recorded.audit.recorded_tokens import FOREIGN, recorded_session
-from seamlessflow.recorded.audit.sampled_tokens import SampledFold, tokens_of
-from seamlessflow.recorded.audit.step_files import FileFault, TrainedFile, step_files
+from seamlessflow.recorded.audit.checks.evidence import Kept
+from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, place_of
+from seamlessflow.recorded.audit.sampled_tokens import (
+    FOREIGN,
+    SampledFold,
+    recorded_session,
+    tokens_of,
+)
+from seamlessflow.recorded.audit.trained_tokens import FileFault, TrainedFile, step_files
 from seamlessflow.recorded.audit.verify import compare, planned, surviving_steps
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_name

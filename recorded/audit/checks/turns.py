@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.topics.partitions import partition_of
-from seamlessflow.recorded.audit.checks.findings import Findings, LogPlace, place_of
-from seamlessflow.recorded.audit.checks.kept import Kept
-from seamlessflow.recorded.audit.checks.owners import Owners
-from seamlessflow.recorded.audit.checks.seen import Seen
+from seamlessflow.recorded.audit.checks.evidence import Kept, Owners
+from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, place_of
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.tokens import TOKEN_BYTES

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seamlessflow.commands.options import Out
+
 if TYPE_CHECKING:
     from seamlessflow.infra.settings import KafkaSettings
     from seamlessflow.recorded.erase.erased_sessions import ErasedSessions
@@ -14,10 +16,6 @@ if TYPE_CHECKING:
 
 Named = Annotated[list[str], typer.Argument(help="Ids of sessions; a name stands for all its own.")]
 To = Annotated[str, typer.Option(help="Prefix of the topics that get the copy, such as clean.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-]
 From = Annotated[
     str | None, typer.Option("--from", help="Prefix of the topics to erase from.  [the run's]")
 ]
@@ -68,8 +66,7 @@ def erase(
     from seamlessflow.processes.cluster import kafka_to_inspect, remove_deleted
     from seamlessflow.recorded.erase.erased_files import erase_from_files
     from seamlessflow.recorded.erase.erased_sessions import ErasedSessions
-    from seamlessflow.recorded.erase.other_prefixes import advice, other_prefixes
-    from seamlessflow.recorded.erase.report import report
+    from seamlessflow.recorded.erase.report import advice, other_prefixes, report
 
     asked = ErasedSessions.of(sessions)
     folders = [*(exports or ()), *_trained(trained, out)]

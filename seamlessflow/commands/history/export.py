@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from seamlessflow.commands.history.selection import (
+from seamlessflow.commands.options import (
     Groups,
     Offsets,
     Out,
@@ -60,7 +60,7 @@ def export(
     """
     from seamlessflow.commands.jobs.export import run_export
     from seamlessflow.recorded.export.exporting import ExportJob
-    from seamlessflow.recorded.export.jsonl_file import JSONL
+    from seamlessflow.recorded.export.tables import JSONL
     from seamlessflow.recorded.select.options import selection
 
     chosen = selection(

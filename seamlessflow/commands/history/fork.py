@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from seamlessflow.commands.history.selection import (
+from seamlessflow.commands.options import (
     AsJson,
     Groups,
     Offsets,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from seamlessflow.commands.history.selection import Out
+from seamlessflow.commands.options import Out
 
 Files = Annotated[
     list[Path],
@@ -39,14 +39,14 @@ def import_files(
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.importing import importing
     from seamlessflow.recorded.importing.foreign_trajectory import ForeignRules
-    from seamlessflow.recorded.importing.row_files import Rows, jsonl_rows
+    from seamlessflow.recorded.importing.importing import Rows, jsonl_rows
 
     readers: dict[bool, Rows] = {False: jsonl_rows}
     if any(path.suffix == ".parquet" for path in files):
         from seamlessflow.checks.packages import require
 
         require("parquet", "pyarrow")
-        from seamlessflow.recorded.importing.parquet_rows import parquet_rows
+        from seamlessflow.recorded.export.parquet_file import parquet_rows
 
         readers[True] = parquet_rows
     named = [(path, readers[path.suffix == ".parquet"]) for path in files]

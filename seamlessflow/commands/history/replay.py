@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from seamlessflow.commands.history.fork import fork
-from seamlessflow.commands.history.selection import (
+from seamlessflow.commands.options import (
     AsJson,
     Groups,
     Offsets,
@@ -119,8 +119,7 @@ def merge(
     consumer groups and offsets of the recorded run stay as they are.
     """
     from seamlessflow.commands.jobs.merge import MergeOptions, run_merge
-    from seamlessflow.recorded.merge.judgements import judgements
-    from seamlessflow.recorded.merge.rules import MergeRules
+    from seamlessflow.recorded.merge.rules import MergeRules, judgements
     from seamlessflow.recorded.select.options import selection, weights
 
     rules = MergeRules(

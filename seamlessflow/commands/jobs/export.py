@@ -13,10 +13,10 @@ from seamlessflow.processes.stopping import Interrupted, stoppable
 from seamlessflow.recorded.export.exporting import (
     ExportJob,
     ExportOutcome,
-    ExportStopped,
     export,
 )
-from seamlessflow.recorded.select.unmatched import unmatched_lines
+from seamlessflow.recorded.select.reading import ReadingStopped
+from seamlessflow.recorded.select.selection import unmatched_lines
 
 
 def run_export(out: Path | None, job: ExportJob) -> None:
@@ -32,7 +32,7 @@ def run_export(out: Path | None, job: ExportJob) -> None:
             reading_bar() as show,
         ):
             outcome = export(kafka, job, show, lambda: stop.asked)
-    except (Interrupted, ExportStopped):
+    except (Interrupted, ReadingStopped):
         console.print("stopped as asked; the same command goes on where it ended")
         sys.exit(Interrupted.status)
     for line in _sentences(outcome, job):

@@ -9,17 +9,17 @@ import orjson
 import typer
 
 from seamlessflow.console import clean_console, reading_bar
+from seamlessflow.infra.disk import check_file
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 from seamlessflow.recorded.fork.forking import (
-    ForkingStopped,
     ForkJob,
     ForkOutcome,
     fork_sessions,
 )
-from seamlessflow.recorded.select.outputs import check_file
-from seamlessflow.recorded.select.unmatched import unmatched_lines
+from seamlessflow.recorded.select.reading import ReadingStopped
+from seamlessflow.recorded.select.selection import unmatched_lines
 from seamlessflow.schemas.forks import PLAYBACK
 
 
@@ -48,7 +48,7 @@ def run_fork(options: ForkOptions) -> None:
             reading_bar() as show,
         ):
             outcome = fork_sessions(kafka, job, show, lambda: stop.asked)
-    except (Interrupted, ForkingStopped):
+    except (Interrupted, ReadingStopped):
         console.print("stopped as asked; no file was written")
         sys.exit(Interrupted.status)
     if options.as_json:

@@ -20,8 +20,7 @@ from seamlessflow.processes.stopping import Interrupted, stoppable
 from seamlessflow.recorded.merge.match_trial import NOT_RECORDED
 from seamlessflow.recorded.merge.trial_run import TrialOutcome, run_trial
 from seamlessflow.recorded.select.options import renderer_change
-from seamlessflow.recorded.select.selection import SessionSelection
-from seamlessflow.recorded.select.unmatched import unmatched_lines
+from seamlessflow.recorded.select.selection import SessionSelection, unmatched_lines
 
 _COLUMNS = ("recorded", "would_match", "turns", "shared_tokens", "would_share_tokens")
 

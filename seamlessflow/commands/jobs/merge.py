@@ -14,13 +14,12 @@ from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 from seamlessflow.recorded.merge.merge import MergeJob
-from seamlessflow.recorded.merge.merging import check, replay_merge
+from seamlessflow.recorded.merge.merging import check, replay_merge, two_sessions
 from seamlessflow.recorded.merge.rules import MergeRules
 from seamlessflow.recorded.merge.shards import MergeStopped
-from seamlessflow.recorded.merge.two_trees import two_sessions
 from seamlessflow.recorded.merge.view import merge_json, merge_view
 from seamlessflow.recorded.select.selection import SessionSelection
-from seamlessflow.recorded.show.tree_view import session_view
+from seamlessflow.recorded.show.session_view import session_view
 
 
 @dataclass(frozen=True, slots=True)

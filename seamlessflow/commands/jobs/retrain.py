@@ -12,6 +12,7 @@ from rich.console import Console
 
 from seamlessflow.checks.packages import require
 from seamlessflow.console import clean_console
+from seamlessflow.infra.disk import check_directory, check_file
 from seamlessflow.infra.errors import ExitStatus, SettingsRejected
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.processes.cluster import kafka_to_inspect
@@ -22,17 +23,17 @@ from seamlessflow.recorded.retrain.again import (
     training_again,
 )
 from seamlessflow.recorded.retrain.reexecution import RepeatedStep
-from seamlessflow.recorded.retrain.step_tensors import StepTensors, step_tensors
-from seamlessflow.recorded.retrain.tensor_files import (
+from seamlessflow.recorded.retrain.tensors import (
+    StepTensors,
     check_place,
     compared,
     first_difference,
     known_step,
     known_tensors,
+    step_tensors,
     write_step,
 )
 from seamlessflow.recorded.retrain.view import COMPARED, outcome_lines, step_line, steps_json
-from seamlessflow.recorded.select.outputs import check_directory, check_file
 from seamlessflow.schemas.steps import shown_step, step_name
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seamlessflow.commands.options import Out
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -19,10 +21,7 @@ _SHARE = 10
 
 
 def timeline(
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
-    ] = None,
+    out: Out = None,
     to: Annotated[
         list[Path] | None,
         typer.Option(help="File to write: .html, .svg or .png; repeat.  [default: timeline.html]"),

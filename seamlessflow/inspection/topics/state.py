@@ -1,13 +1,19 @@
 """State of the topics on a cluster, and the lag of the Kafka consumer groups that read them. Pure.
 
-Lag counts offsets behind those that a group has committed.
+Lag counts offsets behind those that a group has committed; it may grow over several readings.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 from seamlessflow.infra.kafka.client import Partition
 from seamlessflow.infra.kafka.topics.groups import FoundGroup, GroupMember
+
+READINGS = 10
+"""Readings in a row over which a lag must not have fallen."""
+_RISES = 2
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,25 @@ class TopicState:
     """Number of records that were counted by reading, None if they were not."""
     counted: bool = False
     """False if there may be more records than were counted in time."""
+
+
+class LagGrowth:
+    """The last readings of each partition's lag."""
+
+    def __init__(self) -> None:
+        self._readings: dict[tuple[str, int], deque[int]] = {}
+
+    def apply(self, groups: Iterable[GroupState]) -> None:
+        """Take the next reading."""
+        for group in groups:
+            for place in group.partitions:
+                key = group.name, place.number
+                self._readings.setdefault(key, deque(maxlen=READINGS)).append(place.lag)
+
+    def of(self, group: str, number: int) -> int:
+        """Return by how much the lag of a partition has grown, 0 unless it is growing."""
+        readings = tuple(self._readings.get((group, number), ()))
+        return readings[-1] - readings[0] if is_growing(readings) else 0
 
 
 def behind(
@@ -107,9 +132,15 @@ def ranges(numbers: Sequence[int]) -> str:
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-def with_records(state: TopicState, records: int, counted: bool) -> TopicState:
-    """Return the state with its number of records; not `counted`: there may be more."""
-    return replace(state, records=records, counted=counted)
+def is_growing(lags: Sequence[int]) -> bool:
+    """Return True if the lag never fell over enough readings, and rose more than once.
+
+    A reader that works in batches has a lag that comes and goes, or that rises once and waits.
+    """
+    steps = list(pairwise(lags))
+    rises = sum(before < after for before, after in steps)
+    fell = any(before > after for before, after in steps)
+    return len(lags) >= READINGS and rises >= _RISES and not fell
 
 
 def _labels(members: Sequence[GroupMember]) -> Mapping[str, str]:

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.recorded.audit.auditor import Auditor
-from seamlessflow.recorded.audit.report import AuditReport
+from seamlessflow.recorded.audit.auditor import Auditor, AuditReport
 from seamlessflow.recorded.audit.rounds import ManagersProgress
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from seamlessflow.recorded.audit.step_files import TrainedFile
+from seamlessflow.recorded.audit.trained_tokens import TrainedFile
 from seamlessflow.schemas import records as r
 from seamlessflow.trainer.steps.trained import Header, TrainedRun
 from tests.builders.records import control, sessions

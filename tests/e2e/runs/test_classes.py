@@ -18,7 +18,7 @@ import yaml
 
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.audit.audit import audit
-from seamlessflow.recorded.audit.recorded_tokens import recorded_session
+from seamlessflow.recorded.audit.sampled_tokens import recorded_session
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES

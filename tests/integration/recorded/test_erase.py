@@ -18,7 +18,7 @@ from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.kafka.topics.existing import delete_before, partition_counts
 from seamlessflow.infra.kafka.unreadable import Letter
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.recorded.show.records import concerns
+from seamlessflow.recorded.show.log import concerns
 from seamlessflow.schemas.codec import decode
 from seamlessflow.schemas.records import RequestTurn
 from seamlessflow.schemas.topics import (

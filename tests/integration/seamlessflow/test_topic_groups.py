@@ -19,9 +19,9 @@ from seamlessflow.infra.kafka.start.group import membership
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.inspection.topics.growth import READINGS
 from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
-from seamlessflow.inspection.topics.watch import TopicWatch
+from seamlessflow.inspection.topics.state import READINGS
+from seamlessflow.inspection.topics.view import TopicWatch
 from seamlessflow.schemas.topics import REQUESTS, TRAJECTORIES
 from tests.builders.records import commands
 from tests.waiting import until

@@ -13,6 +13,8 @@ from safetensors.torch import save_file
 from seamlessflow.infra.disk import (
     DiskFull,
     ScratchDirectory,
+    check_directory,
+    check_file,
     make_writable,
     name_whole,
     room_for,
@@ -177,3 +179,18 @@ def test_directories_of_a_process_that_runs_and_of_others_stay(tmp_path: Path) -
     first.close()
     second.close()
     assert list(tmp_path.iterdir()) == [other]
+
+
+def test_a_file_needs_its_directory(tmp_path: Path) -> None:
+    check_file("--to", tmp_path / "new.jsonl")
+    with pytest.raises(SettingsRejected, match=r"--to: there is no directory .*nodir"):
+        check_file("--to", tmp_path / "nodir" / "new.jsonl")
+    with pytest.raises(SettingsRejected, match="is a directory"):
+        check_file("--to", tmp_path)
+
+
+def test_a_directory_is_made_with_its_parents_but_not_within_a_file(tmp_path: Path) -> None:
+    check_directory("--weights", tmp_path / "one" / "two")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsRejected, match=r"--weights: there is no directory .*file"):
+        check_directory("--weights", tmp_path / "file" / "two")

@@ -1,4 +1,7 @@
-"""Consoles and outputs of commands: text of a model moves no cursor, colours and names stay."""
+"""Consoles and outputs of commands: text of a model moves no cursor, colours and names stay.
+
+Tables are wide without a terminal.
+"""
 
 import os
 import re
@@ -6,13 +9,15 @@ import subprocess
 import sys
 from typing import Any
 
-from rich.console import Group
+import pytest
+from rich.console import Console, Group
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from seamlessflow.console import clean_console
+from seamlessflow.console import WIDTH_OF_NO_TERMINAL, clean_console, wide_console
+from seamlessflow.recorded.show.session_view import list_view
 from tests.source_files import modules, name
 
 LIMIT_S = 120
@@ -82,3 +87,25 @@ def test_commands_take_their_console_from_one_place() -> None:
         if made.search(path.read_text(encoding="utf-8").replace("class _CleanConsole(Console)", ""))
     ]
     assert makers == []
+
+
+def test_a_pipe_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert wide_console().width == WIDTH_OF_NO_TERMINAL
+
+
+def test_who_names_a_width_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert wide_console().width == 60
+
+
+def test_the_heads_of_a_list_of_sessions_are_whole_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    console: Console = wide_console()
+    with console.capture() as captured:
+        console.print(list_view([]))
+    assert captured.get().split()[:8] == [
+        *("session", "task", "status", "reward", "turns", "tokens", "trainable", "versions")
+    ]

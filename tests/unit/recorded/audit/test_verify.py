@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from seamlessflow.recorded.audit.sampled_tokens import sampled_tokens
-from seamlessflow.recorded.audit.step_files import TrainedFile
+from seamlessflow.recorded.audit.trained_tokens import TrainedFile
 from seamlessflow.recorded.audit.verify import Verification, compare, surviving_steps
 from seamlessflow.schemas.records import Record, VersionSpan
 from tests.builders.auditing.trained_files import (

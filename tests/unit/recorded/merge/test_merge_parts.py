@@ -5,9 +5,9 @@ from dataclasses import replace
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.merge.difference import Difference
 from seamlessflow.recorded.merge.merge import MergeJob
-from seamlessflow.recorded.merge.progress import MergeProgress
 from seamlessflow.recorded.merge.rules import MergeRules
 from seamlessflow.recorded.merge.shards import parts
+from seamlessflow.recorded.merge.targets import MergeProgress
 from seamlessflow.recorded.merge.verification import Comparison, digest
 from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.schemas.records import Reward, Trajectory

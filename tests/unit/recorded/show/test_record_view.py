@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from seamlessflow.infra.kafka.client import Received
+from seamlessflow.recorded.show.log import concerns
 from seamlessflow.recorded.show.record_view import records_view, shown_fields
-from seamlessflow.recorded.show.records import concerns
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.topics import TOPICS
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from seamlessflow.infra.kafka.client import Headers, Received
-from seamlessflow.recorded.trace.as_json import waterfall_json
 from seamlessflow.recorded.trace.row import Row
+from seamlessflow.recorded.trace.view import waterfall_json
 from seamlessflow.recorded.trace.waterfall import Waterfall, waterfall
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.topics import CONTROL, PROMPTS, REPLIES, REQUESTS, SESSIONS, TASKS

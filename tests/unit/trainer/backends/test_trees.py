@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from seamlessflow.recorded.retrain.step_tensors import step_tensors
+from seamlessflow.recorded.retrain.tensors import step_tensors
 from seamlessflow.trainer.backends.backend import ModelUnusable, StepInput
 from seamlessflow.trainer.backends.forward import check_layout, model_inputs
 from seamlessflow.trainer.backends.step_message import from_arrays, shares, to_arrays

@@ -1,9 +1,19 @@
-"""Owner and lag of each partition follow from what the coordinator and the offsets say."""
+"""Owner and lag of each partition follow from coordinator and offsets; a lag may grow."""
 
 import pytest
 
 from seamlessflow.infra.kafka.topics.groups import FoundGroup, GroupMember
-from seamlessflow.inspection.topics.state import PartitionLag, behind, group_state, joined, ranges
+from seamlessflow.inspection.topics.state import (
+    READINGS,
+    GroupState,
+    LagGrowth,
+    PartitionLag,
+    behind,
+    group_state,
+    is_growing,
+    joined,
+    ranges,
+)
 
 PLACES = [("tasks", number) for number in range(4)]
 
@@ -55,3 +65,26 @@ def test_partitions_without_lag_are_one_row_for_each_owner() -> None:
 )
 def test_numbers_are_written_as_ranges(numbers: list[int], text: str) -> None:
     assert ranges(numbers) == text
+
+
+@pytest.mark.parametrize(
+    ("lags", "growing"),
+    [
+        (tuple(range(10)), True),
+        ((1, 1, 1, 1, 1, 3, 3, 3, 3, 4), True),
+        (tuple(range(9)), False),
+        ((3,) * 10, False),
+        ((0, 0, 0, 0, 8, 8, 8, 8, 8, 8), False),
+        ((1, 2, 3, 4, 5, 6, 7, 8, 0, 9), False),
+    ],
+)
+def test_a_lag_that_rises_and_never_falls_is_growing(lags: tuple[int, ...], growing: bool) -> None:
+    assert is_growing(lags) is growing
+
+
+def test_only_the_last_readings_count() -> None:
+    growth = LagGrowth()
+    for lag in (99, *range(READINGS)):
+        growth.apply([GroupState("g", "tasks", partitions=[PartitionLag(3, lag)])])
+    assert growth.of("g", 3) == READINGS - 1
+    assert growth.of("g", 4) == 0

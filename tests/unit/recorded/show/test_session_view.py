@@ -3,7 +3,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from seamlessflow.recorded.show.tree_view import session_view
+from seamlessflow.recorded.show.session_view import session_view
 from seamlessflow.schemas import records as r
 from tests.builders.records import sessions
 from tests.builders.records.content import ids

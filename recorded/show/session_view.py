@@ -1,4 +1,4 @@
-"""Tree of a session's tokens for the terminal, with their versions and masks.
+"""Sessions for the terminal: the tree of the tokens of one, and a list of finalized ones.
 
 Pure; makes `rich` objects. Prompt tokens are dim, trained ones green, sampled ones that are not
 trained yellow; where the policy version changes inside a turn, the newer part is underlined.
@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree as RichTree
@@ -15,17 +16,18 @@ from rich.tree import Tree as RichTree
 from seamlessflow.consumers.trajectories.sessions.assemble import masked_reasons, undelivered
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
 from seamlessflow.consumers.trajectories.sessions.tree import POLICY, Node
+from seamlessflow.schemas.records import Reward, Trajectory
 from seamlessflow.schemas.tokens import unpack
 from seamlessflow.trainer.metrics.reasons import listed
 
 Spell = Callable[[Sequence[int]], str]
 """Returns the text of token ids."""
-
 _TRAINED, _MASKED, _GIVEN = "green", "yellow", "dim"
+_WIDEST_STATUS = len("unrewarded")
 
 
 def session_view(session: Session, spell: Spell | None, every_token: bool = False) -> RichTree:
-    """Return the whole session; without `spell` tokens are shown as ids."""
+    """Return the tree of a session; without `spell` tokens are shown as ids."""
     reasons, left = masked_reasons(session), undelivered(session)
     view = RichTree(_headline(session, reasons))
     turns = {turn.prompt_node: turn for turn in session.turns.values()}
@@ -41,6 +43,29 @@ def session_view(session: Session, spell: Spell | None, every_token: bool = Fals
             branch.add(_table(node, spell, reason) if every_token else _text(node, spell, reason))
         places += [(child, branch) for child in reversed(node.children)]
     return view
+
+
+def list_view(trajectories: Sequence[Trajectory]) -> Table:
+    """Return a row for each session. Ids are never cut: they are arguments of `show SESSION`."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    widest = max((len(trajectory.session_id) for trajectory in trajectories), default=0)
+    table.add_column("session", no_wrap=True, min_width=widest)
+    table.add_column("task", no_wrap=True)
+    table.add_column("status", no_wrap=True, min_width=_WIDEST_STATUS)
+    for name in ("reward", "turns", "tokens", "trainable", "versions"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for trajectory in trajectories:
+        table.add_row(
+            trajectory.session_id,
+            trajectory.task_id,
+            trajectory.status,
+            ", ".join(map(_reward, trajectory.rewards)),
+            str(trajectory.turns),
+            str(len(trajectory.loss_mask)),
+            str(sum(trajectory.loss_mask)),
+            _version_range(trajectory),
+        )
+    return table
 
 
 def _headline(session: Session, reasons: Mapping[int, str]) -> Text:
@@ -170,3 +195,13 @@ def _style(reason: str) -> str:
     if not reason:
         return _TRAINED
     return _GIVEN if reason == "given" else _MASKED
+
+
+def _reward(reward: Reward) -> str:
+    return f"{reward.value:g}" if reward.name == "reward" else f"{reward.name} {reward.value:g}"
+
+
+def _version_range(trajectory: Trajectory) -> str:
+    if trajectory.version_min == trajectory.version_max:
+        return "-" if trajectory.version_min is None else str(trajectory.version_min)
+    return f"{trajectory.version_min}-{trajectory.version_max}"

@@ -1,17 +1,23 @@
-"""Tables of topics and of Kafka consumer groups for the terminal. Pure."""
+"""Topics and Kafka consumer groups for the terminal: tables, and a watch that shows them anew.
 
-from collections.abc import Sequence
+On a terminal the watch is a live view, elsewhere it prints a view after the other.
+"""
+
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from seamlessflow.inspection.topics.growth import LagGrowth
+from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.inspection.topics.state import (
+    READINGS,
     GroupState,
+    LagGrowth,
     PartitionLag,
     TopicState,
     joined,
@@ -31,6 +37,12 @@ _OTHERS = (
     "is at their /metrics only"
 )
 _DENIED = "not permitted"
+Look = Callable[[], list[TopicState]]
+"""Returns the topics as they are now."""
+EVERY_S = 2.0
+_LEGEND = (
+    f"every {EVERY_S:g} s, until Ctrl-C; growing: rose, and did not fall in {READINGS} readings"
+)
 
 
 def topic_table(states: Sequence[TopicState]) -> Table:
@@ -61,6 +73,39 @@ def group_tables(groups: Sequence[GroupState], growth: LagGrowth) -> RenderableT
             Padding(_group_table(group, growth), (0, 0, 0, 2), expand=False),
         ]
     return Group(*parts, Text(_OTHERS, "dim italic"))
+
+
+class TopicWatch:
+    """Readings one after the other, and the growth of lags over them."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._growth = LagGrowth()
+        self._found: list[TopicState] = []
+
+    def view(self) -> RenderableType:
+        """Return the next reading; the last one, with a notice, while Kafka is away."""
+        notice = Text(f"{datetime.now():%H:%M:%S}  {_LEGEND}", "dim")
+        try:
+            self._found = self._look()
+            self._growth.apply(state.group for state in self._found if state.group)
+        except KafkaUnavailable as error:
+            notice = Text(f"{datetime.now():%H:%M:%S}  as it was before: {error}", "bold red")
+        groups = [state.group for state in self._found if state.group]
+        return Group(notice, group_tables(groups, self._growth), topic_table(self._found))
+
+
+def watch(console: Console, look: Look, pause: Callable[[float], None]) -> None:
+    """Show readings until `pause` raises."""
+    readings = TopicWatch(look)
+    if not console.is_terminal:
+        while True:
+            console.print(readings.view())
+            pause(EVERY_S)
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        while True:
+            live.update(readings.view(), refresh=True)
+            pause(EVERY_S)
 
 
 def _headline(group: GroupState) -> Text:

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from seamlessflow.recorded.export.reward_weights import newest_weights
+from seamlessflow.recorded.export.exporting import newest_weights
 from seamlessflow.schemas import records as r
 
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from seamlessflow.recorded.dead_letters.retries import REFUSED, RETRIED, decoded_letter, refusal
+from seamlessflow.recorded.dead_letters.letters import decoded_letter
+from seamlessflow.recorded.dead_letters.retrying import REFUSED, RETRIED, refusal
 from seamlessflow.schemas.codec import UndecodableRecord
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import REQUESTS, TASKS, TOPICS

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.infra.errors import SettingsRejected
-from seamlessflow.recorded.merge.judgements import judgements
+from seamlessflow.recorded.merge.rules import judgements
 from tests.builders.line_forms import LINE_FORMS, Written
 
 

@@ -1,22 +1,72 @@
-"""Files of tensors' hashes, by which trainings on two machines are compared.
+"""Tensors of trainings, by which two machines are compared, and the files of their hashes.
 
 Of the weights at the end: a JSON object of names and hashes. Of one step: JSON with `step`,
 `micro_batch` and `hashes`, or safetensors, which also have the tensors.
+
+Each tensor of a step has a label, so that two machines can find where they part: what the step
+begins with, then what it computes. These are parameters, moments of the optimizer, and for each
+micro-batch its input and the gradient so far, the last layer's first, as backward computes it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import torch
+import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from seamlessflow.infra.errors import SettingsRejected
-from seamlessflow.recorded.retrain.step_tensors import StepTensors
 from seamlessflow.schemas.steps import step_name
+from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS
+from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.packing import MicroBatch
 
 _VALUES = ".safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class StepTensors:
+    """The tensors of a step up to a micro-batch, by label."""
+
+    step: int
+    micro_batch: int
+    """The last one executed, from 0."""
+    hashes: Mapping[str, str]
+    """Of all, in the order in which a difference would appear."""
+    values: Mapping[str, Tensor]
+    """Of those there at the end: parameters, moments, and the gradient of the last micro-batch."""
+
+
+def step_tensors(
+    backend: TorchBackend, step: StepInput, number: int, micro_batch: int | None
+) -> StepTensors:
+    """Execute a step up to a micro-batch (by default the last), without an update.
+
+    Raises `SettingsRejected` if the step does not have the micro-batch.
+    """
+    last = len(step.micro_batches) - 1 if micro_batch is None else micro_batch
+    if not 0 <= last < len(step.micro_batches):
+        count = len(step.micro_batches)
+        raise SettingsRejected("--micro-batch", f"{step_name(number)} has {count}, counted from 0")
+    begun = dict(_begun(backend))
+    hashes = {label: _hash(value) for label, value in begun.items()}
+    gradient: dict[str, Tensor] = {}
+    # All micro-batches stay in the step: a gradient is a mean over its trained tokens.
+    for place, gradients in zip(range(last + 1), backend.gradients(step), strict=False):
+        hashes |= _inputs(step.micro_batches[place], place)
+        gradient = {
+            f"gradient of {name} after micro-batch {place}": value
+            for name, value in reversed(list(gradients.items()))
+        }
+        hashes |= {label: _hash(value) for label, value in gradient.items()}
+    on_host = {label: value.cpu() for label, value in gradient.items()}
+    return StepTensors(number, last, hashes, begun | on_host)
 
 
 def known_tensors(path: Path) -> Mapping[str, str] | None:
@@ -95,6 +145,32 @@ def compared(path: Path, expected: StepTensors, computed: StepTensors) -> str:
     )
     how = f"{differing} of {len(computed.hashes)} tensors differ from {path}; the first: {name}"
     return how + _distance(name, expected, computed)
+
+
+def _begun(backend: TorchBackend) -> Iterator[tuple[str, Tensor]]:
+    state = backend.state()
+    for name, part in state[WEIGHTS].items():
+        yield f"parameter {name}", part.values
+    for key, part in state[OPTIMIZER].items():
+        moment, _, name = key.partition("/")
+        yield f"optimizer {moment} of {name}", part.values
+
+
+def _inputs(batch: MicroBatch, place: int) -> dict[str, str]:
+    arrays = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    arrays |= arrays.pop("columns")
+    return {
+        f"input {name} of micro-batch {place}": _hash(torch.from_numpy(value))
+        for name, value in arrays.items()
+        if value is not None
+    }
+
+
+def _hash(tensor: Tensor) -> str:
+    """Return the hex xxh3-128 of a tensor's type, shape and bytes."""
+    digest = xxhash.xxh3_128(f"{tensor.dtype}{list(tensor.shape)}".encode())
+    digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _distance(name: str, expected: StepTensors, computed: StepTensors) -> str:

@@ -1,17 +1,18 @@
 """The tables make an absent owner, a growing lag and a missing permission visible."""
 
+from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console, RenderableType
 
-from seamlessflow.inspection.topics.growth import READINGS, LagGrowth
 from seamlessflow.inspection.topics.state import (
+    READINGS,
     GroupState,
+    LagGrowth,
     PartitionLag,
     TopicState,
-    with_records,
 )
-from seamlessflow.inspection.topics.tables import group_tables, topic_table
+from seamlessflow.inspection.topics.view import group_tables, topic_table
 
 
 def shown(view: RenderableType) -> list[list[str]]:
@@ -54,8 +55,8 @@ def test_records_are_a_column_only_if_they_were_counted() -> None:
     state = TopicState("control", 1, 5_000, 0)
     assert ["control", "1", "5,000"] in shown(topic_table([state]))
     assert ["control", "1", "5,000", "4,000"] in shown(
-        topic_table([with_records(state, 4_000, True)])
+        topic_table([replace(state, records=4_000, counted=True)])
     )
     assert ["control", "1", "5,000", ">", "70"] in shown(
-        topic_table([with_records(state, 70, False)])
+        topic_table([replace(state, records=70, counted=False)])
     )

@@ -1,6 +1,6 @@
 """Prefixes that an erasure names, as they may have copies of the session."""
 
-from seamlessflow.recorded.erase.other_prefixes import advice, other_prefixes
+from seamlessflow.recorded.erase.report import advice, other_prefixes
 
 
 def test_prefixes_with_trajectories_are_found_but_for_those_of_the_erasure() -> None:

@@ -1,4 +1,4 @@
-"""Options by which commands choose recorded sessions."""
+"""Options of several commands: the run that they read, and the sessions that they choose."""
 
 from pathlib import Path
 from typing import Annotated

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.recorded.importing.foreign_row import ForeignRowRejected
-from seamlessflow.recorded.importing.row_files import jsonl_rows
+from seamlessflow.recorded.importing.importing import jsonl_rows
 from tests.builders.line_forms import LINE_FORMS, SEPARATORS, Written
 
 

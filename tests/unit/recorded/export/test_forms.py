@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from seamlessflow.recorded.export.sampled_chains import sampled_chains
+from seamlessflow.recorded.export.forms import sampled_chains
 from tests.builders.trainer.trajectories import Run, trajectory
 
 FORKED = (
