@@ -6,11 +6,12 @@ with SEAMLESSFLOW_TEST_KAFKA=testcontainers one in Docker. A test that needs it 
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
 
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.broker.storage import properties
@@ -19,6 +20,7 @@ from seamlessflow.infra.network.addresses import HOST, free_port
 from seamlessflow.infra.settings import KafkaSettings, ProcessSettings, load
 from tests.builders.own_topics import own_topics
 from tests.seed import seed
+from tests.sharing import SharedByFile, readable
 
 READY_TIMEOUT_S = 60
 HEAP_MB = 1024
@@ -30,6 +32,19 @@ IMAGE = "apache/kafka:4.3.1"
 def pytest_report_header() -> list[str]:
     """Return the kind of Kafka and the seed, with which a failure is repeated."""
     return [f"kafka: {_kind()}", f"seed: {seed} (SEAMLESSFLOW_TEST_SEED={seed} repeats it)"]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SharedByFile:
+    """Return the rule by which processes share the tests."""
+    return SharedByFile(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Return a report that can be sent to the process that prints it."""
+    report = yield
+    report.sections = readable(report.sections)
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,4 +3,7 @@
 import os
 import random
 
-seed = int(os.environ.get("SEAMLESSFLOW_TEST_SEED") or random.SystemRandom().randrange(2**32))
+VARIABLE = "SEAMLESSFLOW_TEST_SEED"
+seed = int(os.environ.get(VARIABLE) or random.SystemRandom().randrange(2**32))
+# Processes beside this one that run tests inherit it, and so collect the same tests.
+os.environ[VARIABLE] = str(seed)
