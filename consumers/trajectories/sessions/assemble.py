@@ -6,7 +6,7 @@ Decides which sampled tokens may be trained, and counts every other one by its r
 from collections import Counter, defaultdict
 from dataclasses import replace
 
-from seamlessflow.consumers.trajectories.sessions.copied_node import copied_node
+from seamlessflow.consumers.trajectories.sessions.forks import copied_node
 from seamlessflow.consumers.trajectories.sessions.session import (
     MANAGER_FAILED,
     Session,

@@ -12,9 +12,8 @@ then on only the session's end counts, which the partition's owner then appends.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from seamlessflow.consumers.trajectories.sessions import playing_back
 from seamlessflow.consumers.trajectories.sessions.calls import close_hash, reward_hash
-from seamlessflow.consumers.trajectories.sessions.forks import copy_fork
+from seamlessflow.consumers.trajectories.sessions.forks import copy_fork, play_back
 from seamlessflow.consumers.trajectories.sessions.message_keys import (
     Strictness,
     chained,
@@ -109,7 +108,7 @@ def _transition(
         case r.TurnJoined():
             return _join(session, event)
         case r.TurnPlayedBack():
-            turn = playing_back.apply(session, event)
+            turn = play_back(session, event)
             return Folded(session, turn is not None, turn)
         case r.RewardAssigned():
             return _reward(session, event)

@@ -1,4 +1,4 @@
-"""Copy of a recorded session's beginning into a new session. Pure; called by the fold.
+"""Copy of a recorded session's beginning into a new session, and its playback. Pure.
 
 The copied turns are completed turns of the session, with ids of its own, which requests can extend;
 their sampled tokens have the origin `forked`, no log-probs and no version, and are never trained.
@@ -49,6 +49,51 @@ def copy_fork(session: Session, fork: r.ForkedPrefix, strictness: Strictnesses) 
     session.fork = _place(session, mine, turns, keys)
     content_gone = replace(fork, turns=(), prompt=None)
     session.opened = replace(session.opened, fork=content_gone)
+
+
+def play_back(session: Session, event: r.TurnPlayedBack) -> Turn | None:
+    """Note a request that a copied turn answered; return the turn, or None if it does not count.
+
+    The turn takes over how it was asked for, so that retries find it as they find any other.
+    """
+    turn = session.turns.get(event.turn_id)
+    late = session.closed is not None or event.command_id in session.commands
+    if turn is None or not turn.forked or late:
+        return None
+    session.commands.add(event.command_id)
+    turn.started = replace(
+        turn.started,
+        reply=event.reply,
+        idempotency_key=event.idempotency_key,
+        retry_count=event.retry_count,
+        body_hash=event.body_hash,
+        choice=event.choice,
+    )
+    turn.played, turn.undelivered = True, False
+    turn.waiting = [] if event.reply is None else [event.reply]
+    turn.last_progress_ms = session.last_activity_ms = event.at_ms
+    if event.idempotency_key is not None:
+        session.idempotency[event.idempotency_key, event.choice] = event.turn_id
+    return turn
+
+
+def copied_node(node: Node, start: int, turn: Turn | None) -> r.TrajectoryNode:
+    """Return a copied node; without a turn, that of the prompt behind which the session goes on."""
+    return r.TrajectoryNode(
+        node_id=node.node_id,
+        parent=node.parent,
+        parent_end=node.parent_end,
+        start=start,
+        length=node.length,
+        origin=node.origin,
+        turn_id=node.turn_id,
+        policy=turn.started.policy if turn and node.sampled else "",
+        module=turn.started.module if turn else "",
+        finish_reason=turn.finish_reason if turn and node.sampled else "",
+        match_rule=FORKED,
+        masked_reason=FORKED if node.sampled else "",
+        log_offset=node.log_offset,
+    )
 
 
 def _copied(session: Session, copied: r.ForkedTurn, turns: list[Turn], keys: Keys) -> Turn:
