@@ -1,4 +1,4 @@
-"""How the tests are shared among processes: `pytest -n 3` has three, each with a broker of its own.
+"""Sharing of the tests among processes: `pytest -n 3` has three, each with a broker of its own.
 
 A file is one unit, so that its fixtures are made once. Whole runs and computations are one unit all
 together: two of them at once would take the cores from each other and miss their deadlines.

@@ -28,6 +28,19 @@ ROOMS = (
 WITH_TESTS = (*ROOMS, "tests")
 GENERATED = {"schemas/records.py"}
 NO_NAMES = {"one", "of", "found", "told", "there", "known", "own", "given"}
+ENTRIES = {"producers/rollout/vllm_engine/inside_vllm"}
+"""Packages that another program imports, whatever their size."""
+APART = {
+    "inspection/template_comparison": "imports what the doctor may find missing",
+    "producers/rollout/torch_engine/compatibility": "transformers' inner names, in one place",
+    "producers/rollout/vllm_engine/model": "files of a model beside a running engine",
+    "producers/rollout/vllm_engine/process_guard": "runs in a process of its own, without vLLM",
+    "recorded/interchange/schema_registry": "a client of another server",
+    "rehearsal/verdict": "pure, beside a shell that runs processes",
+    "trainer/backends/adapter/peft_layers": "the one place that imports peft",
+}
+"""Modules below a hundred lines that stay beside their only importer, each with the reason."""
+PATHS = modules(*PRODUCT)
 RIDDLE = re.compile(r"(What|Whether|Which|Who|Whose|How|Where)\b")
 
 
@@ -46,6 +59,47 @@ def docstrings(path: Path) -> list[tuple[int, str]]:
 def test_a_folder_has_at_most_twenty_modules(room: str) -> None:
     counts = Counter(name(path.parent) for path in modules(room) if path.stem != "conftest")
     assert {folder: n for folder, n in counts.items() if n > 20} == {}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_folder_has_at_least_three_modules(room: str) -> None:
+    counts = Counter(path.parent for path in modules(room))
+    small = {
+        name(folder)
+        for folder, count in counts.items()
+        if count < 3 and not any(folder in other.parents for other in counts)
+    }
+    assert small - ENTRIES == set()
+
+
+def importers() -> dict[str, set[str]]:
+    """Return the modules of the product, each with those of the product that import it."""
+    paths = {name(path).removesuffix(".py").removeprefix("seamlessflow/") for path in PATHS}
+    importing: dict[str, set[str]] = {module: set() for module in paths}
+    for path in PATHS:
+        importer = name(path).removesuffix(".py").removeprefix("seamlessflow/")
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                source = node.module.removeprefix("seamlessflow.").replace(".", "/")
+                for module in (source, *(f"{source}/{alias.name}" for alias in node.names)):
+                    importing.get(module, set()).add(importer)
+    return importing
+
+
+def test_a_small_module_with_one_importer_beside_it_is_part_of_that() -> None:
+    lines = {
+        name(path).removesuffix(".py").removeprefix("seamlessflow/"): path.read_text().count("\n")
+        for path in PATHS
+    }
+    apart = set()
+    for module, importing in importers().items():
+        (importer, *others) = sorted(importing) or [""]
+        beside = importer.rpartition("/")[0] == module.rpartition("/")[0]
+        entry = importer.endswith("__main__")
+        fits = lines[module] < 100 and lines[module] + lines.get(importer, 0) < 350
+        if beside and importer and not others and not entry and fits:
+            apart.add(module)
+    assert apart == set(APART)
 
 
 @pytest.mark.parametrize("room", ROOMS)
