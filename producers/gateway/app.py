@@ -1,8 +1,8 @@
 """The ASGI application: routes, access control, and answers for errors.
 
-A new route is a line in `ROUTES` of `routes.py` and one in `_handlers`. `App` turns the errors of all routes into answers in the format
-of the client's dialect, and counts every answer. The paths below `/v1` and `/v1beta` also exist
-below `/sessions/{id}`, where they mean that session.
+A new route is a line in `ROUTES` of `routes.py` and one in `_handlers`. `App` turns the errors of
+all routes into answers in the format of the client's dialect, and counts every answer. The paths
+below `/v1` and `/v1beta` also exist below `/sessions/{id}`, where they mean that session.
 """
 
 import asyncio

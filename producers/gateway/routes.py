@@ -116,7 +116,10 @@ class Route(NamedTuple):
 
 
 ROUTES: Mapping[str, Route] = {
-    **{path: Route("POST", path, "Samples a turn; needs a session's key or an API key") for path in DIALECTS},
+    **{
+        path: Route("POST", path, "Samples a turn; needs a session's key or an API key")
+        for path in DIALECTS
+    },
     "/v1/messages/count_tokens": Route(
         "POST", "count_tokens", "Counts the tokens of a prompt of Anthropic's form"
     ),

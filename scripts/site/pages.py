@@ -10,9 +10,9 @@ from posixpath import dirname, join, normpath, relpath
 
 from scripts.site.menu import Menu
 
-PICTURES = (".png", ".svg")
+_PICTURES = (".png", ".svg")
 _BLOCK = re.compile(r"^(```[^\n]*\n.*?^```$)", re.M | re.S)
-_LINK_OR_CODE = re.compile(r"(?P<image>!?)\[(?P<label>[^\]]*)\]\((?P<target>[^)\s]+)\)|`[^`\n]+`")
+_LINK_OR_CODE = re.compile(r"!?\[(?P<label>[^\]]*)\]\((?P<target>[^)\s]+)\)|`[^`\n]+`")
 _MERMAID = "```mermaid\n"
 Draw = Callable[[str], str]
 """Stores the picture of a Mermaid source, and returns its place in the site."""
@@ -27,18 +27,12 @@ def site_page(text: str, place: str, menu: Menu, draw: Draw) -> str:
     return "".join(pieces)
 
 
-def pictures(text: str, place: str) -> set[str]:
-    """Return the places of the pictures that a page shows or links to."""
-    targets = {match["target"] or "" for match in _LINK_OR_CODE.finditer(text)}
-    return {_resolved(target, place) for target in targets if target.endswith(PICTURES)}
-
-
 def _link(match: re.Match[str], place: str, menu: Menu) -> str:
     target = match["target"]
     if not target or "://" in target or target.startswith(("#", "mailto:")):
         return match[0]
-    file = _resolved(target.partition("#")[0], place)
-    if file in menu.pages or file.endswith(PICTURES):
+    file = normpath(join(dirname(place), target.partition("#")[0]))
+    if file in menu.pages or file.endswith(_PICTURES):
         return match[0]
     if menu.repository:
         return f"[{match['label']}]({menu.repository.rstrip('/')}/blob/main/{file})"
@@ -52,7 +46,3 @@ def _block(block: str, place: str, draw: Draw) -> str:
     head, rest = block.split("\n", 1)
     # The reason behind `norun:` is for the tests of runbooks.
     return f"{head.partition(' norun:')[0]}\n{rest}"
-
-
-def _resolved(target: str, place: str) -> str:
-    return normpath(join(dirname(place), target))

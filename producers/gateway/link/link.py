@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import xxhash
 
@@ -83,6 +84,10 @@ class Link:
         self._unclaimed = metrics.counter(
             "seamlessflow_gateway_replies_ignored_total", reason="nobody_waits"
         )
+        options: dict[str, Any] = {
+            "message.timeout.ms": int(settings.kafka_timeout_s * 1000),
+            "queue.buffering.max.kbytes": settings.max_in_flight_bytes // 1024,
+        }
         self._producer = Producer(
             kafka,
             f"gateway-{self.instance}",
@@ -90,10 +95,7 @@ class Link:
             report_every_s=_REPORT_EVERY_S,
             waits_for_room=False,  # waiting would stop the event loop, and with it all calls
             trace=tracing.send,
-            **{
-                "message.timeout.ms": int(settings.kafka_timeout_s * 1000),
-                "queue.buffering.max.kbytes": settings.max_in_flight_bytes // 1024,
-            },
+            **options,
         )
         self._reply_reader = ReplyReader(
             kafka,

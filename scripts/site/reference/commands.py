@@ -45,7 +45,7 @@ def _section(name: str, command: Any) -> str:
 
 def _label(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        return parameter.metavar or parameter.name.upper()
+        return str(parameter.metavar or parameter.name.upper())
     return ", ".join([*parameter.opts, *parameter.secondary_opts])
 
 

@@ -1,10 +1,10 @@
-"""Markdown that the reference pages are made of: entries, tables and plain text."""
+"""Markdown that the reference pages are made of: entries and plain text."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 _CODE = re.compile(r"(`[^`]+`)")
-_MARKS = re.compile(r"([*_\[\]|])")
+_MARKS = re.compile(r"([*_\[\]])")
 
 
 def plain(text: str) -> str:
@@ -20,19 +20,22 @@ def code(text: object) -> str:
     return f"`{str(text).replace('`', chr(39))}`"
 
 
-def entry(name: str, meaning: str, facts: Iterable[str]) -> str:
-    """Return a term, its meaning below it, and a small line of facts."""
-    small = " · ".join(fact for fact in facts if fact)
-    parts = [part for part in (meaning, f"{small}\n    {{ .facts }}" if small else "") if part]
+def facts(texts: Iterable[str]) -> str:
+    """Return a paragraph of small facts, without the empty ones."""
+    return " · ".join(filter(None, texts)) + "\n{ .facts }"
+
+
+def entry(name: str, meaning: str, texts: Iterable[str] = ()) -> str:
+    """Return a term, its meaning below it, and its facts."""
+    small = [text for text in texts if text]
+    parts = [meaning] if meaning else []
+    parts += [facts(small).replace("\n", "\n    ")] if small else []
     return f"{code(name)}\n:   " + "\n\n    ".join(parts or ["-"]) + "\n"
 
 
-def default(value: str) -> str:
-    """Return a default as a fact; an empty one is no code."""
-    return "default empty" if value == "empty" else f"default {code(value)}"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table whose cells are Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+def form_facts(form: str) -> list[str]:
+    """Return type and default of the form of an `ExplainedSetting`, each as a fact."""
+    kind, optional, value = form.partition("; default: ")
+    if not optional:
+        return [code(kind.removesuffix("; required")), "required"]
+    return [code(kind), "default empty" if value == "empty" else f"default {code(value)}"]

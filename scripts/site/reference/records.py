@@ -39,9 +39,9 @@ def spelled(kind: Any) -> str:
 
 
 def _section(name: str, schema: Any) -> str:
-    topics = [topic.name for topic in TOPICS.values() if name in {r.__name__ for r in topic.records}]
-    where = f"On {', '.join(f'[`{topic}`](topics.md#{topic})' for topic in topics)}."
-    lines = [f"## {name}\n", plain(schema.get("doc", "")), f"\n{where}\n" if topics else ""]
+    topics = [topic for topic in TOPICS.values() if name in {r.__name__ for r in topic.records}]
+    where = ", ".join(f"[`{topic.name}`](topics.md#{topic.name})" for topic in topics)
+    lines = [f"## {name}\n", plain(schema.get("doc", "")), f"\nOn {where}.\n" if topics else ""]
     return "\n".join([*lines, *map(_entry, schema["fields"])])
 
 

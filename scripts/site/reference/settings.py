@@ -1,30 +1,13 @@
-"""Reference of settings: those of a run, then those that a single process alone has."""
+"""Reference of settings: those of a run, then those that processes alone have."""
 
 from collections.abc import Iterable, Iterator
 
-from pydantic import BaseModel
-
-from scripts.site.reference.markdown import code, default, entry, plain
+from scripts.site.reference.markdown import code, entry, form_facts, plain
 from seamlessflow.config import RunConfig
-from seamlessflow.consumers.trajectories.settings import ManagerSettings
 from seamlessflow.infra.help import ExplainedSetting, every_setting
+from seamlessflow.infra.settings import ProcessSettings
 from seamlessflow.infra.variables import variable
-from seamlessflow.producers.agents.settings import AgentsSettings
-from seamlessflow.producers.gateway.settings import GatewaySettings
-from seamlessflow.producers.rollout.settings import RolloutSettings
-from seamlessflow.recorded.audit.audit import AuditSettings
-from seamlessflow.scheduler.settings import SchedulerSettings
-from seamlessflow.trainer.settings import TrainerSettings
 
-PROCESSES: tuple[type[BaseModel], ...] = (
-    AgentsSettings,
-    AuditSettings,
-    GatewaySettings,
-    ManagerSettings,
-    RolloutSettings,
-    SchedulerSettings,
-    TrainerSettings,
-)
 _INTRODUCTION = """# Settings
 
 This page is for a person who writes a run configuration. It has every setting of the YAML file.
@@ -37,20 +20,19 @@ run: {steps: 50}      # in the file; as a variable: SEAMLESSFLOW_RUN__STEPS=50
 `NAME` stands for any name, and `[]` for each place of a list. The variable of such a setting is
 that of the whole list or map, as JSON. `seamlessflow settings WORD` prints the same text.
 """
+_ALONE = """
+## Single processes
+
+No run configuration has these. A process that is started alone reads them.
+"""
 
 
 def page() -> str:
     """Return the whole page."""
     settings = list(every_setting(RunConfig))
-    variables = {setting_variable(setting.path) for setting in settings}
-    alone = [
-        setting
-        for path, setting in {s.path: s for kind in PROCESSES for s in every_setting(kind)}.items()
-        if setting_variable(path) not in variables
-    ]
-    parts = [_INTRODUCTION, *_sections(settings), "\n## Single processes\n"]
-    parts.append("No run configuration has these. A process that is started alone reads them.\n")
-    return "\n".join([*parts, *map(_entry, alone)])
+    paths = {setting.path for setting in settings}
+    alone = [setting for setting in every_setting(ProcessSettings) if setting.path not in paths]
+    return "\n".join([_INTRODUCTION, *_sections(settings), _ALONE, *map(_entry, alone)])
 
 
 def setting_variable(path: str) -> str:
@@ -76,10 +58,5 @@ def _sections(settings: Iterable[ExplainedSetting]) -> Iterator[str]:
 
 
 def _entry(setting: ExplainedSetting) -> str:
-    form, optional, value = setting.form.partition("; default: ")
-    facts = [
-        code(form.removesuffix("; required")),
-        default(value) if optional else "required",
-        code(setting_variable(setting.path)),
-    ]
-    return entry(setting.path, plain(setting.meaning), facts)
+    small = [*form_facts(setting.form), code(setting_variable(setting.path))]
+    return entry(setting.path, plain(setting.meaning), small)

@@ -1,46 +1,38 @@
 """Reference of the topics of the log, from `schemas/topics.py`."""
 
-from scripts.site.reference.markdown import code, plain, table
+from scripts.site.reference.markdown import code, facts, plain
 from scripts.site.reference.records import link
 from seamlessflow.schemas.registry import raw_schemas
-from seamlessflow.schemas.topics import DAY_MS, FOR_EVER, HOUR_MS, TOPICS, Topic
+from seamlessflow.schemas.topics import DAY_MS, FOR_EVER, TOPICS, Topic
 
 _INTRODUCTION = """# Topics
 
 This page has the topics that `seamlessflow topics create` makes, and the records on each.
-Partitions are those of new topics. Each topic has one for dead letters beside it.
+Partitions are those of new topics.
 """
-_HEAD = ("topic", "partitions", "kept", "clean-up", "largest record", "dead letters")
 
 
 def page() -> str:
     """Return the whole page."""
-    rows = [_row(topic) for topic in TOPICS.values()]
-    return "\n".join([_INTRODUCTION, table(_HEAD, rows), *map(_section, TOPICS.values())])
+    return "\n".join([_INTRODUCTION, *map(_section, TOPICS.values())])
 
 
 def kept(retention_ms: int) -> str:
     """Return a retention in words."""
     if retention_ms == FOR_EVER:
-        return "for ever"
-    days, hours = retention_ms / DAY_MS, retention_ms / HOUR_MS
-    number, word = (days, "day") if days >= 1 else (hours, "hour")
-    return f"{number:g} {word}{'' if number == 1 else 's'}"
-
-
-def _row(topic: Topic) -> tuple[str, ...]:
-    return (
-        f"[`{topic.name}`](#{topic.name})",
-        str(topic.partitions),
-        kept(topic.retention_ms),
-        code(topic.cleanup),
-        f"{topic.max_record_bytes / 2**20:g} MiB",
-        code(topic.dead_letters),
-    )
+        return "kept for ever"
+    days, hours = divmod(retention_ms // (DAY_MS // 24), 24)
+    return "kept " + " ".join(f"{n} {word}" for n, word in ((days, "d"), (hours, "h")) if n)
 
 
 def _section(topic: Topic) -> str:
-    schemas = raw_schemas()
+    small = [
+        f"partitions {topic.partitions}",
+        kept(topic.retention_ms),
+        f"clean-up {code(topic.cleanup)}",
+        f"largest record {topic.max_record_bytes / 2**20:g} MiB",
+        f"dead letters on {code(topic.dead_letters)}",
+    ]
     names = [record.__name__ for record in topic.records]
-    lines = [f"- {link(name, 'records.md')}: {plain(schemas[name]['doc'])}" for name in names]
-    return f"\n## {topic.name} {{ #{topic.name} }}\n\n" + "\n".join(lines) + "\n"
+    lines = [f"- {link(name, 'records.md')}: {plain(raw_schemas()[name]['doc'])}" for name in names]
+    return "\n".join([f"## {topic.name} {{ #{topic.name} }}\n", facts(small), "", *lines, ""])
