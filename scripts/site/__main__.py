@@ -5,8 +5,7 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
-import mermaidx
-
+from scripts.site import diagrams
 from scripts.site.menu import GENERATED, faults, read_menu
 from scripts.site.pages import site_page
 from scripts.site.reference import commands, gateway, metrics, records, settings, topics
@@ -24,22 +23,27 @@ def main() -> None:
         sys.exit("\n".join(lines))
     shutil.rmtree(PAGES, ignore_errors=True)
     for place in menu.written():
-        _write(place, site_page((ROOT / place).read_text(encoding="utf-8"), place, menu, _draw))
+        text = (ROOT / place).read_text(encoding="utf-8")
+        _write(PAGES / place, site_page(text, place, menu, _draw))
     for module in REFERENCE:
-        _write(f"{GENERATED}{module.__name__.rpartition('.')[2]}.md", module.page())
+        _write(PAGES / GENERATED / f"{module.__name__.rpartition('.')[2]}.md", module.page())
     shutil.copytree(ROOT / "docs" / "images", PAGES / "docs" / "images")
     shutil.copy(ROOT / "scripts" / "site" / "site.css", PAGES)
 
 
 def _draw(source: str) -> str:
     place = f"diagrams/{sha256(source.encode()).hexdigest()[:12]}.svg"
-    _write(place, mermaidx.render(source).svg())
+    # Drawing takes a second, so pictures outlive the pages.
+    kept = PAGES.parent / place
+    if not kept.exists():
+        _write(kept, diagrams.svg(source))
+    _write(PAGES / place, kept.read_text(encoding="utf-8"))
     return place
 
 
-def _write(place: str, text: str) -> None:
-    (PAGES / place).parent.mkdir(parents=True, exist_ok=True)
-    (PAGES / place).write_text(text, encoding="utf-8")
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
