@@ -1,8 +1,8 @@
 """The ASGI application: routes, access control, and answers for errors.
 
-A new route is a line in `_routes`. `App` turns the errors of all routes into answers in the format
-of the client's dialect, and counts every answer. The paths below `/v1` and `/v1beta` also exist
-below `/sessions/{id}`, where they mean that session.
+A new route is a line in `ROUTES` of `routes.py` and one in `_handlers`. `App` turns the errors of
+all routes into answers in the format of the client's dialect, and counts every answer. The paths
+below `/v1` and `/v1beta` also exist below `/sessions/{id}`, where they mean that session.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ from seamlessflow.producers.gateway.routes import (
     DIALECTS,
     GOOGLE,
     GOOGLE_MODELS,
+    ROUTES,
     dialect_of,
     dialect_of_call,
     meant_paths,
@@ -70,36 +71,28 @@ class App:
         self.in_flight = CallsInFlight(link, settings.max_in_flight, settings.max_in_flight_bytes)
         self._counts: dict[tuple[str, int], Callable[[float], None]] = {}
         metrics.gauge("seamlessflow_gateway_in_flight").set_function(lambda: self.in_flight.count)
+        handlers = self._handlers()
         self._routes: Mapping[str, tuple[str, str, Handler]] = {
-            **{
-                path: ("POST", path, self._turn_handler(dialect))
-                for path, dialect in DIALECTS.items()
-            },
-            "/v1/messages/count_tokens": (
-                "POST",
-                "count_tokens",
-                self._count_handler(CountForm(messages_prompt, "input_tokens")),
-            ),
-            f"{GOOGLE_MODELS}*:countTokens": (
-                "POST",
-                "count_tokens",
-                self._count_handler(CountForm(content_prompt, "totalTokens")),
-            ),
-            **{
-                f"/{version}/models": ("GET", "models", self._list_models)
-                for version in ("v1", "v1beta")
-            },
-            **{
-                f"/{version}/models/*": ("GET", "model", self._show_model)
-                for version in ("v1", "v1beta")
-            },
-            "/sessions": ("POST", "open", self._open),
-            "/sessions/*": ("GET", "describe", self._describe),
-            "/sessions/*/reward": ("POST", "reward", self._admin_handler(self._sessions.reward)),
-            "/sessions/*/close": ("POST", "close", self._admin_handler(self._sessions.close)),
-            "/health": ("GET", "health", self._health),
-            "/ready": ("GET", "ready", self._ready),
-            "/metrics": ("GET", "metrics", self._show_metrics),
+            path: (route.method, route.name, handlers[path]) for path, route in ROUTES.items()
+        }
+
+    def _handlers(self) -> Mapping[str, Handler]:
+        """Return the handler of each path of `ROUTES`."""
+        count_messages = self._count_handler(CountForm(messages_prompt, "input_tokens"))
+        count_content = self._count_handler(CountForm(content_prompt, "totalTokens"))
+        return {
+            **{path: self._turn_handler(dialect) for path, dialect in DIALECTS.items()},
+            "/v1/messages/count_tokens": count_messages,
+            f"{GOOGLE_MODELS}*:countTokens": count_content,
+            **{f"/{version}/models": self._list_models for version in ("v1", "v1beta")},
+            **{f"/{version}/models/*": self._show_model for version in ("v1", "v1beta")},
+            "/sessions": self._open,
+            "/sessions/*": self._describe,
+            "/sessions/*/reward": self._admin_handler(self._sessions.reward),
+            "/sessions/*/close": self._admin_handler(self._sessions.close),
+            "/health": self._health,
+            "/ready": self._ready,
+            "/metrics": self._show_metrics,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

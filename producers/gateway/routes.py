@@ -1,6 +1,10 @@
-"""The dialects by the path at which they are spoken. A new dialect is a class and a line here."""
+"""The gateway's routes, and the dialects by the path at which they are spoken.
+
+A new dialect is a class and a line here.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from seamlessflow.producers.gateway.dialects import openai_completions, openai_shape
 from seamlessflow.producers.gateway.dialects.anthropic_messages import request as messages_request
@@ -98,6 +102,40 @@ DIALECTS: Mapping[str, Dialect] = {
     f"{GOOGLE_MODELS}*{_WHOLE}": GOOGLE,
     f"{GOOGLE_MODELS}*{_STREAMED}": GoogleContent("*", "events"),
 }
+
+
+class Route(NamedTuple):
+    """A route: its HTTP method, its name in metrics, and the meaning of a call."""
+
+    method: str
+    name: str
+    meaning: str
+
+
+ROUTES: Mapping[str, Route] = {
+    **{
+        path: Route("POST", path, "Samples a turn; needs a session's key or an API key")
+        for path in DIALECTS
+    },
+    "/v1/messages/count_tokens": Route(
+        "POST", "count_tokens", "Counts the tokens of a prompt of Anthropic's form"
+    ),
+    f"{GOOGLE_MODELS}*{_COUNTED}": Route(
+        "POST", "count_tokens", "Counts the tokens of a prompt of Google's form"
+    ),
+    "/v1/models": Route("GET", "models", "Lists the models; needs any key"),
+    "/v1beta/models": Route("GET", "models", "Lists the models in Google's form; needs any key"),
+    "/v1/models/*": Route("GET", "model", "Shows a model; needs any key"),
+    "/v1beta/models/*": Route("GET", "model", "Shows a model in Google's form; needs any key"),
+    "/sessions": Route("POST", "open", "Opens a session; needs the admin key"),
+    "/sessions/*": Route("GET", "describe", "Shows a session; needs its key or the admin key"),
+    "/sessions/*/reward": Route("POST", "reward", "Rewards a session; needs the admin key"),
+    "/sessions/*/close": Route("POST", "close", "Closes a session; needs the admin key"),
+    "/health": Route("GET", "health", "Answers as long as the process runs"),
+    "/ready": Route("GET", "ready", "Answers 503 until calls can be taken"),
+    "/metrics": Route("GET", "metrics", "Metrics in the Prometheus text format"),
+}
+"""Routes by path. `*` stands for a model or a session."""
 
 
 def dialect_of_call(dialect: Dialect, path: str, parameter: Callable[[bytes], bytes]) -> Dialect:

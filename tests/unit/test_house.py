@@ -24,6 +24,7 @@ ROOMS = (
     "lab",
     "seamlessflow",
     "benchmarks",
+    "scripts",
 )
 WITH_TESTS = (*ROOMS, "tests")
 GENERATED = {"schemas/records.py"}
@@ -165,7 +166,7 @@ def variables(path: Path) -> Iterator[tuple[int, str]]:
 def test_a_variable_is_named_by_what_it_is() -> None:
     without_names = [
         f"{name(path)}:{line} {word}"
-        for path in modules(*PRODUCT)
+        for path in modules(*PRODUCT, "scripts")
         for line, word in variables(path)
         if word in NO_NAMES
     ]
@@ -173,7 +174,9 @@ def test_a_variable_is_named_by_what_it_is() -> None:
 
 
 def test_every_module_says_what_it_is() -> None:
-    assert [name(path) for path in modules(*PRODUCT) if not ast.get_docstring(parsed(path))] == []
+    assert [
+        name(path) for path in modules(*PRODUCT, "scripts") if not ast.get_docstring(parsed(path))
+    ] == []
 
 
 def test_a_class_name_stands_for_one_thing() -> None:
