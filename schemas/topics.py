@@ -145,6 +145,7 @@ FLEET = Topic(
     (
         r.WorkerHeartbeat,
         r.GatewayHeartbeat,
+        r.TrainerHeartbeat,
         r.ManagerStarted,
         r.WorkerAssignment,
         r.PolicyWeights,

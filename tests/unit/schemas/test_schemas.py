@@ -34,7 +34,7 @@ from seamlessflow.schemas.registry import (
     schema_fingerprint,
     self_contained,
 )
-from seamlessflow.schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS
+from seamlessflow.schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS, fleet_key
 from tests.builders.records.sessions import dispatched
 from tests.builders.schemas.made_up import VERSIONS
 from tests.builders.schemas.made_up import decode as decode_any
@@ -252,6 +252,20 @@ def test_requests_and_sessions_are_co_partitioned() -> None:
 
 def test_only_the_last_state_of_the_fleet_is_kept() -> None:
     assert [topic.name for topic in TOPICS.values() if topic.compacted] == [FLEET.name]
+
+
+def test_every_record_with_a_key_of_the_fleet_is_of_that_topic() -> None:
+    written = [generate_one(parsed(self_contained(name, RAW))) for name in RAW]
+    records = [RECORDS[name](**values) for name, values in zip(RAW, written, strict=True)]
+    keyed = {type(record) for record in records if _has_key(record)}
+    assert keyed == set(FLEET.records)
+
+
+def _has_key(record: Record) -> bool:
+    try:
+        return bool(fleet_key(record))
+    except (TypeError, ValueError):
+        return False
 
 
 def test_a_new_field_without_default_would_be_noticed() -> None:
