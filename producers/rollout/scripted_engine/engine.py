@@ -163,18 +163,18 @@ class ScriptedEngine(ThreadedEngine):
     def _sample(self, request: ScriptedRequest, earned: float) -> None:
         request.credit += earned
         start, end = request.offset, int(min(request.offset + request.credit, request.end))
-        breaks_at = self._script.breaks_at
-        if breaks_at is not None and end > breaks_at:
-            raise ArithmeticError(f"scripted to break at token {breaks_at}")
         over = end >= request.end
-        if over:
-            del self._live[request.request_id]
         if end > start:
+            chunk = self._chunk(request, start, end, request.reason if over else None)
             request.offset, request.credit = end, request.credit - (end - start)
             self._sampled_tokens += end - start
-            self._send(request, self._chunk(request, start, end, request.reason if over else None))
         elif over:
-            self._send(request, last_chunk(request.offset, request.reason))
+            chunk = last_chunk(start, request.reason)
+        else:
+            return
+        if over:
+            del self._live[request.request_id]
+        self._send(request, chunk)
 
     def _chunk(
         self, request: ScriptedRequest, start: int, end: int, reason: FinishReason | None

@@ -13,14 +13,12 @@ class Script:
     """A pattern (int32 ids, at least one) repeated to `length` tokens, then a stop token.
 
     If a request has no stop token, the pattern goes on to its `max_tokens`. `tokens_per_second` is
-    the speed of one request, None for the whole answer at once. `breaks_at` is the completion
-    offset at which the engine fails, for tests of failures.
+    the speed of one request, None for the whole answer at once.
     """
 
     pattern: bytes
     length: int
     tokens_per_second: float | None = None
-    breaks_at: int | None = None
     _text: bytes = field(init=False, repr=False)
     _ids: frozenset[int] = field(init=False, repr=False)
 

@@ -8,6 +8,7 @@ from seamlessflow.producers.rollout.engine.contract import SamplingParams
 from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid
 from seamlessflow.producers.rollout.scripted_engine.engine import ScriptedEngine
 from seamlessflow.producers.rollout.scripted_engine.script import Script
+from tests.builders.engines.broken import BreakingScript
 from tests.builders.rollout.generation import Generation, as_bytes
 from tests.waiting import until
 
@@ -56,7 +57,7 @@ def test_more_requests_than_places_wait() -> None:
 
 
 def test_it_breaks_where_the_script_says() -> None:
-    script = Script(as_bytes([11]), 50, tokens_per_second=2_000.0, breaks_at=10)
+    script = BreakingScript(as_bytes([11]), 50, tokens_per_second=2_000.0, breaks_at=10)
     with contextlib.closing(ScriptedEngine(script)) as engine:
         broken = Generation(engine, PROMPT, SamplingParams(40))
         assert broken.finish() == "abort"
