@@ -48,10 +48,11 @@ REFUSED: Mapping[str, str] = {
         "it answers a call that has ended; the client's own retry gets the answer from the log"
     ),
 }
-"""Reasons why letters of a topic are never retried, with what to do instead."""
+"""Reasons why letters of a topic are never retried, with what to do instead.
+
+Records of the other topics are independent of each other, whatever their order.
+"""
 _UNDECODABLE = "it still cannot be decoded (dlq show has the reason); --force sends it all the same"
-RETRIED = tuple(name for name in TOPICS if name not in REFUSED)
-"""Topics whose records are independent of each other, whatever their order."""
 
 
 def decoded_letter(letter: DeadLetter) -> Record:
