@@ -14,20 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.manager import recorded
-from benchmarks.recorded.demo_policy import renderer
-from benchmarks.recorded.sessions import Shape, interleaved
+from benchmarks.recorded.sessions import Shape, interleaved, renderer, write
 from seamlessflow.infra.broker.broker import Broker
-from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.export.exporting import ExportJob, export
 from seamlessflow.recorded.export.parquet_file import PARQUET
 from seamlessflow.recorded.export.tables import JSONL
-from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.topics import SESSIONS
 
 _PROMPT, _SAMPLED = 340, 300
-_DEADLINE_S = 300
 
 
 def main(argv: Sequence[str]) -> None:
@@ -42,7 +35,7 @@ def main(argv: Sequence[str]) -> None:
     tokens = asked.turns * (_PROMPT + _SAMPLED) * len(sessions)
     events = interleaved(sessions, max(1, asked.tokens // tokens))
     with Broker(None, short_lived=True) as broker, tempfile.TemporaryDirectory() as directory:
-        _write(broker.settings, events)
+        write(broker.settings, events)
         found = {}
         for one in (PARQUET, JSONL):
             job = ExportJob(Path(directory) / one.name, one)
@@ -59,13 +52,3 @@ def main(argv: Sequence[str]) -> None:
                 "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
             }
     print(json.dumps({"benchmark": "export", "events": len(events), **found}))
-
-
-def _write(settings: KafkaSettings, events: Sequence[Record]) -> None:
-    create_topics(settings, [SESSIONS])
-    producer = Producer(settings, "benchmark", linger_ms=5)
-    for event in events:
-        session_id: str = event.session_id  # type: ignore[attr-defined]
-        producer.send(SESSIONS.name, event, key=session_id)
-    producer.flush(_DEADLINE_S)
-    producer.close()

@@ -26,8 +26,7 @@ from typing import Any
 import httpx
 
 from benchmarks.load.children import Children
-from benchmarks.load.measured_load import run_load
-from benchmarks.load.sessions import open_sessions
+from benchmarks.load.measured_load import open_sessions, run_load
 from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.clock import now_ms

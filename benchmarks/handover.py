@@ -23,8 +23,8 @@ from typing import Self
 
 from benchmarks.load.children import Children, cpu_s
 from benchmarks.manager import recorded
-from benchmarks.recorded.demo_policy import renderer
-from benchmarks.recorded.sessions import Shape, interleaved
+from benchmarks.recorded.broker_rebuild import for_unknown_session
+from benchmarks.recorded.sessions import Shape, interleaved, renderer
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.producer import Producer
@@ -42,7 +42,6 @@ _DEADLINE_S = 180
 _LOOK_S = 0.5
 _COMMITS_S = 1.0
 """Time after the last answer in which the owner commits its progress."""
-_AGE_MS = 86_400_000
 _WAYS: Mapping[str, signal.Signals] = {"sigterm": signal.SIGTERM, "kill": signal.SIGKILL}
 
 
@@ -157,7 +156,7 @@ class Managers:
     def _answered_ms(self) -> int:
         """Send a command for an unknown session; return the time at which it is refused."""
         name = f"command-{now_ms()}"
-        self._producer.send(REQUESTS.name, _for_unknown_session(name), partition=0)
+        self._producer.send(REQUESTS.name, for_unknown_session(name), partition=0)
         return self._next(
             lambda record: isinstance(record, r.CommandRefused) and record.command_id == name
         )
@@ -176,12 +175,3 @@ class Managers:
 def _refuse_late(deadline: float, wanted: str) -> None:
     if time.monotonic() > deadline:
         raise TimeoutError(f"no {wanted} within {_DEADLINE_S} s")
-
-
-def _for_unknown_session(command_id: str) -> r.CloseSession:
-    return r.CloseSession(
-        command_id=command_id,
-        session_id=f"unknown-{command_id}",
-        issued_at_ms=now_ms(),
-        expires_at_ms=now_ms() + _AGE_MS,
-    )

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.recorded.broker_rebuild import broker_rebuild
-from benchmarks.recorded.demo_policy import renderer
-from benchmarks.recorded.sessions import Recorder, Shape, interleaved
+from benchmarks.recorded.sessions import Recorder, Shape, interleaved, renderer
 from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress

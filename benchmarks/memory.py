@@ -22,8 +22,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.manager import decide_us
 from benchmarks.recorded.broker_rebuild import broker_rebuild
-from benchmarks.recorded.demo_policy import renderer
-from benchmarks.recorded.sessions import Recorder, Shape, interleaved
+from benchmarks.recorded.sessions import Recorder, Shape, interleaved, renderer
 from seamlessflow.consumers.trajectories.acting.spilling import SpillFile, Spilling
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.consumers.trajectories.sessions.session_state import session_of, state_of

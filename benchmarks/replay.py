@@ -13,20 +13,15 @@ import time
 from collections.abc import Sequence
 
 from benchmarks.manager import recorded
-from benchmarks.recorded.demo_policy import renderer
-from benchmarks.recorded.sessions import Shape, interleaved
+from benchmarks.recorded.sessions import Shape, interleaved, renderer, write
 from seamlessflow.infra.broker.broker import Broker
-from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.recorded.merge.merge import MergeJob
 from seamlessflow.recorded.merge.shards import merge_on
 from seamlessflow.recorded.select.reading import partition_bounds
 from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.topics import SESSIONS
 
 _USUAL = {"prompt": 340, "sampled": 300}
-_DEADLINE_S = 120
 
 
 def main(argv: Sequence[str]) -> None:
@@ -45,13 +40,7 @@ def merged(events: Sequence[Record]) -> dict[str, float]:
     """Return events a second by number of processes."""
     with Broker(None, short_lived=True) as broker:
         kafka = broker.settings
-        create_topics(kafka, [SESSIONS])
-        producer = Producer(kafka, "benchmark", linger_ms=5)
-        for event in events:
-            session_id: str = event.session_id  # type: ignore[attr-defined]
-            producer.send(SESSIONS.name, event, key=session_id)
-        producer.flush(_DEADLINE_S)
-        producer.close()
+        write(kafka, events)
         job = MergeJob(kafka, partition_bounds(kafka, SessionSelection()))
         found: dict[str, float] = {"events": len(events)}
         for processes in (1, 2):

@@ -13,7 +13,6 @@ from seamlessflow.trainer.settings import TrainerSettings
 
 GROUPS, GROUP_SIZE = 8, 8
 POLICY = "trail"
-RENDERER = {"name": "qwen3"}
 OPTIMIZER = {"lr": 1e-3, "warmup_steps": 10}
 CRITIC_RATE = 1e-3
 """That of the policy: a critic at the default of 1e-5 learns nothing in so few steps."""

@@ -76,7 +76,7 @@ def _write(
         session_id: str = event.session_id  # type: ignore[attr-defined]
         producer.send(SESSIONS.name, event, key=session_id)
     for number in _PARTITIONS:
-        producer.send(REQUESTS.name, _for_unknown_session(number), partition=number)
+        producer.send(REQUESTS.name, for_unknown_session(f"command-{number}"), partition=number)
     producer.flush(_DEADLINE_S)
     reader = Reader(settings, "benchmark-group", group=_GROUP)
     places = {number: (SESSIONS.name, number) for number in _PARTITIONS}
@@ -117,10 +117,11 @@ def _wait_until_owned(
     return Takeover((max(owned.values()) - min(began)) / 1000, sum(map(cpu_s, pids)) - used_s)
 
 
-def _for_unknown_session(partition: int) -> r.CloseSession:
+def for_unknown_session(name: str) -> r.CloseSession:
+    """Return a command of this name, which the owner of its partition refuses."""
     return r.CloseSession(
-        command_id=f"command-{partition}",
-        session_id=f"unknown-{partition}",
+        command_id=name,
+        session_id=f"unknown-{name}",
         issued_at_ms=now_ms(),
         expires_at_ms=now_ms() + _AGE_MS,
     )

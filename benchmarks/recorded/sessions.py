@@ -1,37 +1,57 @@
 """Sessions as events of the log, of an agent with a tool, a manager and one worker.
 
-The manager's decisions and the renderer are the real ones; gateway and worker are simulated.
+The manager's decisions and the demo's renderer are the real ones; gateway and worker are simulated.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import orjson
 import xxhash
 
-from benchmarks.recorded.demo_policy import POLICY, acquired
-from benchmarks.recorded.sampled_turn import outputs
 from seamlessflow.consumers.trajectories.decisions.context import Context, Decision
 from seamlessflow.consumers.trajectories.decisions.decide import decide
 from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
 from seamlessflow.consumers.trajectories.sessions import fold
 from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.task import LOOKUP
+from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.codec import decode, encode
 from seamlessflow.schemas.identity import tool_call_id
 from seamlessflow.schemas.records import Record, Sampling
+from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.topics import SESSIONS
 
 EPOCH = 1
 AGE_MS = 86_400_000
+_POLICY = "default"
+_DEADLINE_S = 300
 _TOOLS = orjson.dumps([LOOKUP], option=orjson.OPT_SORT_KEYS)
 _REPLY = r.ReplyAddress(partition=1, gateway="gateway-0")
+
+
+@contextmanager
+def renderer() -> Iterator[tuple[Renderer, r.PolicyWeights]]:
+    """Return the demo's renderer, and the policy that names it."""
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        make_tokenizer(directory)
+        made = Renderer.load(directory, RENDERER)
+        yield made, _policy_weights(made, directory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +83,7 @@ class Recorder:
         self._random = random.Random(self.seed)
         self._fleet = RolloutFleet()
         self._fleet.apply(self.policy, self.now_ms)
-        self._fleet.apply(acquired(self.now_ms), self.now_ms)
+        self._fleet.apply(_acquired(self.now_ms), self.now_ms)
 
     def record(self, shape: Shape, *, finalized: bool = True) -> "Recorder":
         """Record a whole session."""
@@ -78,7 +98,7 @@ class Recorder:
     def open(self) -> None:
         """Open the session; it stays open for a day."""
         more: dict[str, Any] = {"max_age_ms": AGE_MS, "max_idle_ms": AGE_MS}
-        self._carry_out(r.OpenSession(**self._fields(), policy=POLICY, **more))
+        self._carry_out(r.OpenSession(**self._fields(), policy=_POLICY, **more))
         self.history = [_message("system", "You call functions.")]
 
     def turn(self, shape: Shape) -> None:
@@ -155,7 +175,7 @@ class Recorder:
             for number, call in enumerate(parsed.tool_calls)
         ]
         message = _message("assistant", None, tool_calls=calls)
-        self._append(outputs(asked, sampled, message, shape.progressed, self.now_ms))
+        self._append(_outputs(asked, sampled, message, shape.progressed, self.now_ms))
         self.history.append(message)
 
     def _text(self, tokens: int) -> str:
@@ -183,6 +203,84 @@ def interleaved(sessions: Sequence[Sequence[Record]], copies: int) -> list[Recor
     ]
     rounds = zip_longest(*copied)
     return [event for events in rounds for event in events if event is not None]
+
+
+def write(settings: KafkaSettings, events: Iterable[Record]) -> None:
+    """Write events to a new topic `sessions`, each by the key of its session."""
+    create_topics(settings, [SESSIONS])
+    producer = Producer(settings, "benchmark", linger_ms=5)
+    for event in events:
+        session_id: str = event.session_id  # type: ignore[attr-defined]
+        producer.send(SESSIONS.name, event, key=session_id)
+    producer.flush(_DEADLINE_S)
+    producer.close()
+
+
+def _policy_weights(made: Renderer, tokenizer_directory: Path) -> r.PolicyWeights:
+    """Return version 0 of a policy with a practically unlimited context."""
+    return r.PolicyWeights(
+        policy=_POLICY,
+        version=0,
+        step=0,
+        directory="",
+        manifest_sha256="",
+        tokenizer_directory=str(tokenizer_directory),
+        tokenizer_hash=made.hash,
+        renderer=made.settings.to_json(),
+        max_context=1 << 20,
+        overrides=Sampling(temperature=1.0),
+        at_ms=0,
+    )
+
+
+def _acquired(at_ms: int) -> r.RoleAcquired:
+    """Return the event by which a worker takes the rollout role."""
+    return r.RoleAcquired(
+        worker="worker-0",
+        incarnation="incarnation-0",
+        role="rollout",
+        assignment=1,
+        slot=0,
+        slot_offset=0,
+        version=0,
+        took_ms=0,
+        at_ms=at_ms,
+    )
+
+
+def _outputs(
+    asked: r.GenerateTurn, sampled: bytes, message: bytes, progressed: int, at_ms: int
+) -> Iterator[Record]:
+    """Yield `progressed` records of about equal length, then the rest with the parsed `message`."""
+    count, done = len(sampled) // TOKEN_BYTES, 0
+    logprobs = np.linspace(-2, 0, count, dtype=np.float32).tobytes()
+    for number in range(progressed + 1):
+        end = count * (number + 1) // (progressed + 1)
+        fields: dict[str, Any] = {
+            "session_id": asked.session_id,
+            "turn_id": asked.turn_id,
+            "dispatch": asked.dispatch,
+            "worker": asked.worker,
+            "incarnation": asked.incarnation,
+            "token_offset": done,
+            "token_ids": sampled[4 * done : 4 * end],
+            "logprobs": logprobs[4 * done : 4 * end],
+            "spans": (r.VersionSpan(start=done, version_min=0, version_max=0),),
+            "at_ms": at_ms,
+            "delta": message[: 4 * (end - done)],
+        }
+        if number < progressed:
+            yield r.TurnProgressed(**fields)
+        else:
+            yield r.TurnCompleted(
+                **fields,
+                finish_reason="tool_calls",
+                message=message,
+                well_formed=True,
+                prompt_length=len(asked.prompt_ids) // TOKEN_BYTES,
+                prompt_hash=asked.prompt_hash,
+            )
+        done = end
 
 
 def _message(role: str, content: str | None, **more: Any) -> bytes:

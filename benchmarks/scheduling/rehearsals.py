@@ -96,7 +96,7 @@ def configuration(folder: Path, pipeline: Pipeline) -> Mapping[str, object]:
         },
         "pacing": {"tasks": str(folder.parent / "tasks.jsonl"), "task_timeout_s": 600},
         "agents": {
-            "callable": "benchmarks.load.answer_agent:run",
+            "callable": "benchmarks.load.agents:whole",
             "name": "answer",
             "concurrency": (pipeline.lag + 1) * _GROUPS * 8,
         },

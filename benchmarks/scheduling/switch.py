@@ -4,7 +4,7 @@
 
 A whole training on a real broker, with a model of the demo's shape: worker `w0` rolls out, `w1`
 moves after every step (`load/alternation.py`), agents keep turns in flight on both
-(`load/steady_agent.py`). The times are those of the records: to training from `RoleAssigned` until
+(`load/agents.py`). The times are those of the records: to training from `RoleAssigned` until
 the step's work begins, to rollout from `RoleAssigned` until the first token that `w1` reports.
 Phases are named by their ends; `a: b` is a part of phase `a` that the process itself reports.
 `tokens_lost` are those that a worker reported of a turn that it then handed back, and that the
@@ -81,7 +81,7 @@ def _train(out: Path, steps: int, agents: int) -> None:
 
 def _config(out: Path, steps: int, agents: int) -> Mapping[str, object]:
     engine = {"threads": 1, "kv_bytes": KV_BYTES}
-    agent = "benchmarks.load.steady_agent:run"
+    agent = "benchmarks.load.agents:steady"
     return {
         "out": str(out),
         "workers": WORKERS,

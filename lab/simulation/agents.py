@@ -79,9 +79,7 @@ class SimulatedAgents:
         """Sessions that were stopped at their deadline, and their tokens."""
 
     def play(self, task: Task) -> None:
-        """Begin a session once it has a place, unless the workload says that it never ends."""
-        if self._workload.hangs(task.group_id, task.sample, task.attempt):
-            return
+        """Begin a session once it has a place."""
         drawn = self._workload.draw(task.group_id, task.sample, task.attempt)
         session = SimulatedSession(task.group_id, task.sample, task.deadline_ms, drawn)
         self._playing.setdefault(task.group_id, []).append(session)

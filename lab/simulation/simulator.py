@@ -53,8 +53,6 @@ class SimulatedRun:
     """Tokens that a session that began would sample, in the mean; of some, the rest is not."""
     view: View
     ended_s: float
-    decisions: int
-    """Calls of `decide`."""
     overdue: float
     """Tokens of sessions that were stopped at their deadline."""
     vain: str
@@ -70,15 +68,13 @@ def simulate(
     cluster: ModelledCluster,
     workload: Workload,
     longest_s: float = LONGEST_S,
-    on_step: Callable[[int], None] = lambda steps: None,
     whole_batches: bool = False,
 ) -> SimulatedRun:
     """Return a run simulated to its last step, or to `longest_s`.
 
-    Calls `on_step` with the number of steps after each. `whole_batches`: see
-    `lab/simulation/agents.py`. Raises `UnknownStrategy`.
+    `whole_batches`: see `lab/simulation/agents.py`. Raises `UnknownStrategy`.
     """
-    return Simulation(settings, cluster, workload, on_step, whole_batches).run(longest_s)
+    return Simulation(settings, cluster, workload, lambda _: None, whole_batches).run(longest_s)
 
 
 def simulate_going_on(
@@ -91,7 +87,8 @@ def simulate_going_on(
     """Return the same steps of a run that goes on behind them: groups begin until the last one.
 
     In the last lag + 1 steps of a run none begin, and its engines run empty. A long run has few
-    such steps, so they would distort the figures of a short simulation.
+    such steps, so they would distort the figures of a short simulation. Calls `on_step` with the
+    number of steps after each.
     """
     run = settings.run
     further = ceil(run.lag + 1 + settings.pacing.extra_groups)
@@ -119,7 +116,6 @@ class Simulation:
         self._view = View()
         self._log: list[Record] = []
         self._changed = False
-        self._decisions = 0
         self._steps = 0
         self._dropped = DroppedGroups()
         self._agenda = Agenda()
@@ -188,7 +184,6 @@ class Simulation:
             self._agents.drawn / max(1, self._agents.begun),
             self._view,
             agenda.now_s,
-            self._decisions,
             self._agents.overdue_tokens,
             vain,
             self._agents.places.wanted,
@@ -213,7 +208,6 @@ class Simulation:
         self._changed = True
         while self._changed:
             self._changed = False
-            self._decisions += 1
             tasks = []
             for _, record in decide(self._view, self._rules, self._agenda.now_ms):
                 if isinstance(record, r.Task):

@@ -71,8 +71,6 @@ class Workload:
 
     section: WorkloadSection
     seed: int = 0
-    hangs: Callable[[str, int, int], bool] = lambda group, sample, attempt: False
-    """Returns True for an attempt (group, sample, attempt) that never ends."""
     filtered: Callable[[str], bool] = lambda group: False
     """Returns True for a group that the trainer drops."""
 

@@ -40,14 +40,12 @@ class Script:
     """A pattern (int32 ids, at least one) repeated to `length` tokens, then a stop token.
 
     If a request has no stop token, the pattern goes on to its `max_tokens`. `tokens_per_second` is
-    the speed of one request, None for the whole answer at once. `breaks_at` is the completion
-    offset at which the engine fails, for tests of failures.
+    the speed of one request, None for the whole answer at once.
     """
 
     pattern: bytes
     length: int
     tokens_per_second: float | None = None
-    breaks_at: int | None = None
     _text: bytes = field(init=False, repr=False)
     _ids: frozenset[int] = field(init=False, repr=False)
 
@@ -219,18 +217,18 @@ class ScriptedEngine(ThreadedEngine):
     def _sample(self, request: ScriptedRequest, earned: float) -> None:
         request.credit += earned
         start, end = request.offset, int(min(request.offset + request.credit, request.end))
-        breaks_at = self._script.breaks_at
-        if breaks_at is not None and end > breaks_at:
-            raise ArithmeticError(f"scripted to break at token {breaks_at}")
         over = end >= request.end
-        if over:
-            del self._live[request.request_id]
         if end > start:
+            chunk = self._chunk(request, start, end, request.reason if over else None)
             request.offset, request.credit = end, request.credit - (end - start)
             self._sampled_tokens += end - start
-            self._send(request, self._chunk(request, start, end, request.reason if over else None))
         elif over:
-            self._send(request, last_chunk(request.offset, request.reason))
+            chunk = last_chunk(start, request.reason)
+        else:
+            return
+        if over:
+            del self._live[request.request_id]
+        self._send(request, chunk)
 
     def _chunk(
         self, request: ScriptedRequest, start: int, end: int, reason: FinishReason | None

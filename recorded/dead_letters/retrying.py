@@ -35,7 +35,6 @@ from seamlessflow.schemas.topics import (
     PROMPTS,
     REPLIES,
     SESSIONS,
-    TOPICS,
     TRAJECTORIES,
     dead_letters_of,
 )
@@ -69,8 +68,6 @@ REFUSED: Mapping[str, str] = {
 }
 """Reasons why letters of a topic are never retried, with what to do instead."""
 _UNDECODABLE = "it still cannot be decoded (dlq show has the reason); --force sends it all the same"
-RETRIED = tuple(name for name in TOPICS if name not in REFUSED)
-"""Topics whose records are independent of each other, whatever their order."""
 _FLUSH_S = 30.0
 _REPORT_S = 5.0
 """Time for the thread of reports to hand over the report of an acknowledged record."""

@@ -11,8 +11,6 @@ from seamlessflow.trainer.data.sessions import FOREIGN
 
 _UNKNOWN = -1
 _POLICY = "policy"
-_ORIGIN = ("session_id", "cluster")
-"""Columns that name the session that an export was made of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from seamlessflow.config import RunConfig
 from seamlessflow.config_file import parse
 from seamlessflow.infra.rendering.settings import RendererSettings
 
-STEPS = 80
 POLICY = "demo"
 MAX_CONTEXT = 512
 """Most tokens of prompt and completion together; an episode has 41."""

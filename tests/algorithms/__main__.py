@@ -22,7 +22,6 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from benchmarks.learning.curves import prepared
-from benchmarks.trail.configuration import write_run
 from seamlessflow.config_file import parse
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.settings import KafkaSettings
@@ -30,6 +29,7 @@ from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
 from tests.algorithms.checks import audit_faults, file_faults, log_faults, replay_faults
 from tests.algorithms.promises import promised, untested
 from tests.algorithms.table import RUNS, STEPS, WholeRun
+from tests.algorithms.trail_run import write_run
 from tests.algorithms.whole_run import Commands, RunFailed
 
 _SUMMARY = "summary.json"

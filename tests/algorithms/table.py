@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.trail.configuration import Values, trail_run
+from tests.algorithms.trail_run import Values, trail_run
 
 STEPS = 4
 GROUPS, GROUP_SIZE = 4, 4

@@ -1,13 +1,14 @@
-"""The table of whole runs, which `scripts/test-algorithms` trains."""
+"""The table of whole runs, which `scripts/test-algorithms` trains, and the files of a run."""
 
 from pathlib import Path
 
 import pytest
 
-from seamlessflow.config_file import parse
+from seamlessflow.config_file import load, parse
 from seamlessflow.trainer.settings import TrainerSection
 from tests.algorithms.promises import untested
 from tests.algorithms.table import RUNS
+from tests.algorithms.trail_run import trail_run, write_run
 
 
 def trained(*names: str) -> list[TrainerSection]:
@@ -32,3 +33,10 @@ def test_every_setting_of_an_algorithm_is_in_a_run() -> None:
 )
 def test_a_run_that_is_missing_is_told_by_what_no_other_has(left_out: str, missing: str) -> None:
     assert missing in untested(trained(*(RUNS.keys() - {left_out})))
+
+
+def test_a_configuration_is_written_beside_the_directory_of_its_run(tmp_path: Path) -> None:
+    updates = {"trainer": {"mini_batches": 2, "epochs": 2, "loss": {"correction": "tis"}}}
+    file = write_run(trail_run(tmp_path / "mini-batches", tmp_path, updates))
+    assert file == tmp_path / "mini-batches.yaml"
+    assert load(file).trainer.updates == 4

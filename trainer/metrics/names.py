@@ -114,9 +114,3 @@ METRICS: Mapping[str, str] = {
     "tokens_per_s": "Trained tokens a second, of all phases from batch_s to publish_s",  # nosec B105
     "update_tokens_per_s": "Trained tokens a second of update_s, each once an epoch",  # nosec B105
 }
-
-
-def known(name: str) -> bool:
-    """Return whether the name is on the list, by itself or as a member of a family."""
-    family, slash, _ = name.partition("/")
-    return name in METRICS or (bool(slash) and f"{family}/*" in METRICS)

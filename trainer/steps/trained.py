@@ -88,11 +88,6 @@ def file_name(step: int, version: int) -> str:
     return f"step-{step:08d}-version-{version:08d}.jsonl.gz"
 
 
-def read_trained(path: Path) -> tuple[Header, list[TrainedRun]]:
-    """Return the header and the runs of a file."""
-    return parsed(gzip.decompress(path.read_bytes()))
-
-
 def parsed(content: bytes) -> tuple[Header, list[TrainedRun]]:
     """Return the header and the runs of the lines of a file."""
     first, *rest = (orjson.loads(line) for line in content.splitlines())

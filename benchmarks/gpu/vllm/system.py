@@ -15,7 +15,7 @@ import httpx
 from benchmarks.gpu.part import Lacks
 from benchmarks.gpu.vllm.settings import MAX_LENGTH
 from benchmarks.load.children import Children
-from benchmarks.load.sessions import open_sessions
+from benchmarks.load.measured_load import open_sessions
 from benchmarks.rollout_worker import assignment, first, policy_weights
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.errors import JarsUnavailable

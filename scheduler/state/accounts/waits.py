@@ -14,7 +14,6 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
 TURNS, GROUPS, BATCH, GANG, ROLE, REPORT = "turns", "groups", "batch", "gang", "role", "report"
-REASONS = (TURNS, GROUPS, BATCH, GANG, ROLE, REPORT)
 """In rollout, `turns`: groups are under way, but no turn of theirs is here (agents and tools work,
 or few long turns are left elsewhere); `groups`: none is under way, so a step's weights come first.
 In training, `batch`: none is ready; `gang`: one is, and others of the gang still change roles; or

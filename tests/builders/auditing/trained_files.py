@@ -1,11 +1,13 @@
 """Files of trained tokens, and the commits of their steps."""
 
+import gzip
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from seamlessflow.recorded.audit.trained_tokens import TrainedFile
 from seamlessflow.schemas import records as r
-from seamlessflow.trainer.steps.trained import Header, TrainedRun
+from seamlessflow.trainer.steps.trained import Header, TrainedRun, parsed
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
 
@@ -39,6 +41,11 @@ def file(*runs: TrainedRun, step: int = 0, version: int = 1, lineage: str = "l")
 
 def committed(step: int, version: int, lineage: str = "l", parent: str = "") -> r.StepCommitted:
     return control.committed(step, version=version, lineage=lineage, parent_lineage=parent)
+
+
+def read_trained(path: Path) -> tuple[Header, list[TrainedRun]]:
+    """Return the header and the runs of a file."""
+    return parsed(gzip.decompress(path.read_bytes()))
 
 
 def commit_of(file: TrainedFile) -> r.StepCommitted:

@@ -16,6 +16,7 @@ from seamlessflow.producers.rollout.engine.contract import (
     TokenChunk,
 )
 from seamlessflow.producers.rollout.engine.errors import RequestInvalid
+from seamlessflow.producers.rollout.scripted_engine import Script
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,18 @@ class Forgetful(Wrapped):
 
         rest = replace(asked.sampling, max_tokens=asked.sampling.max_tokens - done)
         return Asked(b"", rest, moved)
+
+
+@dataclass(frozen=True)
+class BreakingScript(Script):
+    """A script at whose token `breaks_at` the engine fails."""
+
+    breaks_at: int = 0
+
+    def tokens(self, start: int, end: int, stop_token_ids: tuple[int, ...]) -> bytes:
+        if end > self.breaks_at:
+            raise ArithmeticError(f"scripted to break at token {self.breaks_at}")
+        return super().tokens(start, end, stop_token_ids)
 
 
 class Unstoppable(Wrapped):

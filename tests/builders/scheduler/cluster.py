@@ -1,13 +1,31 @@
 """Modelled clusters whose costs are given directly, as device time."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from seamlessflow.infra.device_model.rates import Rates
 from seamlessflow.lab.simulation.cluster import ModelledCluster, ModelledWorker
-from seamlessflow.lab.simulation.workload import Workload, WorkloadSection
+from seamlessflow.lab.simulation.workload import SessionDraw, Workload, WorkloadSection
 
 TOKENS = 10
 """Tokens of each turn."""
+_FOR_EVER_S = 1e9
+Hangs = Callable[[str, int, int], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class HangingWorkload(Workload):
+    """Sessions of which some never end: their tool never answers."""
+
+    hangs: Hangs = lambda group, sample, attempt: False
+    """Returns True for an attempt (group, sample, attempt) that never ends."""
+
+    def draw(self, group: str, sample: int, attempt: int) -> SessionDraw:
+        session = Workload.draw(self, group, sample, attempt)
+        if not self.hangs(group, sample, attempt):
+            return session
+        *before, (added, sampled, _) = session.turns
+        return replace(session, turns=(*before, (added, sampled, _FOR_EVER_S), (0, 1, 0.0)))
 
 
 def cluster(
@@ -44,7 +62,7 @@ def workload(
     seed: int = 0,
     swing: float = 1,
     swing_groups: int = 1,
-    hangs: Callable[[str, int, int], bool] = lambda group, sample, attempt: False,
+    hangs: Hangs = lambda group, sample, attempt: False,
     filtered: Callable[[str], bool] = lambda group: False,
 ) -> Workload:
     """Return sessions of equal turns without waits in between."""
@@ -59,4 +77,4 @@ def workload(
         swing=swing,
         swing_groups=swing_groups,
     )
-    return Workload(section, seed, hangs, filtered)
+    return HangingWorkload(section, seed, filtered, hangs)

@@ -17,7 +17,7 @@ from seamlessflow.recorded.audit.audit import audit
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import CONTROL, SESSIONS
-from seamlessflow.trainer.steps.trained import read_trained
+from tests.builders.auditing.trained_files import read_trained
 from tests.e2e.runs.short_run import records_of, run_log, short_run, started
 from tests.live_log import LiveLog
 

@@ -23,7 +23,8 @@ from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import CONTROL, SESSIONS
 from seamlessflow.trainer.data.chains import chains
 from seamlessflow.trainer.data.packing import pack
-from seamlessflow.trainer.steps.trained import Header, TrainedRun, read_trained, write_trained
+from seamlessflow.trainer.steps.trained import Header, TrainedRun, write_trained
+from tests.builders.auditing.trained_files import read_trained
 from tests.builders.own_topics import SMALL, small
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids

@@ -19,7 +19,7 @@ from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.tokens import pack
 from seamlessflow.schemas.topics import CONTROL
-from tests.builders.engines.broken import Altered, of_another_version
+from tests.builders.engines.broken import Altered, BreakingScript, of_another_version
 from tests.builders.records import control
 from tests.builders.rollout.rollout_system import (
     DEADLINE_S,
@@ -60,7 +60,9 @@ class Breaking:
         pass
 
     def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
-        return ScriptedEngine(Script(pack([65]), 400, tokens_per_second=400.0, breaks_at=20))
+        return ScriptedEngine(
+            BreakingScript(pack([65]), 400, tokens_per_second=400.0, breaks_at=20)
+        )
 
 
 def test_a_broken_engine_hands_its_turns_back_and_ends_the_process(system: RolloutSystem) -> None:

@@ -14,7 +14,7 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from seamlessflow.trainer.recovery.resume import surviving
-from seamlessflow.trainer.steps.trained import read_trained
+from tests.builders.auditing.trained_files import read_trained
 from tests.builders.own_topics import small
 from tests.builders.trainer.models import bandit, write_tiny
 from tests.builders.trainer.recorded_sessions import record_sessions

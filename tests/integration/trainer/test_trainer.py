@@ -17,7 +17,7 @@ from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES, Topic
 from seamlessflow.trainer.roles.gang import AnotherTrainer, GangMismatch
 from seamlessflow.trainer.settings import TrainerSettings
-from seamlessflow.trainer.steps.trained import read_trained
+from tests.builders.auditing.trained_files import read_trained
 from tests.builders.garbage import append_newer, buried, litter
 from tests.builders.own_topics import small
 from tests.builders.records import control

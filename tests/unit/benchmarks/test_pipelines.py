@@ -18,9 +18,9 @@ from benchmarks.scheduling.cells import (
     dropped_later,
     measured,
 )
+from benchmarks.scheduling.pipelines import judged, table, verdicts
 from benchmarks.scheduling.rehearsals import configuration
 from benchmarks.scheduling.splits import Compared, shortest
-from benchmarks.scheduling.verdicts import judged, table, verdicts
 from seamlessflow.checks.check import before_training
 from seamlessflow.config_file import parse
 from seamlessflow.demo.model import make_model

@@ -7,6 +7,7 @@ import pytest
 from seamlessflow.producers.rollout.engine.contract import SamplingParams
 from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid
 from seamlessflow.producers.rollout.scripted_engine import Script, ScriptedEngine
+from tests.builders.engines.broken import BreakingScript
 from tests.builders.rollout.generation import Generation, as_bytes
 from tests.waiting import until
 
@@ -55,7 +56,7 @@ def test_more_requests_than_places_wait() -> None:
 
 
 def test_it_breaks_where_the_script_says() -> None:
-    script = Script(as_bytes([11]), 50, tokens_per_second=2_000.0, breaks_at=10)
+    script = BreakingScript(as_bytes([11]), 50, tokens_per_second=2_000.0, breaks_at=10)
     with contextlib.closing(ScriptedEngine(script)) as engine:
         broken = Generation(engine, PROMPT, SamplingParams(40))
         assert broken.finish() == "abort"

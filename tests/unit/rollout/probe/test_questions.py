@@ -16,7 +16,7 @@ from seamlessflow.producers.rollout.probe.questions import PROMPT_TEXT
 from seamlessflow.producers.rollout.scripted_engine import Script, ScriptedEngine
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from tests.builders.engines import broken as broken
-from tests.builders.engines.broken import Altered, Wrapped
+from tests.builders.engines.broken import Altered, BreakingScript, Wrapped
 from tests.builders.models import model
 from tests.builders.rollout.clock_turns import answers
 from tests.builders.rollout.completions import codes
@@ -129,7 +129,7 @@ def test_an_engine_that_hangs_is_refused_at_the_deadline(
 
 
 def test_an_engine_that_breaks_is_refused() -> None:
-    script = Script(PATTERN, 50, tokens_per_second=2_000.0, breaks_at=3)
+    script = BreakingScript(PATTERN, 50, tokens_per_second=2_000.0, breaks_at=3)
     with closing(ScriptedEngine(script, VERSION)) as engine:
         with pytest.raises(EngineProbeFailed) as failed:
             PATIENT.whole(engine, PROMPT, VERSION)

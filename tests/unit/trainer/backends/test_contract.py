@@ -21,12 +21,12 @@ from seamlessflow.trainer.backends.clock_backend import ClockBackend
 from seamlessflow.trainer.backends.megatron.megatron_backend import MegatronBackend
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.data.packing import pack
-from seamlessflow.trainer.metrics.names import known
 from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 from tests.builders.trainer.chains import some_chains, with_advantages, with_returns
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
+from tests.builders.trainer.metric_names import known
 from tests.builders.trainer.models import write_tiny
 
 Make = Callable[..., LocalBackend]

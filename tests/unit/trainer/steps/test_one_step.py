@@ -20,12 +20,12 @@ from seamlessflow.trainer.backends.backend import StepInput, UpdateFailed
 from seamlessflow.trainer.data.batch import Batch, prepare
 from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch
-from seamlessflow.trainer.metrics.names import known
 from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 from seamlessflow.trainer.steps.one_step import StepFailed, StepFenced, StepOrder, StepRunner
 from seamlessflow.trainer.steps.publication import Publication
 from tests.builders.trainer.groups import NOW, RULES, group
+from tests.builders.trainer.metric_names import known
 from tests.builders.trainer.stub_backend import StubBackend
 
 

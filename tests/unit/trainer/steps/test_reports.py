@@ -13,7 +13,6 @@ from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.schemas.records import EvaluationCompleted, ProgressStalled
 from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.grouping import Group
-from seamlessflow.trainer.metrics.names import known
 from seamlessflow.trainer.metrics.sinks import CsvFile, Gauges, open_sinks
 from seamlessflow.trainer.metrics.trackers import SinkUnavailable
 from seamlessflow.trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
@@ -21,6 +20,7 @@ from seamlessflow.trainer.steps.inputs import learning_rate
 from seamlessflow.trainer.steps.one_step import StepDone, StepOrder
 from seamlessflow.trainer.steps.reports import ENGINE, LEARNING, Reports
 from tests.builders.trainer.groups import session, two_groups
+from tests.builders.trainer.metric_names import known
 
 
 def spelt(ids: Sequence[int]) -> str:

@@ -13,9 +13,9 @@ from seamlessflow.trainer.steps.trained import (
     Header,
     TrainedRun,
     file_name,
-    read_trained,
     write_trained,
 )
+from tests.builders.auditing.trained_files import read_trained
 from tests.builders.trainer.chains import with_advantages
 from tests.builders.trainer.trajectories import Run, trajectory
 

@@ -9,8 +9,8 @@ from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.figures.of_batch import MOST_SHOWN, facts, reward_figures, variety
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.sessions import ValidSession, read
-from seamlessflow.trainer.metrics.names import known
 from tests.builders.trainer.groups import NOW, group, session, two_groups
+from tests.builders.trainer.metric_names import known
 from tests.builders.trainer.trajectories import one_turn
 
 

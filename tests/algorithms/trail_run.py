@@ -1,6 +1,6 @@
 """Configuration of a training on Trail through the whole system, as `seamlessflow train` reads it.
 
-Called by the benchmark `whole_runs` and by `tests/algorithms`.
+Called by the runs of `table.py`.
 """
 
 import json
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.methods import OPTIMIZER, POLICY, RENDERER
+from benchmarks.learning.methods import OPTIMIZER, POLICY
 from seamlessflow.demo.configuration import KV_BYTES, MAX_CONTEXT, START_TIMEOUT_S, TIMEOUTS
 
 Values = Mapping[str, Any]
@@ -18,7 +18,9 @@ ASSIGNMENT_TIMEOUT_S = 300
 
 
 def trail_run(out: Path, data: Path, changes: Values) -> Values:
-    """Return the configuration of a run in `out` on the model and tasks of `prepare.py` in `data`.
+    """Return the configuration of a run in `out`; `data` has model and tasks.
+
+    `benchmarks/trail/prepare.py` writes them.
 
     One worker rolls out and trains in turns. `changes` go over it, section by section.
     """
@@ -27,7 +29,7 @@ def trail_run(out: Path, data: Path, changes: Values) -> Values:
         "workers": [{"id": "w0", "tags": ["rollout", "train"]}],
         "policy": {
             "model": str(data / "model"),
-            "renderer": RENDERER,
+            "renderer": {"name": "qwen3"},
             "max_context": MAX_CONTEXT,
         },
         "run": {"id": POLICY, "policy": POLICY, "lag": 1},
