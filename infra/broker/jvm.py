@@ -9,8 +9,8 @@ Called by `seamlessflow.infra.broker.programs`. Figures of the flags, Kafka 4.3.
 | short-lived, start-up archive | 0.6 s | 0.9 s | | | |
 | both, start-up archive | 0.7 s | 1.0 s | | | |
 
-(4,000 records of 1 KB a second, one batch each, with one reader.) So a broker that works for more
-than half a minute gets both compilers, and one for tests only the first.
+(4,000 records of 1 KB a second, one batch each, with one reader.) A broker that works for more than
+half a minute therefore gets both compilers. A broker for tests gets the first one alone.
 """
 
 import os
@@ -53,8 +53,8 @@ def java(
 def environment() -> Mapping[str, str]:
     """Return the environment of a Java program.
 
-    Java reads and writes the names of files in the encoding of the locale, and finds none with an
-    umlaut in the locale C, which containers and services have.
+    Java reads and writes file names in the locale's encoding. In the locale C, which containers and
+    services have, it finds no name with an umlaut.
     """
     return {**os.environ, "LC_ALL": "C.UTF-8"}
 

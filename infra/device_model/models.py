@@ -1,7 +1,7 @@
 """Models by name or directory: the sizes that times on a device follow from.
 
-Figures of the published `config.json` of each: the KV of a token takes 2 x layers x KV heads x head
-size values of two bytes; the width of attention is query heads x head size.
+The figures come from each model's published `config.json`. The KV of a token takes 2 x layers x KV
+heads x head size values, two bytes each. The width of attention is query heads x head size.
 """
 
 from collections.abc import Mapping

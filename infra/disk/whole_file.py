@@ -12,11 +12,11 @@ from seamlessflow.infra.disk.full import room_for
 
 @contextmanager
 def whole_file(target: Path, shared: bool = False) -> Iterator[BinaryIO]:
-    """Yield a draft to write; at the end of the body it becomes `target`, replacing an old one.
+    """Yield a draft to write. At the end of the body it becomes `target`, replacing an old one.
 
-    The draft stands beside `target` as `.<name>`, so that the next attempt overwrites what a killed
-    process left, and is deleted after an error. `shared`: others may write the same file at the
-    same time, so the draft's name is random. Raises `DiskFull`.
+    The draft stands beside `target` as `.<name>`. The next attempt overwrites what a killed process
+    left. The draft is deleted after an error. `shared`: other processes may write the same file at
+    the same time, so the draft's name is random. Raises `DiskFull`.
     """
     random = f".{uuid.uuid4().hex[:8]}" if shared else ""
     draft = target.with_name(f".{target.name}{random}")

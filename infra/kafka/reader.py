@@ -40,9 +40,8 @@ _TOPIC_PATIENCE_S = 4.0
 class Reader:
     """Consumer of assigned partitions, or of those that a Kafka consumer group gives it.
 
-    A record that cannot be decoded is delivered as `Unreadable`, and given to `bury` if it is
-    garbage; at one that counts all the same, a reader that `folds` raises `NewerRelease` or
-    `BlobUnavailable`.
+    A record that cannot be decoded is delivered as `Unreadable`. If it is garbage, `bury` gets it.
+    If it counts all the same, a reader that `folds` raises `NewerRelease` or `BlobUnavailable`.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Signals that ask a process to end, and the calls that they make.
 
-A handler runs in the middle of anything: one that sets an event, for example, would wait for ever
-if it interrupted `Event.wait` while that holds the event's lock. So a thread makes such calls.
+A handler runs in the middle of anything. Suppose it sets an event, and interrupts `Event.wait`
+while that holds the event's lock. It would wait for ever. A thread therefore makes such calls.
 """
 
 import signal

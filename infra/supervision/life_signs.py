@@ -1,9 +1,9 @@
 """Signs of life of a process for the supervisor that started it, by systemd's protocol.
 
-The supervisor names a datagram socket in `NOTIFY_SOCKET` and its deadline in `WATCHDOG_USEC`; the
-process sends `WATCHDOG=1` several times within it (sd_notify(3), sd_watchdog_enabled(3)). One that
-is frozen sends none, nor does one whose event loop is blocked. So the launcher of a run, or systemd
-with `WatchdogSec=`, ends it and starts it again. Called by `infra/process.py`.
+The supervisor names a datagram socket in `NOTIFY_SOCKET` and its deadline in `WATCHDOG_USEC`. The
+process sends `WATCHDOG=1` several times within it (sd_notify(3), sd_watchdog_enabled(3)). A process
+that is frozen, or whose event loop is blocked, sends none. A run's launcher, or systemd with
+`WatchdogSec=`, then ends it and starts it again. Called by `infra/process.py`.
 """
 
 import asyncio

@@ -93,8 +93,10 @@ class Manifest:
     """Function of these hashes; releases before this field know SHA-256 alone."""
 
     def to_json(self) -> bytes:
-        """Return canonical JSON. Fields that only an adapter or a delta has, or another hash than
-        SHA-256, are left out of others: they read like those of earlier releases.
+        """Return canonical JSON.
+
+        Some fields are only for an adapter or a delta, or for another hash than SHA-256. Other
+        manifests leave them out, so that they read like those of earlier releases.
         """
         values = asdict(self)
         if self.base is None:

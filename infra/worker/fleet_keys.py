@@ -1,6 +1,7 @@
-"""Keys of the records of `fleet` that the processes of a worker read. Pure.
+"""Keys of the records that a worker's processes read from `fleet`. Pure.
 
-Each of a thousand workers sends two heartbeats a second: the others' are not even decoded.
+Each of a thousand workers sends two heartbeats a second. A worker does not even decode those of
+others.
 """
 
 from collections.abc import Callable

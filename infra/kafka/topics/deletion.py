@@ -1,4 +1,4 @@
-"""Deletion of topics, and of the records at the beginning of partitions."""
+"""Deletion of topics, and of records where partitions begin."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any

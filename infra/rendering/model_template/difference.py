@@ -1,8 +1,8 @@
 """The part of a prompt that messages add behind an answer, as the difference of two renderings.
 
 A template is a function of the whole history. What it adds behind an answer can follow sampled
-tokens only if it is the same behind every history and leaves what stands before as it is. Both are
-tried for each call, behind the sample histories of `probes.py`. Pure.
+tokens only under two conditions. It is the same behind every history, and it leaves what stands
+before as it is. Both are tried for each call, behind the sample histories of `probes.py`. Pure.
 """
 
 from collections.abc import Callable, Mapping, Sequence

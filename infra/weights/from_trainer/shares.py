@@ -17,7 +17,8 @@ class Piece:
 
 
 def pieces(sizes: Mapping[str, int], share: int, shares: int) -> Iterator[Piece]:
-    """Yield the pieces of one of `shares` equal shares of all files' bytes, by names and offsets.
+    """Yield the pieces of a share, by names and offsets; all files' bytes make `shares` equal
+    shares.
 
     `sizes` has the bytes of each file. All shares together are every byte once.
     """
