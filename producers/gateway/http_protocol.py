@@ -75,8 +75,10 @@ class HttpProtocol(HttpToolsProtocol):
     """One connection of a client."""
 
     head_timeout_s: ClassVar[float] = 30
-    """Seconds for a whole head, from the start of the connection or of the head; and, once the
-    connection closes, for the client to read the last bytes."""
+    """Seconds for a whole head, from the start of the connection or of the head.
+
+    Also the seconds for the client to read the last bytes once the connection closes.
+    """
 
     unread_timeout_s: ClassVar[float] = 600
     """Seconds for the client to read so much that more can be written."""

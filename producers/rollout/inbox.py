@@ -1,7 +1,11 @@
 """The inbox of a rollout process's main loop: all that it waits for, in one queue.
 
-Filled by the reader threads of slot and fleet, the engine's thread (dispatches that must be
-advanced at once), the device thread (outcomes of moves) and the producer's (failed deliveries).
+These threads fill it:
+
+- the reader threads of slot and fleet
+- the engine's thread: dispatches that must be advanced at once
+- the device thread: outcomes of moves
+- the producer's thread: failed deliveries
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Restarts after the engine was lost: the same process, a new engine, a new incarnation.
 
 The turns under way were handed back by then and continue from their tokens, here or elsewhere. Only
-for vLLM, which has a process of its own: after a failure of an engine in this process, the rest of
-the process cannot be trusted either, and its supervisor starts another one.
+for vLLM, which has a process of its own. After a failure of an engine in this process, the rest of
+the process cannot be trusted either. Its supervisor then starts another one.
 """
 
 import logging

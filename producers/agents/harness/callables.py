@@ -31,8 +31,10 @@ class CallableNotFound(SeamlessFlowError):
 
 
 class CallThreads(Executor):
-    """Executor without a limit of its own: at most as many calls run as episodes, and those left
-    behind by episodes that have ended (`stalls.py`).
+    """Executor without a limit of its own.
+
+    At most as many calls run as there are episodes, and calls left behind by episodes that have
+    ended (`stalls.py`).
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,8 @@
 """Answers of the clock engine: plain text from a place that follows from the prompt. Pure.
 
 The text goes round. Its tokens follow from the prompt alone, so a greedy and a sampled answer to
-one prompt are the same; the length follows from the turn. So another engine goes on with both.
+one prompt are the same. The length follows from the turn. Another engine can therefore go on with
+both.
 """
 
 from dataclasses import dataclass

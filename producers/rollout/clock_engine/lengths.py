@@ -1,8 +1,8 @@
 """Lengths of the clock engine's answers. Pure.
 
-A draw follows from the seed, the session and the turn's place in it: its prompt's length, and its
-number among the choices. So two rehearsals of a run have the same lengths whatever their order of
-events, and a turn that goes on at another worker is as long as one that stays.
+A draw follows from the seed, the session and the turn's place in it. That place is its prompt's
+length, and its number among the choices. Two rehearsals of a run therefore have the same lengths,
+whatever their order of events. A turn that goes on at another worker is as long as one that stays.
 """
 
 from random import Random

@@ -1,7 +1,7 @@
 """Time of an engine's passes, as the accounts of device time need it: useful, or spent again.
 
-A decode pass over few rows costs nearly as much as one over many. So a pass is worth its rows times
-the cost of a row in a full pass, which a straight line through the passes so far gives.
+A decode pass over few rows costs nearly as much as one over many. A pass is therefore worth its
+rows times a row's cost in a full pass. A straight line through the passes so far gives that cost.
 """
 
 _KEPT = 1 - 1 / 1024
@@ -27,7 +27,7 @@ class DecodeCosts:
         """Return the seconds of a row in a full pass.
 
         As long as all passes had the same number of rows, a full pass is taken to last no longer
-        than they did: rather too little is useful than too much.
+        than they did. It is better to count too little time as useful than too much.
         """
         rows, seconds = self._rows / self._weight, self._seconds / self._weight
         variance = self._rows_squared / self._weight - rows * rows

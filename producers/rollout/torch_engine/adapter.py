@@ -1,7 +1,7 @@
-"""Adapters in the engine: read and checked first, then added to the outputs of the layers.
+"""Adapters in the engine: read and checked first, then added to the layers' outputs.
 
-The base's weights stay as they are, so nothing drifts over versions, and in half precision nothing
-is lost that a merged weight could not hold. Called by the engine.
+The base's weights stay as they are, so nothing drifts over versions. In half precision a merged
+weight could not hold everything, and here nothing is lost. Called by the engine.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,9 +1,13 @@
 """Continuous batching: which requests run, what the next passes compute, and what they sample.
 
-`advance` tells the whole: waiting requests are admitted while there is room; one prefill pass runs
-over rows that have many tokens without KV (new prompts, continuations, rows whose KV new weights
-made invalid), in chunks that fit the token budget; one decode pass runs over the rows that lack the
-KV of their last token alone. Engine thread only, under `torch.inference_mode`.
+`advance` has three parts:
+
+1. Waiting requests are admitted while there is room.
+2. One prefill pass runs over rows that have many tokens without KV, in chunks that fit the token
+   budget. They are new prompts, continuations, and rows whose KV new weights made invalid.
+3. One decode pass runs over the rows that lack the KV of their last token alone.
+
+Engine thread only, under `torch.inference_mode`.
 """
 
 import time

@@ -32,7 +32,8 @@ def decoding_first(table: RowTable) -> int:
 def prefill(
     table: RowTable, forward: CachedForward, first: int, budget: int
 ) -> tuple[Rows, Tensor, float]:
-    """Give rows from `first` on a chunk of KV: as many as fit the budget, the oldest among them.
+    """Give rows from `first` on a chunk of KV. As many rows get one as fit the budget, the oldest
+    among them.
 
     Returns the rows that now lack only their next token, the logits after their last one, and the
     share of tokens whose KV was computed before.

@@ -1,12 +1,12 @@
 """One tool call a turn: a message stream that ends behind the first whole call. Pure.
 
-The token behind a call decides: one that ends the turn by itself still belongs to the turn, so a
-model that makes one call samples exactly what it would have sampled anyway; any other token is cut
-off. The distribution stays the policy's own, as with a stop string.
+The token behind a call decides. A token that ends the turn by itself still belongs to the turn. A
+model that makes one call therefore samples exactly what it would have sampled anyway. Any other
+token is cut off. The distribution stays the policy's own, as with a stop string.
 
-It works only for calls that the stream reports as they come. A renderer that parses a completion
-as a whole (`Renderer.streams` is false) and a call within thinking report theirs at the end: such a
-turn is not limited.
+It works only for calls that the stream reports as they come. A renderer that parses a completion as
+a whole (`Renderer.streams` is false) reports them at the end. So does a call within thinking. Such
+a turn is not limited.
 """
 
 from collections.abc import Collection

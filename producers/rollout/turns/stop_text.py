@@ -1,9 +1,9 @@
 """Stop strings: a message stream that ends where one of them appears in the content. Pure.
 
 They are searched in the content that the agent reads, not in thinking or in the markup of tool
-calls. Tokens are parsed one by one, so that the token that completes a stop string is known
-exactly: it is the last of the completion, also where the stop string is white space. The content
-ends before the stop string, and the deltas add up to the content: white space is held back as long
+calls. Tokens are parsed one by one, so it is known exactly which token completes a stop string.
+That token is the last of the completion, also where the stop string is white space. The content
+ends before the stop string, and the deltas add up to the content. White space is held back as long
 as a stop string may follow and trim it.
 """
 

@@ -12,7 +12,7 @@ _FAULT = re.compile(
     r"|\S+: [Ee]rror\b.*)$"
 )
 _ELSEWHERE = "root cause above"
-"""Words of vLLM's API server about a fault of another of its processes."""
+"""Words of vLLM's API server about a fault in another of its processes."""
 
 
 def last_fault(log: str) -> str:

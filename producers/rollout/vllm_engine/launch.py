@@ -30,8 +30,11 @@ _OFFLINE = {
     "DO_NOT_TRACK": "1",
 }
 _KEEP_ALIVE_S = 3600
-"""Life of an idle connection in the server: so long that the client always closes it first, since
-a call over a connection that the server just closed fails."""
+"""Life of an idle connection in the server.
+
+It is so long that the client always closes the connection first. A call over a connection that the
+server just closed would fail.
+"""
 
 _NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 """Variables of the Python that runs this process, which would mislead the server's."""
