@@ -104,7 +104,7 @@ class Outbox:
     def reply_merged(self, partition: int, reply: Record, headers: Headers = ()) -> None:
         """Send a reply, merged with the next ones of its turn until `flush`.
 
-        Not for a reply that may be a duplicate: a gateway drops those by token offset, whole or not
+        Not for a reply that may be a duplicate. A gateway drops those by token offset, whole or not
         at all, so their bounds must match the log.
         """
         self._send_replies(self._held.add(Addressed(partition, reply, headers)))

@@ -1,4 +1,4 @@
-"""The token tree of one session: each node is a run of tokens behind a prefix of its parent.
+"""Token tree of a session: each node is a run of tokens behind a prefix of its parent.
 
 Only the fold changes it. Token ids are little-endian int32 bytes all the way to the trainer: a
 Python int for each token would cost more than everything else together.
