@@ -20,10 +20,10 @@ Check = CommandsCheck | TurnsCheck | SessionsCheck | GroupsCheck | TokensCheck
 
 
 class Auditor:
-    """Folds of all checks; `partitions`: number of those of `sessions`.
+    """Folds for all checks. `partitions` counts those of `sessions`.
 
     Without a directory of trained tokens these are not checked. `most_tokens`: see `TokensCheck`.
-    If `recorded`, the run is a training on trajectories of another one, which has the events.
+    If `recorded`, the run trains on another run's trajectories, and that run has the events.
     """
 
     def __init__(

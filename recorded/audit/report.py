@@ -22,7 +22,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """Result of all checks, as of the captured ends of the topics."""
+    """Result of all checks, as of the topic ends that were captured."""
 
     results: tuple[CheckResult, ...]
     violations: tuple[Violation, ...]

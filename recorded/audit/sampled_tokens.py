@@ -1,11 +1,11 @@
 """Sampled tokens of all completed turns, read from the raw events of `sessions` alone. Pure.
 
-A second fold of the log, independent of the trajectory manager's: the ids, log-probs and policy
-versions of each completion. Output counts only if it is of the latest dispatch that the log
-accepts, from the worker that it names, and continues at the next token offset. Manager events of
-an older epoch that stand behind a newer claim do not count. Called by `verify.py` and by the check
-of tokens.
-`_T`: the tokens of all turns in one array, and a last entry that stands for "not on the log".
+A second fold of the log, independent of the trajectory manager's. It has the ids, log-probs and
+policy versions of each completion. Output counts only if it is of the latest dispatch that the log
+accepts. It must come from the worker that this dispatch names, and continue at the next token
+offset. Manager events of an older epoch that stand behind a newer claim do not count. Called by
+`verify.py` and by the check of tokens. `_T`: the tokens of all turns in one array, and a last entry
+that stands for "not on the log".
 """
 
 from collections.abc import Iterable, Mapping

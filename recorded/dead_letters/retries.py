@@ -1,7 +1,7 @@
 """Rules of which dead letters may be retried. Pure.
 
 A retried record stands at the end of its partition. That is right for a queue of independent work,
-and for nothing else: in a log the order is the meaning, and the record is still at its own place,
+and for nothing else. In a log the order is the meaning. The record is still at its own place there,
 where a release that can decode it reads it.
 """
 

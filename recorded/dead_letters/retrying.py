@@ -1,7 +1,7 @@
 """The retry of dead letters: back to the end of their source partition, each once.
 
-The record is acknowledged before its mark is written. Between the two a killed command leaves a
-letter that the next one sends again; the topics that are retried bear that, since a command is
+The record is acknowledged before its mark is written. A command that is killed between the two
+leaves a letter that the next one sends again. The topics that are retried bear that. A command is
 carried out once by its id, and a task's session is opened once.
 """
 

@@ -1,7 +1,7 @@
 """Targets of replayed trajectories: a run-scoped prefix of topics, files, or nothing.
 
-Each takes up where an earlier replay into it ended: the prefix by offsets that are committed with
-the trajectories they cover, the directory by whole files.
+Each goes on where an earlier replay into it ended. The prefix finds that place by offsets, which
+are committed with the trajectories they cover. The directory finds it by whole files.
 """
 
 import uuid
@@ -42,7 +42,7 @@ class TargetTaken(SeamlessFlowError):
 
 
 class Target(Protocol):
-    """Target of the trajectories of some partitions of `sessions`."""
+    """Target for the trajectories of some partitions in `sessions`."""
 
     def begin(self, partition: int) -> MergeProgress | None:
         """Return how far an earlier replay came; None if it finished the partition."""

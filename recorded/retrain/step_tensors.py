@@ -1,7 +1,8 @@
 """Tensors of one step, each with a label, so that two machines can find where they part.
 
-What the step begins with, then what it computes: parameters, moments of the optimizer, and for
-each micro-batch its input and the gradient so far, the last layer's first, as backward computes it.
+First come the tensors that the step begins with: parameters and moments of the optimizer. Then come
+the tensors that it computes: each micro-batch's input and the gradient so far. The last layer's
+gradient is first, as backward computes it.
 """
 
 from collections.abc import Iterator, Mapping

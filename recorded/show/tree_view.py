@@ -1,7 +1,7 @@
 """Tree of a session's tokens for the terminal, with their versions and masks.
 
-Pure; makes `rich` objects. Prompt tokens are dim, trained ones green, sampled ones that are not
-trained yellow; where the policy version changes inside a turn, the newer part is underlined.
+Pure; makes `rich` objects. Prompt tokens are dim, trained ones green, and sampled ones that are not
+trained yellow. Where the policy version changes inside a turn, the newer part is underlined.
 """
 
 from collections import Counter

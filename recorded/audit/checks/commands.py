@@ -50,7 +50,7 @@ class CommandsCheck:
         self._open: dict[str, _Command] = {}
         self._answers: list[_Answer] = []
         self._carried_out = Seen()
-        """Ids of commands with an event, of questions, and of repeats that were answered."""
+        """Ids of three kinds: commands with an event, questions, and repeats that were answered."""
         self._calls = Seen()
         """Calls that opened, rewarded or closed a session, each with the session's id and name."""
 

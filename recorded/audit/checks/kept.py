@@ -1,7 +1,7 @@
 """Part of the log that retention has left. Pure.
 
-A record that is missing is a violation only if it would have been kept: if its partition is whole,
-or if it was written behind the first record that is left there.
+A missing record is a violation only if retention would have kept it. That is so if its partition is
+whole, or if it was written behind the first record that is left there.
 """
 
 import math

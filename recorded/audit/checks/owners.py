@@ -1,7 +1,7 @@
 """Owners of the partitions of `sessions`, and the time for which they were at work. Pure.
 
-An event of a manager counts only if its epoch is that of the newest claim: one that was written
-behind a newer claim is ignored by everyone. Events of workers have no epoch.
+A manager's event counts only if its epoch is that of the newest claim. All readers ignore an event
+that was written behind a newer claim. Events of workers have no epoch.
 """
 
 from collections import defaultdict
@@ -11,8 +11,10 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.schemas.records import PartitionClaimed
 
 MOST_BETWEEN_MS = 10_000
-"""Most of a pause between two events of managers that counts as time at work: in an outage, or
-while no manager owns the partition, no deadline passes."""
+"""Most of a pause between two events of managers that counts as time at work.
+
+In an outage, or while no manager owns the partition, no deadline passes.
+"""
 
 
 @dataclass(slots=True)
