@@ -53,8 +53,7 @@ def read_yaml(text: str) -> Any:
 
 
 def _check_names(node: yaml.Node, path: tuple[str, ...], seen: set[int]) -> None:
-    """Raise an error for a name that is no text, at any depth, and for a text with half of a
-    character.
+    """Raise an error for a name that is no text, or a text with half a character, at any depth.
 
     Halves of characters are joined first. `seen` are the nodes looked at.
     """

@@ -40,12 +40,12 @@ class Broker:
     """One broker over one data directory, with the records of earlier runs.
 
     `data_dir` None: a temporary directory, removed by `stop`. `port` None: any free port.
-    `ready_setting` names the setting of `ready_timeout_s` in an error, if it has one.
-    `short_lived` saves CPU in the first half minute and costs CPU after it (see `jvm.py`).
-    `properties` are added to those of `properties.py`, or replace them; the brokers of a cluster
-    have one `cluster_id`. `write_archive` is for `archive.py` only. A transaction that an earlier
-    end of it left hanging is ended (`watches`; not in a cluster, whose partitions have other
-    leaders).
+    `ready_setting` names the setting of `ready_timeout_s` in an error, if it has one. `short_lived`
+    saves CPU in the first half minute and costs CPU after it (see `jvm.py`). `properties` are added
+    to those of `properties.py`, or replace them; the brokers of a cluster have one `cluster_id`.
+    `write_archive` is for `archive.py` only. If an earlier end of the broker left a transaction
+    hanging, the broker ends it (`watches`), but not in a cluster, whose partitions have other
+    leaders.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Watch for transactions that a restart of the embedded broker left without an end.
 
-Called by `broker.py`. It writes the marker that Kafka had decided on (`infra/kafka/transactions`),
-so that readers of committed records, and managers that wait for their offsets, go on.
+Called by `broker.py`. It writes the marker that Kafka had decided on (`infra/kafka/transactions`).
+Readers of committed records, and managers that wait for their offsets, then go on.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Devices by name: peak speed, memory bandwidth and memory of one device.
 
-Figures of NVIDIA's data sheets: dense (without sparsity) bf16 matrix operations, SXM boards; H20
-and H800 as their export variants are described by their vendors.
+The figures are from NVIDIA's data sheets: dense (without sparsity) bf16 matrix operations, SXM
+boards. H20 and H800 are export variants, with the figures that their vendors give.
 """
 
 from collections.abc import Mapping

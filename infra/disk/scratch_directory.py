@@ -17,8 +17,9 @@ _PREFIX = "seamlessflow-"
 
 
 class ScratchDirectory:
-    """A new directory below `parent`, by default that for temporary files; those there of this
-    user whose owner has ended are removed first. Others are left.
+    """A new directory below `parent`, by default that for temporary files.
+
+    Directories of this user whose owner has ended are removed there first. Others are left.
     """
 
     def __init__(self, parent: Path | None = None) -> None:

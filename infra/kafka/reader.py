@@ -225,8 +225,8 @@ class Reader:
     def position(self, partition: Partition) -> int:
         """Return the offset of the next record that `poll` returns of an assigned partition.
 
-        Offsets without a record (the end of a transaction, what compaction removed) are behind it
-        if `poll` passed over them at the partition's end.
+        Some offsets have no record: a transaction ended there, or compaction removed it. They are
+        behind the returned one if `poll` passed over them at the partition's end.
         """
         place = TopicPartition(self._prefix + partition[0], partition[1])
         position = int(self._consumer.position([place])[0].offset)

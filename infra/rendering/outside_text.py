@@ -25,7 +25,7 @@ def control_spellings(added_tokens: Mapping[str, bool], template: str) -> list[s
     """Return the spellings of tokens that structure a conversation, of a tokenizer's added ones.
 
     `added_tokens`: each with True if it is special. Others count if the source of the chat template
-    names them: there are tokens for white space and HTML too, which are ordinary text.
+    names them. There are tokens for white space and HTML too, which are ordinary text.
     """
     return [
         token

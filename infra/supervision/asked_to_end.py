@@ -12,8 +12,10 @@ from queue import SimpleQueue
 
 
 def ending_signals() -> list[signal.Signals]:
-    """Return the signals that ask this process to end: also that its terminal has gone, unless it
-    was started to outlive that, as by nohup.
+    """Return the signals that ask this process to end.
+
+    The signal that its terminal has gone is one, unless the process was started to outlive that, as
+    by nohup.
     """
     hung_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hung_up else [])]

@@ -1,11 +1,11 @@
-"""Marks of the files that a process of this user has hashed on this host since it booted.
+"""Marks for files that a process of this user has hashed on this host since it booted.
 
 The first process that checks a version leaves a mark, so that the others of its host read nothing
 again. A mark names the manifest's hash and each file's stamp. A file that was written, replaced or
-cut since is hashed again. A mark does not show a change behind the file system's back: a bit that
-flips in memory, or a write through a mapping of a file on tmpfs. Marks are in a directory that this
-user alone may write to. They are not beside the weights, where any host that writes weights could
-vouch for altered ones.
+cut since is hashed again. A mark does not show a change behind the file system's back. A bit may
+flip in memory, or a process may write through a mapping of a file on tmpfs. Marks are in a
+directory that this user alone may write to. They are not beside the weights, where any host that
+writes weights could vouch for altered ones.
 """
 
 import fcntl

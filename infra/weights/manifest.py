@@ -40,8 +40,8 @@ Kind = Literal["full", "delta", "adapter"]
 class WeightsInvalid(SeamlessFlowError):
     """A weights directory is not what its manifest says; `file` is the first one that differs.
 
-    A running process may see the whole directory at its next start, or newer weights: its files may
-    be on the way to this host. So it lasts only before the process is ready.
+    A running process may see the whole directory at its next start, or newer weights. The files may
+    still be on the way to this host. So it lasts only before the process is ready.
     """
 
     def __init__(self, directory: str, file: str, reason: str) -> None:

@@ -12,7 +12,7 @@ ENDED: Final = "ended"
 
 @dataclass(slots=True)
 class WorkerRoles:
-    """Role of one process of a worker, as far as both kinds of process have it.
+    """Role of a worker's process, as far as both kinds of process have it.
 
     A process obeys only assignments that are newer than the last one it obeyed, by scheduler epoch
     and number. It never obeys a scheduler older than the newest one it has read about.
