@@ -1,7 +1,7 @@
 """The reader of a worker's slot of `prompts`.
 
-It continues after the role was given up: turns that a manager sent before it knew are handed back
-instead of running into their deadline.
+It continues after the role was given up. A manager may send turns before it knows of that. They are
+handed back instead of running into their deadline.
 """
 
 from collections.abc import Callable

@@ -7,13 +7,13 @@ have no `/v1`, and Google's client reads `GOOGLE_GEMINI_BASE_URL`. A session may
 of a recorded one. Then `SEAMLESSFLOW_MESSAGES_FILE` names a file with the messages so far, a JSON
 array in OpenAI's chat form. No setting of this process is passed on, above all not the admin key.
 
-Calls of agents go to the gateway itself, whatever proxy the environment names. A proxy of a company
+Calls of agents go to the gateway itself, whatever proxy the environment names. A company's proxy
 does not reach a gateway on this host or its network, and would read the sessions' keys. So its
 variables are passed on, and the gateway's host is added to `NO_PROXY`.
 
 The result of a program is the last line of its standard output that has a content. The line may
-have what terminals are sent besides text: colour codes, a byte order mark, earlier states of a
-progress bar before a carriage return.
+have more than text, as terminals get it. Examples are colour codes, a byte order mark, and a
+progress bar's earlier states before a carriage return.
 """
 
 import asyncio

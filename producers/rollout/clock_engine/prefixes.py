@@ -1,7 +1,7 @@
 """The prefix cache of the clock engine: KV of turns that have ended, in blocks of tokens. Pure.
 
-A block is known by all tokens up to its end, so that any prompt which begins with them has its KV,
-as in vLLM. Blocks that running turns hold are theirs and are counted with them.
+A block is known by all tokens up to its end. Any prompt that begins with them has its KV, as in
+vLLM. Blocks that running turns hold are theirs and are counted with them.
 """
 
 from collections import Counter, OrderedDict

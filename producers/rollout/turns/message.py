@@ -1,7 +1,8 @@
 """The assistant message of a turn, parsed while its tokens come. Pure; used by `dispatch.py`.
 
-One text is parsed: the prefill at the end of the prompt (a forced tool call), the tokens of earlier
-dispatches, and those sampled now. Deltas hold only what earlier dispatches have not written.
+The whole is parsed as a single text. It has the prefill at the end of the prompt (a forced tool
+call), the tokens of earlier dispatches, and those sampled now. Deltas hold only what earlier
+dispatches have not written.
 """
 
 from collections.abc import Collection

@@ -131,8 +131,8 @@ def _few_threads(number: int) -> dict[str, str]:
     """Return the variables that let several servers share the cores of a machine.
 
     By default each server binds itself to the first cores, all to the same ones. It also samples in
-    another process than the one that schedules ("mp", which it uses instead of "uni" unless the
-    last variable is "0"). Both busy-wait for each other, and on two cores no answer leaves the
+    another process than the one that schedules ("mp"). It uses "uni" instead if the last variable
+    is "0". The two processes of "mp" busy-wait for each other. On two cores no answer leaves the
     server before all are sampled.
     """
     return {

@@ -2,7 +2,7 @@
 
 The client sees no passes, so this is approximate. The wait for a call's first tokens counts as its
 prefill, divided by the streams that the server had then. All other time in which there were streams
-counts as decode passes over all of them, as many as give the tokens that arrived.
+counts as decode passes over all of them. There are as many passes as the tokens that arrived need.
 """
 
 from seamlessflow.producers.rollout.engine.pass_times import PassTimes
