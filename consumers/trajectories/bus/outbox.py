@@ -22,8 +22,8 @@ from seamlessflow.schemas.topics import FLEET, PROMPTS, REPLIES, SESSIONS, fleet
 class Echoes:
     """Events on their way to the log and back, by their bytes. Safe to call from any thread.
 
-    An event comes back byte for byte as it was sent, and equal bytes are equal records, so keeping
-    the record saves decoding it.
+    An event comes back byte for byte as it was sent, and equal bytes are equal records. Keeping the
+    record therefore saves decoding it.
     """
 
     def __init__(self) -> None:

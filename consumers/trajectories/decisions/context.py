@@ -34,7 +34,7 @@ class Context:
     """Returns True for a session id that was opened before."""
     ended: EndedSessions = field(default_factory=EndedSessions)
     readable_since_ms: int = 0
-    """Time of this manager's claim, or of the end of a later outage of Kafka.
+    """Time of this manager's claim, or the time at which a later outage of Kafka ended.
 
     Gateways may lack answers that the log had before.
     """

@@ -9,9 +9,9 @@ choices, each is a turn of its own, found by its number.
 
 The vendors' clients send no key, only how often they tried before. Earlier tries may not have
 reached the log (429, 503). Without a key, a retry joins a turn only if that can be its own. Such a
-turn has the same question, was begun by an earlier try, and has an answer that the client may lack.
-In doubt a new turn starts. That costs a sibling that is not trained, while joining another call's
-turn would return an old sample as a new one.
+turn has the same question and was begun by an earlier try. The client may lack its answer. In doubt
+a new turn starts. That costs a sibling that is not trained. Joining another call's turn would
+return an old sample as a new one.
 
 One case goes wrong. A retry whose first try did not reach the log joins a turn of the same question
 that another call is waiting for.
@@ -33,8 +33,8 @@ from seamlessflow.schemas.records import (
 RETRY_WINDOW_MS = 60_000
 """Time in which a client may ask again, from when its answer could be read.
 
-The vendors' clients wait 8 s at most between two tries (the gateway asks for 1 s), and several
-tries in a row may get lost.
+The vendors' clients wait 8 s at most between two tries (the gateway asks for 1 s). Several tries in
+a row may get lost.
 """
 _JOINED = (TurnState.RUNNING, TurnState.COMPLETED)
 
