@@ -1,6 +1,6 @@
 """Check that every acknowledged command has its event on `sessions`. Pure.
 
-A gateway takes a `CommandAnswered` on `replies` as the acknowledgement; the manager acknowledges to
+A gateway takes a `CommandAnswered` on `replies` as the acknowledgement. The manager acknowledges to
 Kafka by committing an offset of `requests` behind the command. An event counts by its command's id
 and only in the epoch of its partition's owner. Questions (`CountTokens`, `DescribeSession`) leave
 none, nor does a call that repeats an earlier one, whose event must be there instead. A `CancelTurn`

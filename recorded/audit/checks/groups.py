@@ -47,9 +47,7 @@ class _AuditedCommit:
 
 
 class GroupsCheck:
-    """Fold of `control` and of the beginnings of sessions; of trajectories in their place, if
-    `recorded`.
-    """
+    """Fold of `control` and session beginnings; if `recorded`, of `control` and trajectories."""
 
     def __init__(self, kept: Kept, recorded: bool = False) -> None:
         self.findings = Findings("groups")
