@@ -1,7 +1,7 @@
 """Hosting of several workers in one rollout process, for modelled devices.
 
 Each worker is what it is in a process of its own, with its incarnation, Kafka clients, engine and
-main loop, in a thread. An error of one ends the process, so all of them.
+main loop, in a thread. If one worker fails, the process ends, and with it all its workers.
 """
 
 import threading

@@ -33,8 +33,8 @@ class CallableNotFound(SeamlessFlowError):
 class CallThreads(Executor):
     """Executor without a limit of its own.
 
-    At most as many calls run as there are episodes, and calls left behind by episodes that have
-    ended (`stalls.py`).
+    Each episode has one running call at most. Calls left behind by episodes that have ended may
+    run too (`stalls.py`).
     """
 
     def __init__(self) -> None:

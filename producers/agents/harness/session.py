@@ -2,7 +2,7 @@
 
 An agent is a callable, sync or async:
 
-async def run(task: dict, session: AgentSession) -> float | dict | None
+    async def run(task: dict, session: AgentSession) -> float | dict | None
 
 `task` is one line of the task file. The agent calls `session.base_url` with `session.api_key`
 through any OpenAI client; every call is recorded in this session. It returns its reward, a mapping,
@@ -15,7 +15,9 @@ or None if its rewards come from elsewhere. The mapping may have:
 - `status`: `complete` or `truncated`
 - the keys that its judge reads
 
-{"rewards": {"test": 1.0, "style": {"value": 0.5, "source": "model"}}}
+For example:
+
+    {"rewards": {"test": 1.0, "style": {"value": 0.5, "source": "model"}}}
 
 A session needs the rewards that `trainer.rewards` names, by default `reward` alone. Further ones
 are recorded and shown. A judge (`agents.reward`) returns the same kinds of results. Its rewards
