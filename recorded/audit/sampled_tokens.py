@@ -51,7 +51,7 @@ class SampledTokens:
 
     @property
     def nowhere(self) -> int:
-        """LogPlace of a token that is not on the log."""
+        """Index of the entry that stands for a token not on the log."""
         return len(self.ids_T) - 1
 
     def describe(self, place: int) -> str:
