@@ -1,7 +1,7 @@
 """Signals that ask a process to end, and the calls that they make.
 
-A handler runs in the middle of anything: one that sets an event, for example, would wait for ever
-if it interrupted `Event.wait` while that holds the event's lock. So a thread makes such calls.
+A handler runs in the middle of anything. Suppose it sets an event, and interrupts `Event.wait`
+while that holds the event's lock. It would wait for ever. A thread therefore makes such calls.
 """
 
 import signal
@@ -12,8 +12,10 @@ from queue import SimpleQueue
 
 
 def ending_signals() -> list[signal.Signals]:
-    """Return the signals that ask this process to end: also that its terminal has gone, unless it
-    was started to outlive that, as by nohup.
+    """Return the signals that ask this process to end.
+
+    The signal that its terminal has gone is one, unless the process was started to outlive that, as
+    by nohup.
     """
     hung_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hung_up else [])]

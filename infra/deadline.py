@@ -1,5 +1,5 @@
-"""Ends of waits: by a process that was asked to end, and a deadline for calls of libraries that do
-not keep to theirs.
+"""Ends of waits. A wait ends when the process is asked to end. Calls to libraries that do not keep
+to their deadline get one.
 """
 
 import threading
@@ -28,7 +28,7 @@ class CallsInTurn:
     def within(self, timeout_s: float | None, call: Callable[[], object]) -> None:
         """Return once `call` returned, or raise what it raised.
 
-        Raises `TimeoutError` after `timeout_s`; the call then goes on in a thread of its own, and
+        Raises `TimeoutError` after `timeout_s`. The call then goes on in a thread of its own, and
         until it ends no other one is made: `TimeoutError` at once. None: it is made in this thread.
         """
         if self.unfinished:

@@ -47,11 +47,11 @@ class DiskFull(SeamlessFlowError):
 
 @contextmanager
 def whole_file(target: Path, shared: bool = False) -> Iterator[BinaryIO]:
-    """Yield a draft to write; at the end of the body it becomes `target`, replacing an old one.
+    """Yield a draft to write. At the end of the body it becomes `target`, replacing an old one.
 
-    The draft stands beside `target` as `.<name>`, so that the next attempt overwrites what a killed
-    process left, and is deleted after an error. `shared`: others may write the same file at the
-    same time, so the draft's name is random. Raises `DiskFull`.
+    The draft stands beside `target` as `.<name>`. The next attempt overwrites what a killed process
+    left. The draft is deleted after an error. `shared`: other processes may write the same file at
+    the same time, so the draft's name is random. Raises `DiskFull`.
     """
     random = f".{uuid.uuid4().hex[:8]}" if shared else ""
     draft = target.with_name(f".{target.name}{random}")
@@ -183,8 +183,9 @@ def check_directory(option: str, path: Path) -> None:
 
 
 class ScratchDirectory:
-    """A new directory below `parent`, by default that for temporary files; those there of this
-    user whose owner has ended are removed first. Others are left.
+    """A new directory below `parent`, by default that for temporary files.
+
+    Directories of this user whose owner has ended are removed there first. Others are left.
     """
 
     def __init__(self, parent: Path | None = None) -> None:

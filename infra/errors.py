@@ -26,8 +26,11 @@ class SeamlessFlowError(Exception):
     """Base of everything this project raises on purpose."""
 
     lasting: bool | None = None
-    """True if another start cannot help, False if it may; None: only before the process is ready
-    does the error last, since it then comes from settings or from the machine."""
+    """True if another start cannot help, False if it may.
+
+    None: the error lasts only before the process is ready, since it then comes from settings or
+    from the machine.
+    """
 
     def process_status(self, ready: bool) -> ExitStatus:
         """Return the status of a process that this error ends, before or after it was ready."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 SettingPath = tuple[int | str, ...]
-"""Place of a setting: names of sections and of the field, numbers within lists."""
+"""Place of a setting: its sections and its field by name, places in lists by number."""
 
 _CREDENTIALS = ("secret", "key", "password", "options")
 """Values of settings with one of these words in their names are never shown."""

@@ -1,8 +1,8 @@
 """Queue of what other threads have for a process's main thread, with a limit to reading ahead.
 
-Readers of Kafka `put` and wait while the inbox is full, so that a slow main thread slows them down
-instead of filling the memory. Everything else is posted and never waits: it comes from threads that
-must go on (the producer's, an engine's) or frees the main thread itself.
+Readers of Kafka `put` and wait while the inbox is full. A slow main thread then slows them down
+instead of filling the memory. Everything else is posted and never waits. It comes from threads that
+must go on (the producer's, an engine's), or frees the main thread itself.
 """
 
 import threading

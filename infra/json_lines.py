@@ -1,7 +1,7 @@
 """Lines of JSON from elsewhere: files of tasks, conversations and rows, a program's output.
 
-A line ends at a line feed alone: separators inside a text (U+2028, U+2029, U+0085) end none. No
-part of a line's content is a byte order mark, which some editors begin a file with, and the
+A line ends at a line feed alone: separators inside a text (U+2028, U+2029, U+0085) end none. A byte
+order mark, with which some editors begin a file, is no part of a line's content. Nor is the
 carriage return of Windows. A line without content is passed over, also the last one.
 """
 

@@ -1,9 +1,11 @@
 """Reading of YAML without its traps: a value is what it looks like, or the reader refuses it.
 
 PyYAML reads YAML 1.1, where 1:30 is 90, 010 is 8, a date is no text and 1e-3 is one. Here a number
-has the digits that it is written with, as in YAML 1.2, and what the two may read as different
-numbers is refused; so is a name that a mapping has twice, of which PyYAML takes the last one, and
-a name that is no text.
+has the digits that it is written with, as in YAML 1.2. The reader refuses:
+
+- what the two versions may read as different numbers
+- a name that a mapping has twice, of which PyYAML takes the last one
+- a name that is no text
 """
 
 import re
@@ -51,8 +53,9 @@ def read_yaml(text: str) -> Any:
 
 
 def _check_names(node: yaml.Node, path: tuple[str, ...], seen: set[int]) -> None:
-    """Raise an error for a name at any depth that is no text, and for a text with half of a
-    character, after halves are joined; `seen` are the nodes looked at.
+    """Raise an error for a name that is no text, or a text with half a character, at any depth.
+
+    Halves of characters are joined first. `seen` are the nodes looked at.
     """
     if id(node) in seen:  # by an alias
         return

@@ -1,7 +1,8 @@
 """Text from outside as it may be shown: it moves no cursor and sets no title. Pure.
 
-Messages of agents and models, names in files and errors of other programs may have the control
-codes of a terminal (ECMA-48) or marks that turn the direction of a line (Unicode UAX 9).
+Such text comes in messages from agents and models, names in files and errors from other programs.
+It may have control codes for a terminal (ECMA-48), or marks that turn the direction of a line
+(Unicode UAX 9).
 """
 
 import re

@@ -1,10 +1,12 @@
 """Shell of a process: logging to standard error, signals that ask it to end, exit status.
 
-SIGTERM or SIGINT sets the stop event that `main` waits for; the same signal once more ends the
-process at once. The exit status (`ExitStatus`) says if another start may help: an
-error of `main` or of a thread that this project does not know ends with a traceback and status 1,
-its own errors with status 75 (passing) or 78 (lasting). Lasting faults, errors before `ready`, and
-Kafka being away while the process ends are printed as one line without a traceback.
+SIGTERM or SIGINT sets the stop event that `main` waits for. The same signal once more ends the
+process at once.
+
+The exit status (`ExitStatus`) says if another start may help. Errors of this project end with
+status 75 (passing) or 78 (lasting). Any other error, of `main` or of a thread, ends with a
+traceback and status 1. Lasting faults and errors before `ready` are printed as one line without a
+traceback. So is Kafka being away while the process ends.
 
 A supervisor that asks for signs of life gets them (`infra/life_signs.py`). It ends a process that
 gives none with SIGABRT, which prints where each thread stands. Called by every `__main__.py`.
@@ -71,8 +73,8 @@ def run(main: AsyncMain, loop_factory: LoopFactory | None = None) -> None:
 def run_sync(main: SyncMain, finite: bool = False) -> None:
     """Run `main(stop)` to its end in this thread, which must be the main one.
 
-    A `finite` process ends by itself, with status 0; asked to end before, it ends with status 75,
-    so that a supervisor does not take its work for done.
+    A `finite` process ends by itself, with status 0. If it is asked to end before, it ends with
+    status 75, so that a supervisor does not take its work for done.
     """
     stop = threading.Event()
     _set_up_logging()
@@ -155,8 +157,10 @@ def _handled(ask_to_end: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Let each signal end the loop's wait: one that comes just before a wait begins, or to another
-    thread, would be handled only at its end.
+    """Let each signal end the loop's wait.
+
+    A signal may come just before a wait begins, or to another thread. It would then be handled only
+    at the end of the wait.
     """
     woken, wake = socket.socketpair()
     with woken, wake:
@@ -178,8 +182,8 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 def _thread_failures() -> Iterator[None]:
     """End the process in order after a thread's error, then raise that error.
 
-    If it is about to end already, Kafka being away is no error of a thread: what was not sent is
-    told by who waits for it.
+    If the process is about to end already, Kafka being away is no error of a thread. The code that
+    waits for a send reports what was not sent.
     """
     failures: list[BaseException] = []
 

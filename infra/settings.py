@@ -320,8 +320,9 @@ def explain(error: ValidationError | SettingsError, settings: type[BaseModel]) -
 def from_environment(
     settings: type[BaseSettings], environment: Mapping[str, str]
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """Return the values that variables have for the settings, nested; and what is wrong with each
-    variable that had to be left out, since its text is no JSON.
+    """Return the values that variables have for the settings, nested, and what is wrong.
+
+    A variable whose text is no JSON is left out. The second mapping says what is wrong with it.
     """
     wrong: dict[str, str] = {}
     source = EnvSettingsSource(settings)

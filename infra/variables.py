@@ -38,7 +38,7 @@ SECTIONS = (
     "WEIGHTS",
     "WORKERS",
 )
-"""Names that may follow the prefix, of all processes and of the configuration of a run."""
+"""Names that may follow the prefix: those of all processes and of a run's configuration."""
 
 _LIKE, _NEARLY = 0.6, 0.85
 

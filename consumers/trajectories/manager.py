@@ -1,7 +1,7 @@
 """The trajectory manager's main loop. All of it runs on the thread that calls `Manager.run`.
 
-Reader threads fill the inbox. Each round applies what is in it: records of `sessions` and
-`requests` go through `Ownership`, which passes on those of owned partitions to `Actor`; records of
+Reader threads fill the inbox. Each round applies what is in it. Records of `sessions` and
+`requests` go through `Ownership`, which passes on those of owned partitions to `Actor`. Records of
 `fleet` and `control` go to `RolloutFleet` and `SessionFates`. `Actor` writes through `Outbox`. The
 round ends with deadlines, waiting turns and the next commit.
 
@@ -117,9 +117,9 @@ class Manager:
         """Serve until `stopping()` is true, which is asked once a round.
 
         Blocks at the start until `fleet` is read to its end, and at the end for the transaction in
-        progress. Raises `ManagerReplaced`, the error of a reader thread, `DeliveryFailed` for a
-        record that Kafka did not take, and Kafka's own errors; the process then ends and another
-        member takes over.
+        progress. Raises `ManagerReplaced`, a reader thread's error, `DeliveryFailed` for a record
+        that Kafka did not take, and Kafka's own errors. The process then ends and another member
+        takes over.
         """
         collect_seldom()
         self._connections.readers.read_fleet_to_end()

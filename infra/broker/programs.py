@@ -96,8 +96,8 @@ class KafkaPrograms:
 def environment() -> Mapping[str, str]:
     """Return the environment of a Java program.
 
-    Java reads and writes the names of files in the encoding of the locale, and finds none with an
-    umlaut in the locale C, which containers and services have.
+    Java reads and writes file names in the locale's encoding. In the locale C, which containers and
+    services have, it finds no name with an umlaut.
     """
     return {**os.environ, "LC_ALL": "C.UTF-8"}
 

@@ -1,9 +1,9 @@
-"""The clock of a continuous batch: decode passes as a function of time, and back. Pure.
+"""Clock of a continuous batch: decode passes as a function of time, and back. Pure.
 
-All rows advance by one token a pass, so a row ends when the clock has counted as many passes as it
-needs tokens. A pass takes `b + k C` seconds for the total context C, which grows by the number of
-rows n each pass; so m passes take (b + k C) m + k n m^2 / 2. Prompts that wait for their KV are
-computed before the next pass. Between changes of the set of rows nothing needs to be counted.
+All rows advance by one token a pass. A row ends when the clock has counted as many passes as it
+needs tokens. A pass takes `b + k C` seconds for the total context C. C grows by the number of rows
+n each pass, so m passes take (b + k C) m + k n m^2 / 2. Prompts that wait for their KV are computed
+before the next pass. Between changes of the set of rows nothing needs to be counted.
 """
 
 from dataclasses import dataclass

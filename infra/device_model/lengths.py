@@ -1,6 +1,7 @@
 """Lengths of sampled turns: their settings and draws, for the simulator and the clock engine alike.
 
-A draw is of two parts, one that a group of sessions of one task shares and one of the turn itself.
+A draw has two parts. A task's group of sessions shares the first, and the turn itself has the
+second.
 """
 
 from math import exp, sqrt

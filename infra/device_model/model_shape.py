@@ -62,7 +62,7 @@ class LayerShape:
 
     @property
     def key_width(self) -> int:
-        """Width of all keys of a token, which is that of its values."""
+        """Width of a token's keys, all together, which is that of its values."""
         return self.kv_heads * self.head_width
 
 
@@ -168,7 +168,7 @@ def implied_tensors(config: Mapping[str, Any]) -> Mapping[str, list[int]]:
 
 
 def _block_tensors(config: Mapping[str, Any], layer: LayerShape) -> Mapping[str, list[int]]:
-    """Return the shape of each tensor of one layer of a model like Llama."""
+    """Return the shape of each tensor in a layer, for a model like Llama."""
     hidden, inner = layer.hidden, layer.intermediate
     outputs = {"q": layer.query_width, "k": layer.key_width, "v": layer.key_width, "o": hidden}
     inputs = {"q": hidden, "k": hidden, "v": hidden, "o": layer.query_width}

@@ -1,9 +1,9 @@
 """Times of a worker's work: decoding, prompts, training, weights, changes of role. Pure.
 
-A roofline model (Williams, Waterman and Patterson, CACM 2009) of a worker of n equal devices that
-share each pass. A token takes 2 x active parameters operations forward, three times as many in
-training (Kaplan et al., arXiv 2001.08361), and attention 4 x layers x width for each token before
-it. A decode pass reads the weights, and the KV of all its rows.
+A roofline model (Williams, Waterman and Patterson, CACM 2009) for a worker with n equal devices
+that share each pass. Forward, a token takes 2 x active parameters operations. Training takes three
+times as many (Kaplan et al., arXiv 2001.08361). Attention adds 4 x layers x width for each token
+before it. A decode pass reads the weights, and the KV of all its rows.
 """
 
 from collections.abc import Iterable
@@ -64,7 +64,7 @@ class Rates:
         return replace(self, **times)
 
     def batch_s(self, rows: int) -> float:
-        """Return the time of a decode pass of so many rows, without the reading of their KV."""
+        """Return the time of a decode pass with so many rows, without reading their KV."""
         read = self.weights_s * (1 - (1 - self.active_share) ** rows)
         return self.launch_s + max(read, rows * self.row_s)
 
@@ -77,7 +77,8 @@ class Rates:
         return tokens * (self.train_s + self.train_context_s * tokens / 2)
 
     def part(self, lengths: Iterable[float], mine: int, devices: int) -> float:
-        """Return the time of this worker's part of an optimizer step on sequences of these lengths.
+        """Return the time of this worker's part in an optimizer step on sequences with these
+        lengths.
 
         A gang of so many `devices` divides them evenly; `mine` of these are the worker's.
         """
@@ -121,8 +122,11 @@ class Efficiency:
     host_bytes: float = 25e9
     """Bytes a second between a device and its host, when a role leaves its memory."""
     trained_bytes: float = 16.0
-    """Bytes that training keeps of each parameter, divided among its gang: weights and gradients
-    in bf16, weights and both moments of Adam in fp32 (ZeRO, arXiv 1910.02054, section 3.1)."""
+    """Bytes that training keeps of each parameter, divided among its gang.
+
+    Weights and gradients are in bf16. Weights and both moments of Adam are in fp32 (ZeRO, arXiv
+    1910.02054, section 3.1).
+    """
     all_reduce_s: float = 10e-6
     """Latency of one all-reduce; a pass on several devices needs two for each layer."""
 

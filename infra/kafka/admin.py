@@ -3,9 +3,9 @@
 A request that times out while its coordinator is away stays on librdkafka's list. When the
 coordinator is back, librdkafka (2.16) answers it a second time out of freed memory, and ends the
 process: `rd_kafka_enq_once_del_source_return: assert: eonce->refcnt > 0`, or a segmentation fault.
-So requests get the longest time-out that it knows, and one that has no answer in time is waited for
-before the next one is sent. Some are never answered: after 20 s a client is given up with its
-request. To close it so was seen to end a process too, once in two thousand times.
+Requests therefore get the longest time-out that librdkafka knows. If a request has no answer in
+time, the next one waits until it has. Some are never answered. After 20 s a client is given up with
+its request. Closing such a client was seen to end a process too, once in two thousand times.
 """
 
 import time

@@ -23,8 +23,10 @@ class BoundsLookup:
     """A client that looks up where partitions begin and end now."""
 
     def __init__(self, settings: KafkaSettings, isolation: str = "read_committed") -> None:
-        """Connect; with the isolation `read_committed` a partition ends at its last stable offset,
-        before the first record of a transaction that is open.
+        """Connect.
+
+        With the isolation `read_committed` a partition ends at its last stable offset, before the
+        first record of an open transaction.
         """
         self._prefix = settings.topic_prefix
         self._options = {

@@ -139,10 +139,10 @@ def client(kind: Callable[[dict[str, Any]], C], options: dict[str, Any]) -> C:
 class BrokerWatch:
     """Watch for a client that librdkafka left without any broker, for ever.
 
-    Told by a fenced broker that there are no brokers, it drops this one, and may at the same time
-    cancel its return to the bootstrap servers (librdkafka issue 5301), or know the broker again and
-    never connect to it. Another client must take its place. In an outage it keeps the brokers that
-    it knows, and tries to connect every second.
+    A fenced broker may answer that there are no brokers. The client then drops this one. It may at
+    the same time cancel its return to the bootstrap servers (librdkafka issue 5301). Or it knows
+    the broker again and never connects to it. Another client must take its place. In an outage a
+    client keeps the brokers that it knows, and tries to connect every second.
     """
 
     def __init__(self) -> None:

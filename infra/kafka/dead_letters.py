@@ -1,10 +1,17 @@
 """Dead letters: garbage, kept with its error and place on `<topic>.dlq`, in the same partition.
 
-A topic has one burying process for each partition: the manager for `requests`, `sessions` and
-`ended_sessions`, the acting scheduler for `control` and `fleet`, the rollout process for its slot,
-the gateway for its replies, the trainer for `trajectories`, the agents for `tasks`. All others pass
-over garbage. Many of them read the same records again after a restart, so a letter is only written
-if it stands behind the newest one of its partition: readers bury in the order of offsets.
+A topic has one burying process for each partition:
+
+- the manager for `requests`, `sessions` and `ended_sessions`
+- the acting scheduler for `control` and `fleet`
+- the rollout process for its slot
+- the gateway for its replies
+- the trainer for `trajectories`
+- the agents for `tasks`
+
+All others pass over garbage. Many of the burying processes read the same records again after a
+restart. Readers bury in the order of offsets, so a letter is only written if it stands behind the
+newest one of its partition.
 
 Burying never ends a process: what cannot be buried is logged, and still stands on its own topic.
 """

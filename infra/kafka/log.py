@@ -53,7 +53,7 @@ class RateLimit(logging.Filter):
 
 @cache
 def logger(name: str = NAME) -> logging.Logger:
-    """Return a logger of that name, or that of all clients of the process."""
+    """Return a logger of that name, or the one for all clients in the process."""
     log = logging.getLogger(name)
     log.addFilter(RateLimit())
     log.addHandler(logging.NullHandler())

@@ -32,8 +32,9 @@ def decoded(
     decode: Callable[[bytes], Record],
     wanted: Wanted | None = None,
 ) -> Received | None:
-    """Return the record of a message from there, an `Unreadable` for garbage; None for a tombstone,
-    and for a record that is not wanted, which costs no decoding.
+    """Return the record of a message from there, or an `Unreadable` for garbage.
+
+    Returns None for a tombstone, and for a record that is not wanted, which costs no decoding.
 
     Also garbage: a key, or the name of a header, that is not UTF-8; no release writes any. Values
     of headers are not decoded here. A `Raw` record has its key itself.

@@ -101,7 +101,7 @@ class Outage:
     def endure(self, error: KafkaError) -> None:
         """Return when the request that failed with `error` may be repeated.
 
-        Raises `KafkaRefused` for an answer that stays the same, and `KafkaUnavailable` after the
+        Raises `KafkaRefused` for an answer that stays the same. Raises `KafkaUnavailable` after the
         limit, when the process was asked to end, and for errors that do not pass.
         """
         if error.code() in REFUSALS:

@@ -40,9 +40,8 @@ _TOPIC_PATIENCE_S = 4.0
 class Reader:
     """Consumer of assigned partitions, or of those that a Kafka consumer group gives it.
 
-    A record that cannot be decoded is delivered as `Unreadable`, and given to `bury` if it is
-    garbage; at one that counts all the same, a reader that `folds` raises `NewerRelease` or
-    `BlobUnavailable`.
+    A record that cannot be decoded is delivered as `Unreadable`. If it is garbage, `bury` gets it.
+    If it counts all the same, a reader that `folds` raises `NewerRelease` or `BlobUnavailable`.
     """
 
     def __init__(
@@ -226,8 +225,8 @@ class Reader:
     def position(self, partition: Partition) -> int:
         """Return the offset of the next record that `poll` returns of an assigned partition.
 
-        Offsets without a record (the end of a transaction, what compaction removed) are behind it
-        if `poll` passed over them at the partition's end.
+        Some offsets have no record: a transaction ended there, or compaction removed it. They are
+        behind the returned one if `poll` passed over them at the partition's end.
         """
         place = TopicPartition(self._prefix + partition[0], partition[1])
         position = int(self._consumer.position([place])[0].offset)

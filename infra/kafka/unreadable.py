@@ -1,8 +1,8 @@
 """Records that cannot be decoded, as readers deliver and observers count them.
 
 Garbage is what no release writes: it never counts, whichever process reads it. A record of a newer
-release counts for that release, and one whose blob cannot be read counts for all: a process that
-folds stops at it, and an observer says that it left it out.
+release counts for that release, and one whose blob cannot be read counts for all. A process that
+folds stops at such a record. An observer says that it left it out.
 """
 
 from collections import Counter

@@ -27,8 +27,9 @@ def storage_at(url: str, **options: Any) -> tuple[Any, str]:
 def local_path(url: str) -> Path | None:
     """Return the directory that a URL names on this machine, None for other storages.
 
-    Unlike fsspec, which takes the escapes of a URL (%20) for the names of directories, `::` for a
-    border between two URLs, and a path that is not absolute for one below the current directory.
+    fsspec reads URLs differently. It takes escapes (%20) for the names of directories, and `::` for
+    a border between two URLs. It takes a path that is not absolute for one below the current
+    directory.
     """
     if fsspec.utils.get_protocol(url) not in _LOCAL:
         return None

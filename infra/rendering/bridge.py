@@ -1,12 +1,11 @@
 """Bridge: the tokens that the next turn's prompt adds behind the exact ids of the turn before.
 
-Most templates need only the last turn of a prompt for it, so that a bridge costs the same however
-long the history is; the probes find the templates that need more. Used by
-`infra/rendering/renderer.py`.
+Most templates need only the last turn of a prompt for it. A bridge then costs the same however long
+the history is. The probes find the templates that need more. Used by `infra/rendering/renderer.py`.
 
-The library bridges to messages of users and tools only. Answers that the policy did not sample, and
-no message at all, are bridged by the difference of two renderings, behind the end of the turn that
-the library's bridge to a sample message writes.
+The library bridges only to messages of users and tools. This module also bridges to answers that
+the policy did not sample, and to no message at all. It takes the difference of two renderings, and
+puts it behind the end of the turn. The library's bridge to a sample message writes that end.
 """
 
 from contextlib import suppress

@@ -1,7 +1,7 @@
-"""Chat template of one model family on one tokenizer: OpenAI chat messages to token ids.
+"""Chat template for a model family on a tokenizer: OpenAI chat messages to token ids.
 
-Templates silently drop what they do not know (a `developer` message, an image for a text model),
-so messages that cannot be rendered are refused here. Used in `infra/rendering` only.
+Templates silently drop what they do not know (a `developer` message, an image for a text model).
+Messages that cannot be rendered are therefore refused here. Used in `infra/rendering` only.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

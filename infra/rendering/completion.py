@@ -1,7 +1,7 @@
 """Completions parsed as assistant messages, whole or while their tokens arrive.
 
 Owns the message types and, with `tagged_stream.py`, the streams of `infra/rendering/renderer.py`.
-The deltas of a stream after n tokens depend on those n tokens alone, never on how they were cut: a
+The deltas of a stream after n tokens depend on those n tokens alone, never on how they were cut. A
 worker that continues a turn feeds the tokens again, drops their deltas, and goes on. All deltas
 together are the message.
 """

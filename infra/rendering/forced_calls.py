@@ -1,10 +1,10 @@
 """Openings of tool calls, found by rendering a few calls. Pure; used by `renderer.py`.
 
-This module knows no template. It renders calls that differ in what is to be left open; the tokens
-that they all begin with are the opening. It therefore ends between two tokens of the model's own
-spelling and includes what the template puts before every call (the end of thinking, or empty
-thinking). A tokenizer may join the end of the opening with a tool's own name or arguments; then
-the opening is shorter, if it still begins a call.
+This module knows no template. It renders calls that differ in what is to be left open. The tokens
+that they all begin with are the opening. The opening therefore ends between two tokens, as the
+model spells them. It includes what the template puts before every call (the end of thinking, or
+empty thinking). A tokenizer may join the end of the opening with a tool's own name or arguments.
+Then the opening is shorter, if it still begins a call.
 """
 
 import json
@@ -47,7 +47,7 @@ def find_opening(
     name: str | None,
     tools: Sequence[Message] = (),
 ) -> Opening:
-    """Return the opening of a call of function `name`, or of any if that is None.
+    """Return the opening of a call to the function `name`, or to any function if that is None.
 
     It follows `messages`. Raises `NoOpening`.
     """

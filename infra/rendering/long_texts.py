@@ -1,7 +1,7 @@
 """Long texts, which a process may tokenise in another thread than the one that renders.
 
-Three megabytes take seconds. A renderer that puts long texts off raises `TokensWanted` with the
-text instead of tokenising it; its caller lets another thread do that, and renders again.
+Three megabytes take seconds. A renderer that puts long texts off does not tokenise them, but raises
+`TokensWanted` with the text. Its caller lets another thread tokenise it, and renders again.
 """
 
 from array import array

@@ -1,9 +1,9 @@
 """Text from outside, of users and tools, in which the spelling of a control token is only text.
 
 Templates write messages and control tokens as one text, and a tokenizer cannot tell who wrote what.
-So a mark is put into each such spelling before the template sees it; the tokenizer then finds no
-token there, and removes the mark before it looks at the letters. Used by `chat_template.py` and
-`tokenizer.py`.
+A mark is therefore put into each such spelling before the template sees it. The tokenizer then
+finds no token there, and removes the mark before it looks at the letters. Used by
+`chat_template.py` and `tokenizer.py`.
 """
 
 import json
@@ -25,7 +25,7 @@ def control_spellings(added_tokens: Mapping[str, bool], template: str) -> list[s
     """Return the spellings of tokens that structure a conversation, of a tokenizer's added ones.
 
     `added_tokens`: each with True if it is special. Others count if the source of the chat template
-    names them: there are tokens for white space and HTML too, which are ordinary text.
+    names them. There are tokens for white space and HTML too, which are ordinary text.
     """
     return [
         token

@@ -155,10 +155,10 @@ class Renderer:
 
         `prompt` may be its `tail`. The ids begin with what the completion lacks (end of thinking,
         end of turn). New assistant messages are rendered, since the policy did not sample them;
-        without new messages only the next answer is asked for. None if the template would change
-        earlier tokens (for a new user message if thinking is not retained), and after a completion
-        that stopped inside its thinking. Raises `RendererError` for messages that cannot be
-        rendered at all.
+        without new messages only the next answer is asked for. Returns None if the template would
+        change earlier tokens, as for a new user message if thinking is not retained. Also returns
+        None after a completion that stopped inside its thinking. Raises `RendererError` for
+        messages that cannot be rendered at all.
         """
         return self._bridge.suffix(prompt, completion, new_messages, tools)
 

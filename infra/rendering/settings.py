@@ -66,10 +66,11 @@ class RendererSettings:
     """Arguments of the chat template, such as `enable_thinking`; unknown ones are refused."""
 
     control_tokens: ControlTokens = "text"
-    """Rule for spellings of control tokens in the words of users and results of tools.
+    """Rule for control tokens that are spelt in users' words or in results of tools.
 
-    `text`: they are letters like others. `tokens`: they become the tokens, as at vLLM, so that such
-    a text may end its message and begin another one. Records without it were written by this rule.
+    `text`: they are letters like others. `tokens`: they become the tokens, as at vLLM. Such a text
+    may then end its message and begin another one. Records without this field were written by the
+    rule `tokens`.
     """
 
     def with_options(self, more: bytes | None) -> "RendererSettings":

@@ -29,8 +29,8 @@ class MalformedCall(Exception):
 def read_call(name: object, arguments: object, raw: str, call_id: str | None) -> ToolCall:
     """Return the call that the library parsed from the block `raw`. Raises `MalformedCall`.
 
-    Stricter than the library, which accepts a number as a name and NaN as an argument: every
-    result can be encoded as UTF-8 and parsed by any JSON parser.
+    This is stricter than the library, which accepts a number as a name and NaN as an argument.
+    Every result can be encoded as UTF-8 and parsed by any JSON parser.
     """
     if not isinstance(name, str) or not name.strip() or not _encodable(name):
         raise MalformedCall("missing_name")

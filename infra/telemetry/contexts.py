@@ -84,8 +84,8 @@ class BySession(Sampler):
     """Sampler of a share of traces.
 
     A span with a parent is kept if its parent is, so that no trace has holes. The first span of a
-    trace is kept if it links to a span that is kept, else by the hash of its session's id, so that
-    all traces of a session are kept or none.
+    trace is kept if it links to a span that is kept. Otherwise the hash of its session's id
+    decides, so that all traces of a session are kept or none.
     """
 
     def __init__(self, ratio: float) -> None:

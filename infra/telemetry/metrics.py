@@ -1,8 +1,8 @@
 """Counters, gauges and histograms of a process: the only file that imports `prometheus_client`.
 
 The metrics are those of `infra/telemetry/names.py`; any other name is a `KeyError`. Callers keep
-the instruments that `counter`, `gauge` and `histogram` return: adding to one takes a third of a
-microsecond, looking it up twice as much. Safe in any thread.
+the instruments that `counter`, `gauge` and `histogram` return. Adding to one takes a third of a
+microsecond. Looking it up takes twice as much. Safe in any thread.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -14,14 +14,15 @@ SpanName = Literal[
     "publish weights",  # trainer: manifest written, event appended
     "run task",  # agents: one session of a task
 ]
-"""Work within one process. Other spans are named by OpenTelemetry's rules: `POST /v1/messages` is a
-call of the gateway's route, `send requests` writes a record to this topic, `process requests` acts
-on a record of it, and the trainer's `process trajectories` on those of one optimizer step."""
+"""Work within one process. Other spans are named by OpenTelemetry's rules. `POST /v1/messages` is a
+call of the gateway's route. `send requests` writes a record to this topic, and `process requests`
+acts on such a record. The trainer's `process trajectories` acts on those of one optimizer step.
+"""
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 """Version of OpenTelemetry's conventions that the names are of; collectors translate by it."""
 PROVIDER = "seamlessflow"
-"""Provider of the models, for spans of calls and of work for them."""
+"""Provider of the models, for spans that are calls or work for calls."""
 
 ATTRIBUTES: Mapping[str, str] = {
     "session_id": "gen_ai.conversation.id",

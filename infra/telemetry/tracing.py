@@ -1,11 +1,10 @@
 """Traces of a process, named as OpenTelemetry's semantic conventions ask.
 
-A trace follows an agent's request through every process; the calls of a task that this project
-runs are part of the trace of that task. From there links lead on: a trajectory's span links to
-those of its turns, a step's span to those of its trajectories. The context travels as W3C headers,
-over HTTP and with Kafka's records. Spans are passed as arguments, never by ambient context, so that
-they work across threads and awaits. Without an endpoint no span is made, and a request costs almost
-nothing.
+A trace follows an agent's request through every process. If this project runs a task, the task's
+calls are part of the task's trace. From there links lead on. A trajectory's span links to those of
+its turns, a step's span to those of its trajectories. The context travels as W3C headers, over HTTP
+and with Kafka's records. Spans are passed as arguments, never by ambient context, so that they work
+across threads and awaits. Without an endpoint no span is made, and a request costs almost nothing.
 """
 
 from collections.abc import Collection, Mapping
@@ -232,7 +231,7 @@ def telemetry(
 ) -> Telemetry:
     """Return the telemetry of a process by its settings. Raises `SettingsRejected`.
 
-    `prefix` stands before the names of topics and groups on the cluster; `groups` are the Kafka
+    `prefix` stands before the names of topics and groups on the cluster. `groups` has the Kafka
     consumer groups that the process is a member of, by topic.
     """
     forget_empty()

@@ -1,7 +1,7 @@
 """Directories of an adapter in peft's format: two files, to which a base model belongs.
 
 The trainer writes them, engines and merging read them. A base model is a Hugging Face directory
-that never changes; the manifest beside an adapter names it, with the hash of its tensors. Imports
+that never changes. The manifest beside an adapter names it, with the hash of its tensors. Imports
 no torch.
 """
 

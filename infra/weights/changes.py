@@ -1,9 +1,10 @@
 """Changed elements of a safetensors file, against an earlier one with the same header.
 
-One part of the tensors' bytes after the other: the positions of its changed elements as gaps, a
-byte each (255: none among the next 255), and their new values. So a change of 2 % of all elements
-of two bytes is 3 % of the bytes, near the entropy of the positions (7.1 bits each). Nothing is
-computed with the values, so the result has every bit. Called by `infra/weights/delta.py`.
+The tensors' bytes are written part by part. Each part has the positions of its changed elements as
+gaps, a byte each (255: none among the next 255). Then come their new values. If 2 % of all two-byte
+elements change, that is 3 % of the bytes. This is near the entropy of the positions (7.1 bits
+each). Nothing is computed with the values, so the result has every bit. Called by
+`infra/weights/delta.py`.
 """
 
 import json
@@ -47,7 +48,7 @@ class _Part:
     item: int
 
     def of(self, content: Elements) -> Elements:
-        """Return the elements of the part, of all bytes of a file."""
+        """Return the part's elements, from all bytes of a file."""
         return content[self.begin : self.end].view(f"<u{self.item}")
 
 
@@ -122,7 +123,7 @@ def _put(elements: Elements, gaps: bytes, values: bytes, file: Path) -> None:
 
 
 def _read_changes(path: Path, size: int, parts: Sequence[_Part]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the gaps and the values of each part of a file of `size` bytes."""
+    """Yield each part's gaps and values, for a file of `size` bytes."""
     with path.open("rb") as file:
         try:
             header = json.loads(_prefixed(file, path))

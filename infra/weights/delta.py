@@ -1,10 +1,10 @@
 """Weight deltas: directories with what changed from one version to another, its base.
 
-Of a safetensors file the changed elements (`infra/weights/changes.py`), of another file that
-changed the whole, of all others nothing. A delta has a manifest of its own, of kind delta, which
-names the base by the hash of its manifest, and beside it the manifest of the version that it leads
-to. What is made of a base and deltas is compared with that one, file by file: wrong bytes cannot
-pass, whatever a delta holds.
+A delta has the changed elements of each safetensors file (`infra/weights/changes.py`). It has other
+files as a whole if they changed, and else not at all. Its own manifest, of kind delta, names the
+base by the hash of the base's manifest. Beside it is the manifest of the version that the delta
+leads to. What a base and deltas make is compared with that manifest, file by file. Wrong bytes
+cannot pass, whatever a delta holds.
 """
 
 import shutil

@@ -33,7 +33,7 @@ from blake3 import blake3
 
 HashName = Literal["sha256", "blake3"]
 Stamp = tuple[int, ...]
-"""Device, inode, size, and times of the last change of content and of facts, in nanoseconds."""
+"""Device, inode and size; the times at which content and facts last changed, in nanoseconds."""
 
 _PART_BYTES = 1024 * 1024  # fits the cache of a core, where a second hash finds it again
 _AT_ONCE = 4

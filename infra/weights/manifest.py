@@ -39,8 +39,8 @@ Kind = Literal["full", "delta", "adapter"]
 class WeightsInvalid(SeamlessFlowError):
     """A weights directory is not what its manifest says; `file` is the first one that differs.
 
-    A running process may see the whole directory at its next start, or newer weights: its files may
-    be on the way to this host. So it lasts only before the process is ready.
+    A running process may see the whole directory at its next start, or newer weights. The files may
+    still be on the way to this host. So it lasts only before the process is ready.
     """
 
     def __init__(self, directory: str, file: str, reason: str) -> None:
@@ -92,8 +92,10 @@ class Manifest:
     """Function of these hashes; releases before this field know SHA-256 alone."""
 
     def to_json(self) -> bytes:
-        """Return canonical JSON. Fields that only an adapter or a delta has, or another hash than
-        SHA-256, are left out of others: they read like those of earlier releases.
+        """Return canonical JSON.
+
+        Some fields are only for an adapter or a delta, or for another hash than SHA-256. Other
+        manifests leave them out, so that they read like those of earlier releases.
         """
         values = asdict(self)
         if self.base is None:

@@ -13,8 +13,12 @@ from typing import Literal
 from seamlessflow.schemas.records import WorkerUsage
 
 Activity = Literal["decoding", "training", "waiting", "loading", "idle", "none"]
-"""`training`: computing its own part of a step; `waiting`: in a step, for the others of the gang or
-for the trainer; `none`: without a role, which is no idle time."""
+"""Activities of a worker:
+
+- `training`: computing its own part of a step
+- `waiting`: in a step, for the gang's others or for the trainer
+- `none`: without a role, which is no idle time
+"""
 
 
 class ActivityAccount:

@@ -12,15 +12,16 @@ from seamlessflow.infra.worker.tags import wishes_of
 
 T = TypeVar("T")
 KEEPS = 4
-"""Turns that no worker gives up: a pass over fewer rows is hardly shorter, and a turn that moves
-has its KV computed again."""
+"""Turns that no worker gives up. A pass over fewer rows is hardly shorter, and a turn that moves
+has its KV computed again.
+"""
 
 
 def surplus(loads: Mapping[str, int], fixed: Mapping[str, int] | None = None) -> dict[str, int]:
     """Return how many turns each worker has too many, by the turns that each has.
 
-    `fixed`: how many of them cannot move. Without the surplus, given to the least loaded workers,
-    loads differ by one at most, but for workers whose fixed turns are more than that.
+    `fixed`: how many of them cannot move. Suppose the surplus goes to the least loaded workers.
+    Loads then differ by one at most, but for workers whose fixed turns are more than that.
     """
     least = fixed or dict.fromkeys(loads, 0)
     sharing = sorted(loads, key=lambda name: (-least[name], -loads[name], name))
@@ -42,9 +43,9 @@ def given_up(
 ) -> list[T]:
     """Return the turns that others should have, of each worker's turns: the first ones of each.
 
-    A turn may go to the workers that have the tags it requires, and no fewer of those it prefers
-    than its own one. Turns that the fewest workers may have are shared out first: the others can
-    make up for what these leave uneven.
+    A turn may go to workers that have the tags it requires. They must also have no fewer preferred
+    tags than its own worker. Turns that the fewest workers may have are shared out first: the
+    others can make up for what these leave uneven.
     """
     as_good = cache(lambda worker, asked: _as_good(worker, asked, tags, turns))
     kinds: dict[frozenset[str], dict[str, list[T]]] = {}

@@ -7,15 +7,15 @@ from typing import Final
 from seamlessflow.schemas.records import RoleAssigned
 
 ENDED: Final = "ended"
-"""State of the last heartbeat of a process that ends in order, and the reason of its loss."""
+"""State in the last heartbeat of a process that ends in order, and the reason of its loss."""
 
 
 @dataclass(slots=True)
 class WorkerRoles:
-    """Role of one process of a worker, as far as both kinds of process have it.
+    """Role of a worker's process, as far as both kinds of process have it.
 
     A process obeys only assignments that are newer than the last one it obeyed, by scheduler epoch
-    and number, and never one of a scheduler older than the newest it has read of.
+    and number. It never obeys a scheduler older than the newest one it has read about.
     """
 
     worker: str

@@ -106,8 +106,11 @@ def wishes_of(wishes: Iterable[str]) -> Wishes:
 
 
 def wished(workers: Sequence[W], wishes: Wishes) -> Sequence[W]:
-    """Return the workers among which one is chosen: those with all required tags, and of them those
-    with the most preferred ones that have a place. Without any place, all of them.
+    """Return the workers among which one is chosen.
+
+    They have all required tags. If some tags are preferred, they also have a place, and most of
+    these tags among the workers with a place. Without any place, all that have the required tags
+    are returned.
     """
     able = [worker for worker in workers if worker.tags >= wishes.requires]
     if not wishes.prefers:

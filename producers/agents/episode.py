@@ -262,8 +262,10 @@ class Episodes:
         clock: Callable[[], float] = time.monotonic,
         *others: asyncio.Future[None],
     ) -> bool:
-        """Return True once the call is over; stop it and return False at the limit, by the clock,
-        or if another future is done before.
+        """Return True once the call is over.
+
+        At the limit, by the clock, or if another future is done before, stop the call and return
+        False.
         """
         self._running.add(call)
         begun_s = clock()

@@ -15,7 +15,7 @@ REWARD = "reward"
 
 AGENT = "agent"
 JUDGE = "verifier"
-"""Sources of rewards that name none: those of the agent, and those of its judge."""
+"""Sources of rewards that name none: the agent's and its judge's."""
 
 LAST_LINE = "last_line"
 """Member of the result of a program whose last line is none: that line."""
@@ -54,7 +54,7 @@ def result_of(value: object) -> Result:
 
 
 def judged(result: Result, verdict: object) -> Result:
-    """Return the result with the rewards of its judge in place of those of the same name.
+    """Return the result with its judge's rewards in place of the agent's with the same names.
 
     `verdict`: a number, or a mapping with rewards like an agent's. Raises `BadResult`.
     """

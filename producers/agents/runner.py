@@ -1,6 +1,6 @@
 """The agents process: runs an episode for each task from Kafka, and ends in order.
 
-When asked to stop, it starts no more tasks, gives running agents `drain_s` to finish, then
+When asked to stop, it starts no more tasks and gives running agents `drain_s` to finish. Then it
 stops them and closes their sessions as stopped. Sessions that could not be closed are left to the
 next owner of their tasks.
 """

@@ -76,7 +76,9 @@ class ServingTime:
 
     def elapsed_s(self, policies: Iterable[str] = ()) -> float:
         """Return the seconds in which an engine of each policy could answer, since the first call
-        for them; without policies those of any engine, since the beginning.
+        for them.
+
+        Without policies these are the seconds of any engine, since the beginning.
         """
         return self._count(frozenset(policies)).elapsed_s
 

@@ -2,7 +2,7 @@
 
 A task's start is committed before the task is started: this Kafka consumer group never starts it a
 second time. If a process dies with started tasks, the next owner of their partitions reads them
-again, marked as left behind, and ends their sessions.
+again. They are marked as left behind, and the owner ends their sessions.
 """
 
 import logging

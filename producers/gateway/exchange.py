@@ -23,8 +23,10 @@ BODY_IS_HERE = "seamlessflow.body_is_here"
 TAKEN = "seamlessflow.taken"
 """Key of the ASGI scope: the function that `Exchange.taken` calls."""
 NEXT_SIZE = "seamlessflow.next_size"
-"""Key of the ASGI scope: a function that must have the size of each part of a stream before it is
-sent, where the client knows no chunks."""
+"""Key of the ASGI scope for a function, where the client knows no chunks.
+
+The function must have the size of each part of a stream before the part is sent.
+"""
 # More digits than any real length has; int() of a very long text would take quadratic time.
 _LONGEST_LENGTH = 20
 _BEARER = b"bearer "

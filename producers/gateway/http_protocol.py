@@ -7,13 +7,13 @@ written when the connection closes, so such an answer must close it.
 A client of HTTP/1.0 knows no chunks: its stream ends where the connection closes.
 
 A client may offer to go on in another protocol: `Connection: Upgrade, HTTP2-Settings` with
-`Upgrade: h2c` is what Java's client sends by default. The gateway takes up no offer, and a server
-that does not must read the request as it is (RFC 9110, section 7.8). But httptools ends each
-request with an offer behind its head, so that its body would be empty. Such a head is therefore
-parsed again without the offer.
+`Upgrade: h2c` is what Java's client sends by default. The gateway takes up no offer. Such a server
+must read the request as it is (RFC 9110, section 7.8). But httptools ends each request with an
+offer behind its head, so that its body would be empty. Such a head is therefore parsed again
+without the offer.
 
-Bytes that are not HTTP, and heads that are too slow or too long, get an error in JSON like all
-other errors.
+Bytes that are not HTTP get an error in JSON like all other errors. So do heads that are too slow or
+too long.
 """
 
 import asyncio
@@ -75,8 +75,10 @@ class HttpProtocol(HttpToolsProtocol):
     """One connection of a client."""
 
     head_timeout_s: ClassVar[float] = 30
-    """Seconds for a whole head, from the start of the connection or of the head; and, once the
-    connection closes, for the client to read the last bytes."""
+    """Seconds for a whole head, from the start of the connection or of the head.
+
+    Also the seconds for the client to read the last bytes once the connection closes.
+    """
 
     unread_timeout_s: ClassVar[float] = 600
     """Seconds for the client to read so much that more can be written."""

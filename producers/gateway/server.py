@@ -1,8 +1,8 @@
 """The life of a gateway: listen, serve, and on the stop event leave, drain and close in order.
 
-A gateway that leaves is not ready and opens no sessions, but takes calls for `leave_s`; each answer
-closes its connection, so that the client's next one goes to another gateway. Then it listens no
-more, closes idle connections, and finishes the calls under way.
+A gateway that leaves is not ready and opens no sessions, but takes calls for `leave_s`. Each answer
+closes its connection, so that the client's next connection goes to another gateway. Then it listens
+no more, closes idle connections, and finishes the calls under way.
 """
 
 import asyncio

@@ -170,7 +170,7 @@ def engine_factory(settings: RolloutSettings) -> EngineFactory:
 
 
 class WeightsCheck:
-    """The check of whole models and of adapters; the base of these is read once."""
+    """Check of whole models and of adapters, whose base is read once."""
 
     def __init__(self) -> None:
         self._bases: set[BaseModel] = set()

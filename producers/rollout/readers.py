@@ -56,8 +56,8 @@ class SlotReader:
         """Read this slot from its end on; return that offset. Device thread only.
 
         Blocks, during an outage of Kafka until it is over. A slot that is read already continues
-        where it is, so that no record is left out; that offset is known without asking Kafka, whose
-        answer would wait for the running fetch, for up to half a second.
+        where it is, so that no record is left out. That offset is known without asking Kafka.
+        Kafka's answer would wait for the running fetch, for up to half a second.
         """
         if slot != self._slot:
             self._thread.ask(lambda reader: self._move(reader, slot), WITHOUT_LIMIT)

@@ -40,7 +40,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """Result of all checks, as of the captured ends of the topics."""
+    """Result of all checks, as of the topic ends that were captured."""
 
     results: tuple[CheckResult, ...]
     violations: tuple[Violation, ...]
@@ -111,10 +111,10 @@ class _Finish:
 
 
 class Auditor:
-    """Folds of all checks; `partitions`: number of those of `sessions`.
+    """Folds for all checks. `partitions` counts those of `sessions`.
 
     Without a directory of trained tokens these are not checked. `most_tokens`: see `TokensCheck`.
-    If `recorded`, the run is a training on trajectories of another one, which has the events.
+    If `recorded`, the run trains on another run's trajectories, and that run has the events.
     """
 
     def __init__(

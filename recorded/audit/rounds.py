@@ -1,7 +1,7 @@
 """Rounds of reading: each reads all topics of an audit up to ends that belong together.
 
-A record on one topic promises another one on the next. The ends are measured against the flow,
-the promised topic after the one that promises, so that a running system shows no promise without
+A record on one topic promises another one on the next. The ends are measured against the flow: the
+topic that promises first, the promised one after it. A running system then shows no promise without
 the record that keeps it.
 """
 

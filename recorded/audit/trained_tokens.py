@@ -125,7 +125,7 @@ def trained_tokens(step: int, lines: Iterable[TrainedRun]) -> TrainedTokens:
 
 
 def _file(directory: Path, step: StepCommitted) -> TrainedFile | None:
-    """Return the file of a step; those of further policies are in folders of their own."""
+    """Return the file of a step; further policies have folders of their own."""
     name = file_name(step.step, step.version)
     for path in (directory / name, directory / step.policy / name):
         if path.exists():

@@ -2,9 +2,9 @@
 
 Compares every line of `trained/` with the raw events of `sessions`: equal id, equal policy version,
 log-prob equal to the bit. To stay independent it uses neither the trajectory manager's fold nor the
-trajectories, and of the trainer only the format of its files. Of steps that were executed again
-after a crash, only those count that led to the newest weights. A step marks the groups that it
-trains again by plan, with the number of steps that trained them before: each of their tokens may be
+trajectories. It shares with the trainer only the format of its files. After a crash steps are
+executed again. Only those count that led to the newest weights. A step marks the groups that it
+trains again by plan, with the number of steps that trained them before. Each of their tokens may be
 in it once more. `_N`: the tokens of one file. Called at the end of a run.
 """
 
@@ -204,7 +204,10 @@ class _Comparison:
             self.deviations.append(_deviation(trained, token, what))
 
     def _keys(self, trained: TrainedTokens, turns: Sequence[int], again: Collection[str]) -> Int64s:
-        """Return a number for the turn of each run; of a session again one of this step alone."""
+        """Return a number for the turn of each run.
+
+        A session in `again` gets numbers of this step alone.
+        """
         numbers: dict[int, int] = {}
         for run, turn in zip(trained.runs, turns, strict=True):
             if run.session in again:

@@ -1,7 +1,7 @@
 """Dead letters as they stand on `<topic>.dlq`, and the marks of those that were retried.
 
-A mark is a record without a value behind its letter, in the same partition: it is as durable as
-the letter, and needs no file. Readers of garbage (`infra/kafka/dead_letters.py`) pass over it.
+A mark is a record without a value behind its letter, in the same partition. It is as durable as the
+letter, and needs no file. Readers of garbage (`infra/kafka/dead_letters.py`) pass over it.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,9 +1,9 @@
 """Copy of a topic in which every record that stays has its offset.
 
-In the place of each offset that has no record in the copy stands an empty one (without key and
-value), which all readers pass over: of an erased record, of the end of a transaction, of what
-compaction or retention removed. So all that refers to offsets stays true, and a copy that was cut
-off goes on at the present end of its target.
+Some offsets have no record to copy. The record was erased, or compaction or retention removed it,
+or the offset ended a transaction. The copy has an empty record there (without key and value), which
+all readers pass over. All that refers to offsets stays true. A copy that was cut off goes on at the
+present end of its target.
 """
 
 from collections.abc import Callable, Iterable, Mapping

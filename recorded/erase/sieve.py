@@ -18,7 +18,7 @@ _LETTERS = frozenset(map(dead_letters_of, TOPICS))
 
 @dataclass(slots=True)
 class TopicErasure:
-    """Counts of the records of one topic, of one call."""
+    """Counts of a topic's records, for a call."""
 
     copied: int = 0
     erased: int = 0

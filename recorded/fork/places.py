@@ -17,7 +17,7 @@ _TURN = re.compile(rf"{LAST}|[1-9]\d*|f?[0-9a-f]{{12,}}(n[0-9a-f]+|\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class ForkRule:
-    """Choice of turns, by one of the first three criteria, and the kind of fork made at each."""
+    """Choice of turns by one of the first three criteria, and the kind of fork at each turn."""
 
     turn: str | None = None
     """Id of a turn, its number from 1 in the order of the log, or `last`."""

@@ -1,7 +1,7 @@
 """Copy of a topic in the wire format of a schema registry.
 
-Each transaction holds a batch of copied records together with the offsets behind them on the source
-topic, so a copy that was cut off goes on where it ended, and no record is there twice.
+Each transaction holds a batch of copied records and the offsets behind them on the source topic. A
+copy that was cut off therefore goes on where it ended, and no record is copied twice.
 """
 
 from collections.abc import Callable, Iterator, Mapping

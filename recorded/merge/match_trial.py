@@ -1,10 +1,10 @@
 """Counts of the rules by which recorded turns would have been matched otherwise. Pure.
 
-Each turn is matched against the session as it was recorded, so a rule that would have matched has
-no effect on later turns. Another strictness is tried on keys of messages, without rendering: a turn
-that would be found again is taken as extended, unless its bridge was refused when it was recorded,
-and one that would not be is taken as rendered anew, with no known shared tokens. Another renderer
-renders and bridges as the manager does, by the recorded strictness.
+Each turn is matched against the session as it was recorded. A rule that would have matched
+therefore has no effect on later turns. Another strictness is tried on keys of messages, without
+rendering. A turn that would be found again counts as extended, unless its bridge was refused when
+it was recorded. Any other turn counts as rendered anew, with no known shared tokens. Another
+renderer renders and bridges as the manager does, by the recorded strictness.
 """
 
 from collections import Counter

@@ -30,7 +30,7 @@ def rewriting(rules: MergeRules) -> Rewrite:
 
 
 class _Rewriting:
-    """Rewriting of the events of one partition, and the recorded places of its open sessions."""
+    """Rewriting of a partition's events, and the recorded places of its open sessions."""
 
     def __init__(self, rules: MergeRules) -> None:
         self._rules = rules

@@ -82,7 +82,7 @@ class MergeProgress:
 
 
 class Target(Protocol):
-    """Target of the trajectories of some partitions of `sessions`."""
+    """Target for the trajectories of some partitions in `sessions`."""
 
     def begin(self, partition: int) -> MergeProgress | None:
         """Return how far an earlier replay came; None if it finished the partition."""

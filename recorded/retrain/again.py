@@ -136,8 +136,8 @@ def recorded_training(
 def initial_model(named: Path, out: Path | None) -> Path:
     """Return the directory of the initial model that a run named.
 
-    The run may have been started in another working directory than this command: a relative name is
-    also looked for beside the run's directory, and in it. Raises `RunNotRepeatable`.
+    The run may have been started in another working directory than this command. A relative name is
+    therefore also looked for beside the run's directory, and in it. Raises `RunNotRepeatable`.
     """
     places = [named] if out is None else [named, out.parent / named, out / named]
     for place in dict.fromkeys(place.absolute() for place in places):

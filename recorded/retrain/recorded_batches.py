@@ -1,7 +1,7 @@
 """Batches of recorded steps, from trajectories, by the trainer's own dataloader. Does no I/O.
 
-It repeats recorded steps as it does after a crash. The weights of a step decide nothing here, so
-that the batches of a run can be formed before any step of it is executed.
+The dataloader repeats recorded steps as it does after a crash. A step's weights decide nothing
+here. A run's batches can therefore be formed before any of its steps is executed.
 """
 
 from collections.abc import Iterator, Mapping

@@ -58,8 +58,8 @@ def renderer_change(
 ) -> Callable[[RendererSettings], RendererSettings]:
     """Return the change of renderer settings that an option describes.
 
-    `thinking_retention=all` changes one of them, `enable_thinking=false` an argument of the
-    template; `qwen3` or `qwen3,thinking_retention=all` is another renderer, one of `renderers`.
+    `thinking_retention=all` changes a setting. `enable_thinking=false` changes an argument of the
+    template. `qwen3` or `qwen3,thinking_retention=all` is another renderer, from `renderers`.
     Raises `SettingsRejected`.
     """
     parts = [part.partition("=") for part in option.split(",")]

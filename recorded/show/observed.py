@@ -37,7 +37,7 @@ class ObservedSession:
     asked: str
     strictness: Callable[[str], Strictness]
     first: int | None = None
-    """Offset of its first event; of the first session of the name, if a name was asked for."""
+    """Offset of the session's first event; if a name was asked for, of its first session."""
     last: int | None = None
     """Offset of its newest event."""
     _partition: Partition | None = field(default=None, init=False)

@@ -1,7 +1,7 @@
 """Sessions for the terminal: the tree of the tokens of one, and a list of finalized ones.
 
-Pure; makes `rich` objects. Prompt tokens are dim, trained ones green, sampled ones that are not
-trained yellow; where the policy version changes inside a turn, the newer part is underlined.
+Pure; makes `rich` objects. Prompt tokens are dim, trained ones green, and sampled ones that are not
+trained yellow. Where the policy version changes inside a turn, the newer part is underlined.
 """
 
 from collections import Counter

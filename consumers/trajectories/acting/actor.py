@@ -42,9 +42,9 @@ _SETS_A_DEADLINE = (r.SessionOpened, r.TurnStarted, r.TurnCompleted, r.SessionCl
 class Actor:
     """Acts for the partitions that this manager owns.
 
-    A command that cannot be decided is refused with status 500 and sent to the dead letters, and a
-    session that cannot go on is given up (`Failures`); neither stops the partition. What remains to
-    be raised ends the process (`ENDS_PROCESS`).
+    A command that cannot be decided is refused with status 500 and sent to the dead letters. A
+    session that cannot go on is given up (`Failures`). Neither stops the partition. Errors that are
+    still raised end the process (`ENDS_PROCESS`).
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Assignment and ownership: the partitions of this manager, and those of them it may act on.
 
 The Kafka consumer group assigns partitions; its callbacks run in the thread that reads `requests`.
-Assigned is not owned: this manager appends a claim and owns the partition once it reads that claim
+Assigned is not owned. This manager appends a claim. It owns the partition once it reads that claim
 back as the first of its epoch. All earlier events are applied by then. A newer claim of another
 manager ends ownership as soon as it is read.
 """

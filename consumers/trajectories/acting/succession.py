@@ -1,8 +1,7 @@
 """Succession of managers of one name: the newest goes on, earlier ones end.
 
 Two of one name would end each other's transactions for ever. The order of their announcements on
-`fleet` decides, so that a replacement of a manager that stands still works, and that one ends when
-it goes on.
+`fleet` decides. So a manager that stands still can be replaced. It ends when it goes on.
 """
 
 from seamlessflow.infra.errors import SeamlessFlowError

@@ -1,7 +1,7 @@
 """Replies of one turn that result from one batch of events, merged into one record. Pure.
 
-The manager releases them before it reads the next batch, so merging delays no reply: tokens that
-come one at a time go out one at a time, and under load a gateway reads one record instead of many.
+The manager releases them before it reads the next batch, so merging delays no reply. Tokens that
+come one at a time go out one at a time. Under load a gateway reads one record instead of many.
 """
 
 from collections.abc import Sequence

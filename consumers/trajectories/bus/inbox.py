@@ -39,11 +39,11 @@ class ManagerInbox(Inbox[Callable[[], None]]):
 
 
 class Outages:
-    """The time since when gateways can read replies again, seen from what the manager itself reads.
+    """Time since when gateways can read replies again, judged by what the manager itself reads.
 
     While Kafka is there, something comes every second: heartbeats of gateways and workers. After a
-    silence the first record shows that replies arrive again too, so it is then that an agent may
-    ask for an answer that it could not get. Times in milliseconds.
+    silence the first record shows that replies arrive again too. From then on an agent may ask for
+    an answer that it could not get. Times in milliseconds.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:

@@ -22,8 +22,8 @@ from seamlessflow.schemas.topics import FLEET, PROMPTS, REPLIES, SESSIONS, fleet
 class Echoes:
     """Events on their way to the log and back, by their bytes. Safe to call from any thread.
 
-    An event comes back byte for byte as it was sent, and equal bytes are equal records, so keeping
-    the record saves decoding it.
+    An event comes back byte for byte as it was sent, and equal bytes are equal records. Keeping the
+    record therefore saves decoding it.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class Outbox:
     def reply_merged(self, partition: int, reply: Record, headers: Headers = ()) -> None:
         """Send a reply, merged with the next ones of its turn until `flush`.
 
-        Not for a reply that may be a duplicate: a gateway drops those by token offset, whole or not
+        Not for a reply that may be a duplicate. A gateway drops those by token offset, whole or not
         at all, so their bounds must match the log.
         """
         self._send_replies(self._held.add(Addressed(partition, reply, headers)))

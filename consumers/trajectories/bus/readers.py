@@ -1,10 +1,10 @@
-"""The manager's reader threads: `fleet` with `control`, `requests`, `sessions`; one for each
-takeover reads `ended_sessions`.
+"""Reader threads of the manager: `fleet` with `control`, `requests`, `sessions`. A further thread
+for each takeover reads `ended_sessions`.
 
 `requests` is read as a member of the Kafka consumer group; `Ownership` then adds the same
-partitions of `sessions`. What former owners of them ended is read beside the takeover, and running
-sessions do not wait for it: only commands whose session is not open need it, and calls by name that
-may repeat one of an earlier session.
+partitions of `sessions`. The sessions that former owners ended are read beside the takeover, and
+running sessions do not wait for that. Two kinds of commands need it: those whose session is not
+open, and calls by name that may repeat an earlier session's call.
 """
 
 import logging

@@ -34,8 +34,10 @@ class Context:
     """Returns True for a session id that was opened before."""
     ended: EndedSessions = field(default_factory=EndedSessions)
     readable_since_ms: int = 0
-    """Time of this manager's claim, or of the end of an outage of Kafka behind it. Gateways may
-    lack answers that the log had before."""
+    """Time of this manager's claim, or the time at which a later outage of Kafka ended.
+
+    Gateways may lack answers that the log had before.
+    """
     fates: SessionFates = field(default_factory=SessionFates)
     run_ends: RunEnds = field(default_factory=RunEnds)
 

@@ -1,9 +1,11 @@
 """Decisions of commands: the events to append and the prompts to send. Pure.
 
-Each command leads to at least one event, `CommandRefused` among them, with two exceptions: what was
-carried out before, for this command or for one that it repeats, and a `CancelTurn` that comes too
-late or from a gateway whose client a retry replaced. `Actor` makes sure that the session holds the
-events of all earlier commands.
+Each command leads to at least one event, `CommandRefused` among them. There are two exceptions:
+
+- a command that was carried out before, or that repeats one that was
+- a `CancelTurn` that comes too late, or from a gateway whose client a retry replaced
+
+`Actor` makes sure that the session holds the events of all earlier commands.
 """
 
 from collections.abc import Mapping

@@ -88,8 +88,8 @@ def _pinned(session: Session, started: TurnStarted) -> int | None:
 def _needs(session: Session, started: TurnStarted) -> Needs:
     """Return what a worker must have for the turn.
 
-    A group counts as admitted under the weights that were published when its sessions were opened:
-    older ones would make tokens that are too stale once it is trained.
+    A group counts as admitted under the weights that were published when its sessions were opened.
+    Older weights would make tokens that are too stale once the group is trained.
     """
     pinned, opened = _pinned(session, started), session.opened
     of_session = started.policy == opened.policy and pinned is None

@@ -1,10 +1,11 @@
 """Ends of sessions: the events that close and finalize one, and causes that only the manager knows.
 
-Those causes are limits that the policy ran into. An agent whose last prompt was too long for the
-context, or whose last completion was cut there or at `max_tokens`, as a rule fails, gives no
-reward, or leaves its session open. Taken for the environment's failure, that session would be tried
-again and left out, and long answers would never be punished. So it is the policy's doing, unless
-the one who closes it says otherwise; the outcome is on `SessionClosed`. Pure.
+Those causes are limits that the policy ran into. The last prompt was too long for the context, or
+the last completion was cut there or at `max_tokens`. As a rule the agent then fails, gives no
+reward, or leaves its session open. If that counted as the environment's failure, the session would
+be tried again and left out. Long answers would never be punished. So it counts as the policy's
+doing, unless the call that closes the session says otherwise. The outcome is on `SessionClosed`.
+Pure.
 """
 
 from typing import NamedTuple

@@ -151,13 +151,14 @@ class RolloutFleet:
     def choose(
         self, needs: Needs, affinity: str | None, avoided: str | None = None
     ) -> RoutableWorker | None:
-        """Return the worker for a turn, or None if none serves the policy (and version, if pinned)
-        or has the required tags.
+        """Return the worker for a turn, or None if no worker can take it.
 
-        Prefers workers with the preferred tags that have a place for it; among them those that need
-        not load weights for it, and then `affinity`, which has the turn's prefix in its cache,
-        unless they are much busier than the least loaded worker. `avoided` gets it only if no other
-        worker can take it.
+        A worker must serve the policy (and the version, if pinned) and have the required tags.
+
+        Prefers workers with the preferred tags that have a place for it. Among them it prefers
+        those that need not load weights for it. Of these it prefers `affinity`, which has the
+        turn's prefix in its cache. A worker that is much busier than the least loaded one gets
+        neither preference. `avoided` gets the turn only if no other worker can take it.
         """
         able = [
             worker

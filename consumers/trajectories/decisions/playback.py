@@ -1,8 +1,9 @@
 """Decisions about requests of an agent to which a recorded session is played back. Pure.
 
-A request that asks what a copied turn was asked gets its answer; one that asks for the chosen turn
-is sampled, as all after it. Any other shows that the agent, or a tool that really ran again, does
-otherwise than recorded: from then on nothing of the prefix is true, so the session ends.
+A request that asks what a copied turn was asked gets that turn's answer. The request for the chosen
+turn is sampled, and so are all after it. Any other request shows that the agent, or a tool that
+really ran again, differs from the recording. From then on nothing of the prefix is true, so the
+session ends.
 """
 
 from collections.abc import Sequence

@@ -1,17 +1,20 @@
 """Recognition of repeated calls, whose effect is on the log already. Pure; the log decides.
 
-A client whose answer was lost repeats its call, and gets the answer that it missed. A session call
-(open, reward, close) leaves no event then: a second one would change the trajectory or hold nothing
-new. A retried request joins the turn that it means.
+A client whose answer was lost repeats its call, and gets the answer that it missed. A repeated
+session call (open, reward, close) leaves no event: a second event would change the trajectory or
+hold nothing new. A retried request joins the turn that it means.
 
-With an idempotency key it means the latest turn of that key, however old; each choice of a call
-with several is a turn of its own, found by its number. The vendors' clients send no key, only how
-often they tried before, and earlier tries may not have reached the log (429, 503). Without a key, a
-retry joins a turn only if that can be its own: with the same question, begun by an earlier try,
-with an answer that the client may lack. In doubt a new turn starts: that costs a sibling that is
-not trained, while joining another call's turn would return an old sample as a new one. One case
-goes wrong: a retry whose first try did not reach the log joins a turn of the same question that
-another call is waiting for.
+With an idempotency key it means the latest turn of that key, however old. If a call has several
+choices, each is a turn of its own, found by its number.
+
+The vendors' clients send no key, only how often they tried before. Earlier tries may not have
+reached the log (429, 503). Without a key, a retry joins a turn only if that can be its own. Such a
+turn has the same question and was begun by an earlier try. The client may lack its answer. In doubt
+a new turn starts. That costs a sibling that is not trained. Joining another call's turn would
+return an old sample as a new one.
+
+One case goes wrong. A retry whose first try did not reach the log joins a turn of the same question
+that another call is waiting for.
 """
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
@@ -28,10 +31,10 @@ from seamlessflow.schemas.records import (
 )
 
 RETRY_WINDOW_MS = 60_000
-"""Time after an answer could be read in which its client may ask again.
+"""Time in which a client may ask again, from when its answer could be read.
 
-The vendors' clients wait 8 s at most between two tries (the gateway asks for 1 s), and several
-tries in a row may get lost.
+The vendors' clients wait 8 s at most between two tries (the gateway asks for 1 s). Several tries in
+a row may get lost.
 """
 _JOINED = (TurnState.RUNNING, TurnState.COMPLETED)
 

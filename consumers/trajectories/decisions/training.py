@@ -1,10 +1,12 @@
 """Training as `control` shows it to the manager: fates of sessions, and ends of runs.
 
 Two folds that begin with the manager and are used on its main thread. A finalized session has left
-the manager's memory, and its trajectory is the trainer's; `SessionFates` keeps what the trainer
-made of the newest ones, for whoever asks for a session (`seamlessflow show` knows all). A session
-of a run that has finished is closed if its agent does not do so, and `RunEnds` says when: its agent
-may have given a call up that the manager carried out later, so no one would close it.
+the manager's memory, and its trajectory is the trainer's. `SessionFates` keeps what the trainer
+made of the newest ones, for questions about a session (`seamlessflow show` knows all).
+
+When a run has finished, the manager closes sessions that their agents leave open. `RunEnds` says
+when. An agent may have given up a call that the manager carried out later, and would never close
+that session.
 """
 
 from collections import OrderedDict

@@ -3,9 +3,10 @@
 Four rules, the strongest first:
 
 - `extend`: the messages of a sampled turn plus new ones. The renderer's bridge appends the new ones
-  to the exact ids that were sampled. The usual case; its cost grows with the history only by
-  hashing it. Among the new ones may be answers that the policy did not sample (`foreign_answer`);
-  without new ones the policy answers once more behind its own answer (`answer_last`).
+  to the exact ids that were sampled. This is the usual case. Its cost grows with the history only
+  by hashing it. Among the new ones may be answers that the policy did not sample
+  (`foreign_answer`). Without new ones the policy answers once more behind its own answer
+  (`answer_last`).
 - `same`: the messages of an earlier turn, which render to the same tokens; another sample.
 - `render`: the whole history is rendered anew and forks where its tokens leave the tree.
 - `root`: the tree does not even share the first message.

@@ -1,10 +1,10 @@
 """Matching of prompts without a chat template: plain text or token ids. Pure.
 
-A text that begins with the whole of an earlier turn, prompt and answer, continues that turn's exact
+A text may begin with a whole earlier turn, prompt and answer. It then continues that turn's exact
 ids, and only its new end is tokenised. A stop string that ended the turn is part of these ids but
-not of the answer, so the text must repeat it there. Ids that begin with all of an earlier turn
-continue it where they leave the tree. Everything else (text is tokenised whole) forks there; if its
-tokens do not leave the tree, the turn is another sample.
+not of the answer. The text must repeat it there. Ids that begin with a whole earlier turn continue
+it where they leave the tree. Everything else forks there, with text tokenised whole. If its tokens
+do not leave the tree, the turn is another sample.
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
-"""Cache of the renderers of all policies and of the template arguments that requests ask for.
+"""Cache of renderers, for all policies and for the template arguments that requests ask for.
 
-A renderer may put off a long text, so that no other session waits for it. Threads of their own then
-tokenise it (`LongPrompts`), and what needed the tokens is done again on the main thread.
+A renderer may put off a long text, so that no other session waits for it. Other threads then
+tokenise it (`LongPrompts`). The main thread repeats the work that needed the tokens.
 """
 
 import logging

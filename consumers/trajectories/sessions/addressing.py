@@ -1,8 +1,9 @@
 """Addresses of commands: from a session id or a name to the session. Pure.
 
 An id stands for one session for ever, so that its key never gives access to another one. A name
-stands for the sessions that requests began under it, one after the other: the latest, unless the
-command can only concern an earlier one, or repeats with its key a call that an earlier one got.
+stands for the sessions that requests began under it, one after the other. A command by name goes to
+the latest. It goes to an earlier one if it can only concern that one, or repeats with its key a
+call that it got.
 """
 
 from collections.abc import Mapping, Sequence

@@ -114,8 +114,8 @@ def _continued(session: Session) -> set[int]:
 def undelivered(session: Session) -> set[int]:
     """Return the completed nodes that, as far as gateway and agent show, no client got.
 
-    A later prompt that keeps the whole of one shows that the agent has it; another model's answer
-    to the same prompt often begins with the same tokens.
+    A later prompt that keeps a whole node shows that the agent has it. A part is no proof: another
+    model's answer to the same prompt often begins with the same tokens.
     """
     left = {turn.node for turn in session.turns.values() if turn.undelivered}
     later = [node for node in session.tree.nodes if node.parent in left]

@@ -1,8 +1,8 @@
 """Hashes of the calls that opened, rewarded and closed a session. Pure.
 
-A call that is repeated has the hash of the first one: with an idempotency key, if key and content
-are the same. A session that is open keeps hashes of content and key; they are all that is kept of a
-finalized one, each hashed together with the id or name that the call is addressed to.
+A call that is repeated has the hash of the first one. With an idempotency key that is so if key and
+content are the same. An open session keeps hashes of content and key. A finalized session keeps
+nothing else. There each is hashed together with the id or name that the call is addressed to.
 """
 
 import orjson

@@ -1,8 +1,8 @@
-"""Finalized sessions of a partition: hashes of their ids and of their calls. Pure.
+"""Finalized sessions of a partition, as hashes: their ids and their calls. Pure.
 
-They are kept as long as the log, so they must be small: eight bytes a hash in a sorted array, and a
-set of the latest ones, which are merged into the array when they are a fixed share of it. Only a
-call by name needs more, since its answer is the id of the session that it changed.
+They are kept as long as the log, so they must be small. A sorted array takes eight bytes a hash. A
+set has the latest ones, and is merged into the array when it is a fixed share of it. Only a call by
+name needs more, since its answer is the id of the session that it changed.
 """
 
 from dataclasses import dataclass, field

@@ -1,11 +1,11 @@
 """The fold: applies one event of `sessions` to its session, and changes nothing else.
 
 Deterministic and idempotent: the same log gives the same sessions, and a repeated event counts
-once. An event out of order is counted in `Session.ignored` and has no other effect, except for a
-dispatch that comes too late, which ends the dispatch before it, and a cancellation that comes too
-late, which shows that its client left without the answer.
+once. An event out of order is counted in `Session.ignored`. It has no other effect, with two
+exceptions. A dispatch that comes too late ends the dispatch before it. A cancellation that comes
+too late shows that its client left without the answer.
 
-An event that the rules raise an error for fails its session, in every process that folds it: from
+If the rules raise an error for an event, its session fails in every process that folds it. From
 then on only the session's end counts, which the partition's owner then appends.
 """
 

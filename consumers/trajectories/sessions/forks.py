@@ -1,7 +1,8 @@
 """Copy of a recorded session's beginning into a new session, and its playback. Pure.
 
-The copied turns are completed turns of the session, with ids of its own, which requests can extend;
-their sampled tokens have the origin `forked`, no log-probs and no version, and are never trained.
+The copied turns are completed turns of the session, with ids of its own, and requests can extend
+them. Their sampled tokens have the origin `forked`, no log-probs and no version. They are never
+trained.
 """
 
 from collections.abc import Callable

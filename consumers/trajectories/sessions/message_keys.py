@@ -46,11 +46,13 @@ def shape_key(*parts: bytes | str | None) -> bytes:
 def message_key(message: bytes, strictness: Strictness) -> bytes:
     """Return the key of one message given as canonical JSON.
 
-    `exact` compares everything but ids. `arguments` compares a tool call's arguments as JSON values
-    and leaves out what many agents drop or add: reasoning, the text beside calls, the name of an
-    assistant, and white space around an answer. `content` compares only role and content. `ids`
-    compares messages whose calls all have ids that the gateway made by these ids alone, since some
-    agents complete the arguments that they send back; other messages as `arguments` does.
+    - `exact` compares everything but ids.
+    - `arguments` compares a tool call's arguments as JSON values. It leaves out what many agents
+      drop or add: reasoning, the text beside calls, an assistant's name, and white space around an
+      answer.
+    - `content` compares only role and content.
+    - `ids` compares by ids alone if the gateway made the ids of all calls of a message. Some agents
+      complete the arguments that they send back. Other messages are compared as by `arguments`.
     """
     spelling = xxhash.xxh3_128_digest(message)
     key = _keys.get((spelling, strictness))

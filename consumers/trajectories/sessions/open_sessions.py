@@ -1,8 +1,8 @@
 """The open sessions of a partition: those in memory, and idle ones whose state is in a file.
 
-A spilled session comes back to memory, exactly as it was, with the next look at it; all that is
-known of it meanwhile is what owners ask of all sessions at once. `acting.Spilling` spills by the
-estimate of what each event adds to its session's memory. Pure.
+A spilled session comes back to memory, exactly as it was, with the next look at it. Until then
+memory holds only what owners ask of all sessions at once. `acting.Spilling` spills by the estimate
+of what each event adds to its session's memory. Pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping

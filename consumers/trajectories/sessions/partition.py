@@ -1,8 +1,8 @@
 """State of one partition of `sessions` in a manager: the log's, and this manager's own progress.
 
-Sessions and epoch follow from the log alone. The rest is this process's record of what it has
-appended and not read back, of what is committed, and of the time as of which all commands were
-read (`CommandsRead`).
+Sessions and epoch follow from the log alone. The rest is this process's own record. It has what was
+appended and not read back, what is committed, and the time as of which all commands were read
+(`CommandsRead`).
 """
 
 from collections import Counter
@@ -84,10 +84,10 @@ class Emission(NamedTuple):
 
 @dataclass(slots=True)
 class CommandsRead:
-    """Comparison of the offset of `requests` that was read with ends that were measured.
+    """Comparison of the offset that was read in `requests` with ends that were measured.
 
     A deadline says that something was not asked for in time. That is true only once everything that
-    was asked for is read: behind an outage of Kafka, or in a manager that stood still, it may not
+    was asked for is read. Behind an outage of Kafka, or in a manager that stood still, it may not
     be.
     """
 
@@ -107,8 +107,8 @@ class CommandsRead:
     def measured(self, end: int, asked_ms: int, now_ms: int) -> None:
         """Take an end of the partition that was measured between these two times.
 
-        After an outage, or a time without an owner, no deadline passes for as long as it lasted, at
-        most 30 s: clients need time to send what they could not.
+        After an outage, or a time without an owner, no deadline passes for as long as it lasted.
+        That is at most 30 s. Clients need the time to send what they could not.
         """
         away_ms = 0 if self._measured_ms is None else asked_ms - self._measured_ms
         if away_ms > _OUTAGE_MS:
@@ -158,7 +158,7 @@ class Partition(LoggedPartition):
     given_up: set[str] = field(default_factory=set)
     """Ids of sessions that failed here; the events that end them were appended."""
     traced: dict[str, dict[str, Trace]] = field(default_factory=dict)
-    """Trace of each turn of sessions that are not finalized, by ids of session and turn."""
+    """Trace of each turn whose session is not finalized, by ids of session and turn."""
     emitted: list[Emission] = field(default_factory=list)
     """Emissions that are not committed yet, oldest first."""
 

@@ -156,10 +156,10 @@ class Session:
         return sum(turn.started.choice == 0 for turn in counted) >= count
 
     def has_rewards(self, closed: SessionClosed, call: AssignReward | None = None) -> bool:
-        """Return True if it has all rewards that this end of it waits for, with that of `call`.
+        """Return True if it has all rewards that this end waits for, with that of `call`.
 
-        Where names are awaited they count, since their judges may not know of each other; otherwise
-        a reward that is called final.
+        If names are awaited, these count, since their judges may not know of each other. Otherwise
+        a reward that is called final counts.
         """
         if not closed.await_rewards:
             return self.rewards_final if call is None else call.final

@@ -1,6 +1,6 @@
-"""The state of an idle session as bytes, from which exactly the same session is made again. Pure.
+"""State of an idle session as bytes, from which exactly the same session is made again. Pure.
 
-Records are in their Avro encoding, everything else is one JSON text; the bytes never leave the
+Records are in their Avro encoding, and everything else is one JSON text. The bytes never leave the
 process that wrote them, so they have no version. A session with a running turn has no such form.
 """
 

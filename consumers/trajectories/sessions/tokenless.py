@@ -1,7 +1,7 @@
 """Trajectories without tokens: of sessions that failed, could not be assembled, or are too large.
 
-Pure. What is left of a failed session is who it was and when it ended, since that is the same in a
-later release whose rules do not fail at its events.
+Pure. A failed session keeps only its identity and the time of its end. Both are the same in a later
+release whose rules do not fail at its events.
 """
 
 from collections import Counter

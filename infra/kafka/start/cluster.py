@@ -1,6 +1,6 @@
 """The Kafka cluster as a process finds it at start: its id and the partitions of its topics.
 
-Every process asks for it before anything else, and so waits for a Kafka that is away or recovering
+Every process asks for it before anything else. So it waits for a Kafka that is away or recovering,
 as long as `kafka.wait_s` says.
 """
 

@@ -76,9 +76,9 @@ def lasting(error: KafkaError, group: str, instance: str) -> SeamlessFlowError |
 def _missing(settings: KafkaSettings, group: str, topic: Topic, stopping: Stopping) -> str:
     """Return why the new protocol cannot be used, or "" if it can.
 
-    Joins a group of its own, since librdkafka does not say which requests a broker knows, and a
-    member of `group` would take partitions. Raises what `Outage.endure` raises: a coordinator that
-    is slow says nothing about the protocol.
+    It joins a group of its own. librdkafka does not say which requests a broker knows, and a member
+    of `group` would take partitions. Raises what `Outage.endure` raises: a coordinator that is slow
+    says nothing about the protocol.
     """
     assigned: list[TopicPartition] = []
     lines = _CoordinatorLines()

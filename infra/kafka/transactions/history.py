@@ -1,8 +1,8 @@
 """Kafka's own record of transactions, the topic `__transaction_state`, and its verdicts. Pure.
 
-A transaction that was decided (a marker for its end prepared for certain partitions) and whose id
-has moved on, but which is open in one of these partitions, hangs there: the coordinator counts it
-as ended, so that no marker will come (KAFKA-20734). The decision says which end is right.
+A transaction is decided once a marker for its end is prepared for certain partitions. If its id has
+moved on but the transaction is open in one of these partitions, it hangs there. The coordinator
+counts it as ended, so no marker will come (KAFKA-20734). The decision says which end is right.
 Layouts: `TransactionLogKey` and `TransactionLogValue` of Apache Kafka 4.3.
 """
 

@@ -1,5 +1,7 @@
-"""Files of a Hugging Face directory that say how a model is prompted: its chat template, special
-tokens, and the tokens that end an answer. Imports nothing heavy; `settings.py` hashes the files.
+"""Files of a Hugging Face directory that say how a model is prompted.
+
+They have its chat template, its special tokens, and the tokens that end an answer. Imports nothing
+heavy; `settings.py` hashes the files.
 """
 
 import json

@@ -52,9 +52,9 @@ class Piece:
 
 
 def pieces(sizes: Mapping[str, int], share: int, shares: int) -> Iterator[Piece]:
-    """Yield the pieces of one of `shares` equal shares of all files' bytes, by names and offsets.
+    """Yield the pieces of a share, by names and offsets.
 
-    `sizes` has the bytes of each file. All shares together are every byte once.
+    `sizes` has the bytes of each file. The `shares` are equal, and together have every byte once.
     """
     total, before = sum(sizes.values()), 0
     first, last = total * share // shares, total * (share + 1) // shares

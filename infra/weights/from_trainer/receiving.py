@@ -1,7 +1,7 @@
 """The receiving side: a rollout process takes a version from the training processes.
 
-Each of them sends a share of its bytes into files of the host's cache, which lies in memory if
-`weights.cache_dir` is on tmpfs. The engine samples on meanwhile; it loads the directory once all
+Each of them sends a share of its bytes into files in the host's cache. The cache lies in memory if
+`weights.cache_dir` is on tmpfs. The engine samples on meanwhile. It loads the directory once all
 files have been compared with the announced manifest.
 """
 

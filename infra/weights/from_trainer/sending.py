@@ -1,8 +1,8 @@
-"""The sending side: a thread of a training process that sends published weights to who asks.
+"""The sending side: a training process's thread sends published weights to processes that ask.
 
-It sends what is on disk, so training goes on, and nothing is held in memory: the files were just
-written, and are in the page cache. Those that ask for the same share at about the same time, or
-while another transfer is under way, get it together.
+It sends what is on disk, so training goes on, and nothing is held in memory. The files were just
+written, and are in the page cache. Processes get a share together if they ask for it at about the
+same time, or while another transfer is under way.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """One transfer of bytes from a training process to rollout processes, over gloo.
 
-The group of a transfer is made for it, with a store of the sender on a free port, and ends with it:
-a process that ends or stands still costs that transfer alone. Needs torch.
+Each transfer has a group of its own, with a store of the sender on a free port. The group ends with
+the transfer. A process that ends or stands still costs that transfer alone. Needs torch.
 """
 
 from datetime import timedelta
@@ -16,8 +16,10 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from seamlessflow.infra.weights.from_trainer.questions import Piece
 
 STILL = timedelta(seconds=10)
-"""Limit for the processes to find each other, and for any one piece. gloo does not always notice
-that a process was killed in the middle of a piece."""
+"""Limit for the processes to find each other, and for any piece.
+
+gloo does not always notice that a process was killed in the middle of a piece.
+"""
 
 
 class Transfer:

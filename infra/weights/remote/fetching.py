@@ -1,7 +1,7 @@
-"""Published weights on a host that does not see the trainer's directory: taken from a storage.
+"""Published weights from a storage, for a host that does not see the trainer's directory.
 
-A version is made in the cache of the host, by one worker for all: of the version before it and a
-delta, else of the newest anchor and the deltas behind it. An engine loads it like any other
+One worker makes a version in the host's cache, for all workers there. It uses the version before it
+and a delta, else the newest anchor and the deltas behind it. An engine loads it like any other
 directory. Called by rollout processes.
 """
 

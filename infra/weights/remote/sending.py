@@ -1,7 +1,8 @@
 """Published weights on their way to a storage that other hosts reach. Called by the trainer.
 
-Each version goes there as the delta against the one before it, and every `anchor_every` versions,
-and where a delta would be no gain, as an anchor, which needs no other. Adapters are all anchors.
+Each version goes there as the delta against the one before it. Every `anchor_every` versions, and
+where a delta would be no gain, it goes as an anchor, which needs no other. Adapters are all
+anchors.
 """
 
 import logging

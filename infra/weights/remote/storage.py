@@ -1,9 +1,9 @@
 """Storage of published weights that several hosts reach: any that fsspec does.
 
-Below the URL, for each policy: `anchors/` with whole versions, `deltas/` with weight deltas, each a
-directory named by its version and the hash of that version's manifest, so that two runs do not take
-each other's; and `tokenizers/`, by their hash. The manifest of a directory is written last: one
-without is not complete.
+Below the URL each policy has `anchors/` with whole versions, `deltas/` with weight deltas, and
+`tokenizers/`, by their hash. Each anchor or delta is a directory. Its name has its version and the
+hash of that version's manifest, so that two runs do not take each other's. The manifest of a
+directory is written last. A directory without one is not complete.
 """
 
 import time
@@ -80,8 +80,8 @@ class WeightsStorage:
     def fetch(self, place: str, directory: Path) -> None:
         """Copy a directory from there into an empty one; nothing of it is compared.
 
-        Raises `WeightsGone` if it is not there, or no longer, `StorageUnavailable`, an `OSError`
-        of a full disk, and `WeightsInvalid` for a manifest that cannot be read.
+        Raises `WeightsGone` if it is not there, or no longer. Raises `StorageUnavailable`, an
+        `OSError` if the disk is full, and `WeightsInvalid` for a manifest that cannot be read.
         """
 
         def get(name: str) -> None:

@@ -3,9 +3,9 @@
 Any gateway serves any session. So each gets calls in turn, and a call that one does not answer goes
 to the next. A gateway that does not serve is passed over for a while.
 
-An outage of Kafka or of a manager is waited out, however long it is: the manager closes sessions
-that grow too old, so a call that comes too late is refused in the end. Only this client knows the
-gateway's admin key. Called by `episode.py`.
+The client waits until an outage of Kafka or of a manager is over, however long it is. The manager
+closes sessions that grow too old, so a call that comes too late is refused in the end. Only this
+client knows the gateway's admin key. Called by `episode.py`.
 """
 
 import asyncio

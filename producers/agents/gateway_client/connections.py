@@ -1,7 +1,7 @@
 """HTTP connections to one server that stay open, for POST calls with JSON bodies.
 
-The agents process makes three calls a session; with a general HTTP client they cost ten times the
-CPU and more than a small agent. Used by `client.py` from one event loop.
+The agents process makes three calls a session. With a general HTTP client they cost ten times the
+CPU, and more than a small agent. Used by `client.py` from one event loop.
 """
 
 import asyncio

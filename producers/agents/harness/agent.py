@@ -43,9 +43,9 @@ class CallableAgent:
 class CommandAgent:
     """Agent that is a program: it reads the task from standard input and may print its result.
 
-    The last line of its output is the result if it is a JSON object or a number (`command.py`); a
-    judge gets any other as `last_line`. Exit status 0 is success, 75 (try again) a failure of the
-    infrastructure, any other a crash.
+    The last line of its output is the result if it is a JSON object or a number (`command.py`). A
+    judge gets any other line as `last_line`. Exit status 0 is success, 75 (try again) a failure of
+    the infrastructure, any other a crash.
     """
 
     def __init__(self, command: Command) -> None:

@@ -31,8 +31,10 @@ class CallableNotFound(SeamlessFlowError):
 
 
 class CallThreads(Executor):
-    """Executor without a limit of its own: at most as many calls run as episodes, and those left
-    behind by episodes that have ended (`stalls.py`).
+    """Executor without a limit of its own.
+
+    Each episode has one running call at most. Calls left behind by episodes that have ended may
+    run too (`stalls.py`).
     """
 
     def __init__(self) -> None:

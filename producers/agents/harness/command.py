@@ -1,19 +1,19 @@
 """Programs as agents: each runs in a process group of its own, which ends with it.
 
 A program reads the task as JSON from standard input and, unless it is longer than Linux allows,
-from `SEAMLESSFLOW_TASK`. The session is in `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_MODEL`, the
-same of `ANTHROPIC` and `GEMINI` (whose base URLs have no `/v1`; Google's client reads
-`GOOGLE_GEMINI_BASE_URL`) and `SEAMLESSFLOW_SESSION`. In a session that begins in the middle of a
-recorded one, `SEAMLESSFLOW_MESSAGES_FILE` names a file with the messages so far, a JSON array in
-OpenAI's chat form. No setting of this process is passed on, above all not the admin key.
+from `SEAMLESSFLOW_TASK`. The session is in `SEAMLESSFLOW_SESSION`, and in `OPENAI_BASE_URL`,
+`OPENAI_API_KEY` and `OPENAI_MODEL`. `ANTHROPIC` and `GEMINI` have the same three. Their base URLs
+have no `/v1`, and Google's client reads `GOOGLE_GEMINI_BASE_URL`. A session may begin in the middle
+of a recorded one. Then `SEAMLESSFLOW_MESSAGES_FILE` names a file with the messages so far, a JSON
+array in OpenAI's chat form. No setting of this process is passed on, above all not the admin key.
 
-Calls of agents go to the gateway itself, whatever proxy the environment names. A proxy of a company
+Calls of agents go to the gateway itself, whatever proxy the environment names. A company's proxy
 does not reach a gateway on this host or its network, and would read the sessions' keys. So its
 variables are passed on, and the gateway's host is added to `NO_PROXY`.
 
 The result of a program is the last line of its standard output that has a content. The line may
-have what terminals are sent besides text: colour codes, a byte order mark, earlier states of a
-progress bar before a carriage return.
+have more than text, as terminals get it. Examples are colour codes, a byte order mark, and a
+progress bar's earlier states before a carriage return.
 """
 
 import asyncio

@@ -1,22 +1,31 @@
-"""Contract of an agent: what it gets and what it may return. To be read by authors of agents.
+"""Contract of an agent: what it gets and what it may return. Authors of agents read this.
 
 An agent is a callable, sync or async:
 
     async def run(task: dict, session: AgentSession) -> float | dict | None
 
 `task` is one line of the task file. The agent calls `session.base_url` with `session.api_key`
-through any OpenAI client; every call is recorded in this session. It returns its reward, or a
-mapping with any of `reward`, `rewards` (further ones by name), `turn_rewards` (by the id of the
-response: a number, which is the reward named `reward`, or a mapping by name), `status` (`complete`
-or `truncated`) and the keys that its judge reads, or None if its rewards come from elsewhere:
+through any OpenAI client; every call is recorded in this session. It returns its reward, a mapping,
+or None if its rewards come from elsewhere. The mapping may have:
+
+- `reward`
+- `rewards`: further ones by name
+- `turn_rewards`: by the id of the response, a number (the reward named `reward`) or a mapping by
+  name
+- `status`: `complete` or `truncated`
+- the keys that its judge reads
+
+For example:
 
     {"rewards": {"test": 1.0, "style": {"value": 0.5, "source": "model"}}}
 
-A session needs those that `trainer.rewards` names, by default `reward` alone; further ones are
-recorded and shown. A judge (`agents.reward`) returns the same; its rewards take the place of the
-agent's of the same name. `source` is a label: `agent` or, of a judge, `verifier` if it is not said.
-Rewards of turns are recorded; if the run's `trainer.advantage` uses none, the trainer warns of it
-once. An exception ends the session as aborted, that of a judge as unrewarded; it ends no other
+A session needs the rewards that `trainer.rewards` names, by default `reward` alone. Further ones
+are recorded and shown. A judge (`agents.reward`) returns the same kinds of results. Its rewards
+replace those of the agent that have the same name. `source` is a label. Without it an agent's
+rewards have the label `agent`, a judge's `verifier`. Rewards of turns are recorded. If the run's
+`trainer.advantage` uses none, the trainer warns of it once.
+
+An exception ends the session as aborted, an exception of a judge as unrewarded. It ends no other
 session, be it `StopIteration`, `exit`, a test's failure or `CancelledError`. A number is any real
 one and any array without dimensions: scalars of numpy and torch too.
 
@@ -24,9 +33,9 @@ An agent that can start in the middle begins with `session.messages` if there ar
 forked by playback (docs/replay.md).
 
 An async agent shares one event loop with all others and must not block it. A sync agent runs in a
-thread of its own, which Python cannot stop: at its time limit its session is closed, and the
-gateway refuses its further calls. An agent that goes on is reported (`ProgressStalled`), and once
-as many do as `agents.concurrency` allows, the process ends with status 75, to be started again.
+thread of its own, which Python cannot stop. At its time limit its session is closed, and the
+gateway refuses its further calls. An agent that goes on is reported (`ProgressStalled`). Once as
+many do as `agents.concurrency` allows, the process ends with status 75, to be started again.
 """
 
 from __future__ import annotations
@@ -83,9 +92,12 @@ class AgentSession:
     turn_limit: int = 0
     """Turns that the session may have; 0: as many as its context holds."""
     messages: Sequence[Mapping[str, Any]] = ()
-    """Messages in OpenAI's chat form with which the agent begins: the history of the recorded
-    session that this one is a fork of, and what was appended. Empty for a session that is none,
-    and for an agent to which recorded answers are played back."""
+    """Messages in OpenAI's chat form with which the agent begins.
+
+    They are the history of the recorded session that this one forks, and what was appended. They
+    are empty for a session that is no fork, and for an agent to which recorded answers are played
+    back.
+    """
 
     @property
     def http_client(self) -> httpx2.AsyncClient:

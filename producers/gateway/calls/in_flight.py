@@ -1,7 +1,7 @@
 """The calls that a gateway has accepted and not yet answered; `app.py` enters each of them here.
 
-A call is refused while the gateway drains (not yet while it leaves), while Kafka is not reachable,
-and over the limits of calls and of bytes in their bodies.
+A call is refused while the gateway drains (not yet while it leaves), and while Kafka is not
+reachable. It is also refused over the limits for calls and for bytes in their bodies.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Access control: session keys, API keys and the admin key. Pure.
 
-A session key is `sf-<session>.<end>.<signature>`: session and signature in base64url, the end of
-its validity in seconds since the epoch. Session and end are signed with HMAC-SHA256 under the
-secret that all gateways share: any gateway reads a call's session from its key and keeps no list.
+A session key is `sf-<session>.<end>.<signature>`. Session and signature are in base64url. The end
+of its validity is in seconds since the epoch. Session and end are signed with HMAC-SHA256 under the
+secret that all gateways share. Any gateway reads a call's session from its key and keeps no list.
 Behind a further dot stands the trace in which the session was opened, if it is traced. Keys are
 compared in a time that does not depend on where they differ.
 """

@@ -1,8 +1,8 @@
 """Calls of agents: commands to the manager, its replies back as an answer in the agent's dialect.
 
 A call with n choices is n turns. The client gets nothing before the first reply. After a client
-leaves, its turn continues for a grace time in which a retry can join it, and is then cancelled. The
-same command reports a turn that completed although its client had left, as soon as it did, so that
+leaves, its turn continues for a grace time in which a retry can join it. Then the turn is
+cancelled. If a turn completes although its client has left, the same command reports it at once. So
 no turn counts as delivered that is not. A retry may get that answer all the same.
 """
 

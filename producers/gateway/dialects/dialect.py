@@ -30,11 +30,11 @@ _SPACES = bytes.maketrans(b"\r\n", b"  ")
 
 
 class ChoiceDelta(NamedTuple):
-    """The next part of a choice: what some tokens add to its message (JSON, maybe `{}`).
+    """Next part of a choice: what some tokens add to its message (JSON, maybe `{}`).
 
-    It adds reasoning, text or to one call, never two of these (`calls/streamed.py`).
-    The other fields are set if log-probs were asked for: int32 ids, float32 log-probs, the arrays
-    `topk_ids` and `topk_logprobs`, and the number of the first token in the completion.
+    It adds reasoning, text or to one call, never two of these (`calls/streamed.py`). The other
+    fields are set if log-probs were asked for. They are int32 ids, float32 log-probs, the arrays
+    `topk_ids` and `topk_logprobs`, and the first token's number in the completion.
     """
 
     delta: bytes

@@ -6,7 +6,7 @@ calls, so messages whose calls have one turn are what one turn sampled.
 
 Results of tool calls are put in the order of their calls. Chat templates write no ids: the first
 result stands for the first call. As at the vendors, results may come in any order, and each call
-has exactly one: a second one of a call is refused, and so is a call without any. Results follow
+has exactly one. A second result of a call is refused, and so is a call without any. Results follow
 their calls at once, but for messages that the vendor lets stand between them (`Wording.between`).
 """
 
@@ -142,7 +142,7 @@ def places_by_call(messages: Sequence[Message], wording: Wording) -> Sequence[in
     """Return the places of messages in the order in which they are to be rendered.
 
     Only results between two messages of the assistant change places with each other. The calls of
-    the last message need no results: some agents ask for one more answer behind them, and
+    the last message need no results. Some agents ask for one more answer behind them, and
     conversations to learn from may end there. Raises `ApiError` (400).
     """
     places = list(range(len(messages)))

@@ -1,17 +1,17 @@
 """The contract between the rollout process and the engine that samples its tokens.
 
-An engine takes token ids and returns token ids, each with its log-probability under the policy's
-distribution at the request's temperature (log-softmax of logits / temperature, at 1 for a greedy
-request) and with the policy version that sampled it. Top-p and top-k change what is sampled and not
-these log-probabilities: they stay those over the whole vocabulary, which is what the trainer
-computes, unless `EngineFactory.whole_vocabulary` is false. Token ids travel as little-endian int32
-bytes, log-probabilities as little-endian float32 bytes, the form they have on the log.
+An engine takes token ids and returns token ids. Each has its log-probability and the policy version
+that sampled it. The log-probability is that of the policy's distribution at the request's
+temperature (log-softmax of logits / temperature, at 1 for a greedy request). Top-p and top-k change
+what is sampled, but not these log-probabilities. They cover the whole vocabulary, as the trainer
+computes them, unless `EngineFactory.whole_vocabulary` is false. Token ids travel as little-endian
+int32 bytes, log-probabilities as little-endian float32 bytes, the form they have on the log.
 
 Every accepted request ends in exactly one chunk with a finish reason. `on_chunk` is called from the
-engine's own thread, in offset order, at most once a pass and request, so it must be quick and must
-not call a blocking method of the engine. If it raises, that one request ends there and then: it is
-not called again, the error is logged and counted in `EngineHealth.failed_callbacks`, and all other
-requests go on.
+engine's own thread, in offset order, at most once a pass and request. It must be quick and must not
+call a blocking method of the engine. If it raises, that one request ends at once, and it is not
+called again. The error is logged and counted in `EngineHealth.failed_callbacks`. All other requests
+go on.
 """
 
 import math
@@ -33,10 +33,11 @@ class SamplingParams:
 
     Temperature 0 is greedy, top-k 0 is off. A stop token is sampled, reported with its
     log-probability, and ends the completion. With a seed, sampling at a completion offset depends
-    on seed and offset alone, so that a continuation on another engine samples what the first engine
+    on seed and offset alone. A continuation on another engine then samples what the first engine
     would have. `top_logprobs` is the number of most likely tokens to report beside each sampled
-    one, `json_schema` a schema that the text must follow. `session` and `choice` are for an engine
-    that makes its answers up: with the prompt's length they name a turn when a run is repeated.
+    one. `json_schema` is a schema that the text must follow. `session` and `choice` are for an
+    engine that makes its answers up. With the prompt's length they name a turn when a run is
+    repeated.
     """
 
     max_tokens: int
@@ -76,11 +77,11 @@ class ChunkSpan:
 class TokenChunk:
     """New tokens of one request: `offset` and span starts count in its completion.
 
-    `spans` covers exactly the tokens of this chunk. The last chunk has a finish reason; it may hold
-    no tokens (an abort always holds none: all tokens so far came in earlier chunks). If the request
+    `spans` covers exactly the tokens of this chunk. The last chunk has a finish reason. It may hold
+    no tokens. An abort always holds none: all tokens so far came in earlier chunks. If the request
     asked for them, `top_ids` (int32) and `top_logprobs` (float32) hold `top_logprobs` entries a
-    token, most likely first, under the same distribution. `refused` comes with an abort: the
-    reason why the engine found only now that it cannot do what this request asks for.
+    token. They are under the same distribution, most likely first. `refused` comes with an abort.
+    It says why the engine cannot do what this request asks for, if it finds that only now.
     """
 
     offset: int
@@ -98,12 +99,15 @@ ChunkCallback = Callable[[TokenChunk], None]
 
 @dataclass(frozen=True, slots=True)
 class EngineHealth:
-    """A snapshot; `error` is set once the engine has failed for good and must be built anew.
+    """Snapshot of an engine. `error` is set once the engine has failed for good and must be built
+    anew.
 
-    `waiting` counts requests that are not sampled yet and queued calls; `kv_rows` is the number
-    of sequences whose KV fits; `reused_tokens` are prompt tokens whose KV was there already;
-    `busy_seconds` is the time spent in passes, `full_batch_seconds` that of the same tokens in full
-    batches, `recomputing_seconds` that spent on keys and values that were computed before.
+    - `waiting`: requests that are not sampled yet, and queued calls
+    - `kv_rows`: number of sequences whose KV fits
+    - `reused_tokens`: prompt tokens whose KV was there already
+    - `busy_seconds`: time spent in passes
+    - `full_batch_seconds`: time that the same tokens would take in full batches
+    - `recomputing_seconds`: time spent on keys and values that were computed before
     """
 
     version: int
@@ -192,7 +196,7 @@ class Engine(Protocol):
 
 
 def logprob_tolerance(dtype: str) -> float:
-    """Return the tolerance of an element type: a few units of rounding of a logit around 20.
+    """Return the tolerance for an element type: a few units of rounding, for a logit around 20.
 
     An unknown type gets that of the coarsest.
     """

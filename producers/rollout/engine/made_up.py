@@ -1,7 +1,7 @@
 """Chunks from a made-up distribution of tokens, for engines without a model. Pure.
 
-The token that such an engine samples has log-probability `LOGPROB`, all others, in id order, follow
-at steps of 1, and a temperature changes it as it changes a model's.
+The token that such an engine samples has log-probability `LOGPROB`. All others follow in id order,
+at steps of 1. A temperature changes the distribution as it changes a model's.
 """
 
 import math
@@ -20,7 +20,7 @@ LOGPROB = -0.5
 """The log-probability of every sampled token at temperature 1."""
 
 FIRST_OTHER = math.log((1 - math.exp(LOGPROB)) * (1 - math.exp(-1)))
-"""That of the first of the other tokens: all together then have a probability of 1."""
+"""Log-probability of the first other token: all tokens together then have a probability of 1."""
 
 
 def made_up_chunk(

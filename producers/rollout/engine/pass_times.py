@@ -35,7 +35,7 @@ class DecodeCosts:
         """Return the seconds of a row in a full pass.
 
         As long as all passes had the same number of rows, a full pass is taken to last no longer
-        than they did: rather too little is useful than too much.
+        than they did. It is better to count too little time as useful than too much.
         """
         rows, seconds = self._rows / self._weight, self._seconds / self._weight
         variance = self._rows_squared / self._weight - rows * rows

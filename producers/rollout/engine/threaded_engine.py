@@ -1,8 +1,8 @@
 """Base of the engines that sample in one thread of this process: commands between passes.
 
-Public methods may be called from any thread and are those of `Engine`; methods with an underscore
-run in the engine's thread and alone change its state. A pass that raises is the end of the engine
-(`state.error`): all requests get their "abort" chunk, and only a new engine helps.
+Public methods are those of `Engine` and may be called from any thread. Methods with an underscore
+run in the engine's thread and alone change its state. A pass that raises ends the engine
+(`state.error`). All requests get their "abort" chunk, and only a new engine helps.
 """
 
 import contextlib

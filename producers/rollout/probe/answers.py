@@ -21,7 +21,8 @@ class EngineProbeFailed(SeamlessFlowError):
     """An engine whose output cannot be trusted, so it must not serve.
 
     Not an `EngineError`, after which a new engine is started. Another start may mend an engine that
-    hangs, breaks, or was right before it slept; a new one that is wrong lasts (`lasting`).
+    hangs, breaks, or was right before it slept. If a new engine is wrong, the fault lasts
+    (`lasting`).
     """
 
     lasting = False

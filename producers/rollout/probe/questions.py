@@ -121,9 +121,9 @@ def check_distribution(
 ) -> None:
     """Check that `first`, in its middle, has the distribution of `again` at its temperature.
 
-    `again` is one greedy token there, so it shows the distribution at temperature 1. The sum that
-    log-probabilities at another temperature are divided by is over the whole vocabulary: the most
-    likely tokens and their rest, of which the probability is known, bound it on both sides.
+    `again` is one greedy token there, so it shows the distribution at temperature 1. Another
+    temperature needs a sum over the whole vocabulary, by which its probabilities are divided. The
+    most likely tokens, and the known probability of the rest, bound that sum on both sides.
     """
     cooled, raw = first.tops[again.start - first.start], again.tops[0]
     lowest, highest = _normaliser(list(raw.values()))

@@ -1,13 +1,15 @@
 """The thread that takes an engine through the moves of `roles.py`, one after the other.
 
-A move may take minutes; meanwhile the main loop goes on writing tokens and heartbeats. The order
+A move may take minutes. Meanwhile the main loop goes on writing tokens and heartbeats. The order
 within a move must not change: verify, pause, load, resume; abort, sleep. While the trainer holds
-the device, new weights are verified, and loaded if the engine can load asleep. An engine is probed
-before it serves, but not after a load under kept turns: they go on at once, and a probe would queue
-behind them. A failure before the engine was touched is `NotStarted`; after that it is `MoveFailed`,
-and the engine is never resumed. A lease keeps the trainer from deleting the files until they are
-loaded; if it did so before, or there can be no lease, the move is `NotStarted`. Moves name the
-directories that were published; everything here is done with those of this host (`places.py`).
+the device, new weights are verified, and loaded if the engine can load asleep.
+
+An engine is probed before it serves, but not after a load under kept turns. Those turns go on at
+once, and a probe would queue behind them. A failure before the engine was touched is `NotStarted`.
+After that it is `MoveFailed`, and the engine is never resumed. A lease keeps the trainer from
+deleting the files until they are loaded. If they were deleted before, or there can be no lease, the
+move is `NotStarted`. Moves name the directories that were published; everything here is done with
+those of this host (`places.py`).
 """
 
 import queue

@@ -1,8 +1,8 @@
 """Places of published weights and of the tokenizer on this host.
 
-That is the trainer's own directory where this host sees it, and otherwise (or always, if so
-configured) one in the host's cache, taken from the trainer's memory or the configured storage.
-Called by the device thread, before a move changes anything.
+If this host sees the trainer's own directory, that is the place. Otherwise (or always, if so
+configured) it is one in the host's cache. Its files come from the trainer's memory or the
+configured storage. Called by the device thread, before a move changes anything.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The decisions of a rollout process: when it takes its role, gives it up and loads weights. Pure.
 
 It folds the records of `control` and `fleet` that concern one worker. `next_move` returns what to
-do now, one move at a time; the caller calls `begin` and then reports the outcome (`acquired`,
+do now, one move at a time. The caller calls `begin` and then reports the outcome (`acquired`,
 `loaded_weights`, `released`, `reject`). Only a newer (epoch, assignment) is obeyed, and no decision
 of a scheduler older than the newest one known. The role waits until the training process of the
 same worker has given up its own.

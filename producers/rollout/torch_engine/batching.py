@@ -172,10 +172,12 @@ def _decoding_first(table: RowTable) -> int:
 def _prefill(
     table: RowTable, forward: CachedForward, first: int, budget: int
 ) -> tuple[Rows, Tensor, float]:
-    """Give rows from `first` on a chunk of KV: as many as fit the budget, the oldest among them.
+    """Give rows from `first` on a chunk of KV.
 
-    Returns the rows that now lack only their next token, the logits after their last one, and the
-    share of tokens whose KV was computed before.
+    As many rows get one as fit the budget, the oldest among them.
+
+    Returns the rows that now lack only their next token, and the logits after their last one. The
+    third value is the share of tokens whose KV was computed before.
     """
     # The oldest goes first, or a stream of short prompts could keep a long one waiting forever.
     table.swap(first, first + int(table.admitted[first : table.running].argmin()))

@@ -1,9 +1,9 @@
-"""Checks that the torch engine samples from a model's own distribution: by its configuration and
-by comparing logits.
+"""Checks that the torch engine samples from a model's own distribution.
 
-A model that keeps anything but keys and values (recurrent states, chunks), or scales positions by
-the longest row of a batch, would sample from a wrong distribution without any error. Such models
-are refused when the engine is built. Sliding windows are masks, which `forward.py` makes.
+They look at the model's configuration and compare logits. Some models would sample from a wrong
+distribution without any error. They keep anything but keys and values (recurrent states, chunks),
+or scale positions by a batch's longest row. Such models are refused when the engine is built.
+Sliding windows are masks, which `forward.py` makes.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """A forward of a `transformers` causal model over neighbouring rows of the KV cache.
 
-Rows may have any lengths: the attention mask and the position ids say for each query which
-positions of its own row it sees. Rows with fewer new tokens than the widest one are padded on the
-left, so that the last column holds the logits of every row's last token.
+Rows may have any lengths. The attention mask and the position ids say which positions of its own
+row each query sees. Rows with fewer new tokens than the widest one are padded on the left. The last
+column then holds the logits of every row's last token.
 
 Layers with a sliding window get a mask of their own over the same cache, which keeps all positions.
 """

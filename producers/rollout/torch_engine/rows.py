@@ -1,7 +1,7 @@
-"""The row table: the sequence that each row of the KV cache holds, and the order of the rows.
+"""Row table: the sequence that each row of the KV cache holds, and the order of the rows.
 
-The first rows belong to running requests. Behind them are rows of finished requests, whose KV is
-kept for a prompt that continues it: an agent's next turn begins with the tokens of its last one.
+The first rows belong to running requests. Behind them are rows of finished requests. Their KV is
+kept for a prompt that continues it, as an agent's next turn begins with its last turn's tokens.
 Behind those are rows never used. Moving a row moves its KV with it, so that the rows of one pass
 are neighbours. New weights invalidate all KV, so none of an older version is ever reused.
 """

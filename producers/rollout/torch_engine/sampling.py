@@ -1,8 +1,8 @@
 """Sampling of one token for every row of a batch, without a Python loop over rows.
 
 A row's token depends on its own logits, parameters, seed and completion offset, never on the rest
-of the batch: one uniform number a token from a counter-based generator, turned into a token by the
-inverse of the cumulative distribution over the vocabulary in id order.
+of the batch. A counter-based generator gives one uniform number a token. The inverse of the
+cumulative distribution, over the vocabulary in id order, turns it into a token.
 """
 
 from dataclasses import dataclass

@@ -28,8 +28,9 @@ _A, _B = "adapter_A", "adapter_B"
 def read_weights(directory: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return exactly the tensors for `state` (a model's state dict), on the host.
 
-    Raises `WeightsRejected` if a file cannot be read, names or shapes differ from the model's, a
-    value is not finite, or names that share one tensor in the model have different values.
+    Raises `WeightsRejected` if a file cannot be read, a value is not finite, or names or shapes
+    differ from the model's. It also does if names that share one tensor in the model have different
+    values.
     """
     tensors = _load(directory)
     groups = _shared(state)

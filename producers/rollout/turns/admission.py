@@ -1,7 +1,7 @@
 """The rule that decides on which records of its slot a worker acts. Pure; `serving.py` asks.
 
-The slot also holds records for workers that had it before and for earlier incarnations of this one,
-repeats, and records that the former owner of a partition still sent.
+The slot also holds other records: for workers that had it before, for earlier incarnations of this
+one, and repeats. It also holds records that a partition's former owner still sent.
 """
 
 from collections import Counter, OrderedDict

@@ -49,8 +49,8 @@ class _TokenFields(TurnFields):
 class Dispatch:
     """A dispatch under way. Call `advance` at `due_ms` at the latest, even without a chunk.
 
-    While `urgent`, call it for every chunk: for the first of a streamed turn, and for all if the
-    text may end the turn.
+    While `urgent`, call it for every chunk. Urgent are a streamed turn's first chunk, and all
+    chunks if the text may end the turn.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The turns that this worker samples: records of its slot to the engine, tokens to `sessions`.
+"""Turns that this worker samples: records of its slot to the engine, tokens to `sessions`.
 
 Main loop only. While the worker does not hold its role, it hands back at once what the manager
-sends, so that the turn continues elsewhere before its deadline.
+sends. The turn then continues elsewhere before its deadline.
 """
 
 from collections.abc import Callable, Mapping

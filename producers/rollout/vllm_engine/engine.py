@@ -1,9 +1,9 @@
 """The engine for GPUs: a vLLM server in its own process and Python environment, called over HTTP.
 
 The server is started here (or runs already), watched, and ended with the engine. Methods check what
-they can in the caller's thread, the rest runs on an event loop (`VllmLoop`). Two differences from
-the other engines: on a CPU it refuses seeds, and a text under a JSON schema comes in one chunk,
-with log-probabilities among the tokens that the schema allows.
+they can in the caller's thread. The rest runs on an event loop (`VllmLoop`). This engine differs
+from the others in two ways. On a CPU it refuses seeds. A text under a JSON schema comes in one
+chunk, with log-probabilities among the tokens that the schema allows.
 """
 
 import asyncio

@@ -30,8 +30,11 @@ _OFFLINE = {
     "DO_NOT_TRACK": "1",
 }
 _KEEP_ALIVE_S = 3600
-"""Life of an idle connection in the server: so long that the client always closes it first, since
-a call over a connection that the server just closed fails."""
+"""Life of an idle connection in the server.
+
+It is so long that the client always closes the connection first. A call over a connection that the
+server just closed would fail.
+"""
 
 _NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 """Variables of the Python that runs this process, which would mislead the server's."""
@@ -128,8 +131,8 @@ def _few_threads(number: int) -> dict[str, str]:
     """Return the variables that let several servers share the cores of a machine.
 
     By default each server binds itself to the first cores, all to the same ones. It also samples in
-    another process than the one that schedules ("mp", which it uses instead of "uni" unless the
-    last variable is "0"). Both busy-wait for each other, and on two cores no answer leaves the
+    another process than the one that schedules ("mp"). It uses "uni" instead if the last variable
+    is "0". The two processes of "mp" busy-wait for each other. On two cores no answer leaves the
     server before all are sampled.
     """
     return {

@@ -42,10 +42,10 @@ class RequestRefused(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class TokenEvent:
-    """One event of a stream: new tokens, and with the last ones how the stream ended.
+    """Event of a stream: new tokens, and with the last ones how the stream ended.
 
-    `versions`, with the last tokens, are the labels of the weights that sampled the stream;
-    `cached_tokens`, with the usage, the prompt tokens whose KV was there.
+    `versions`, with the last tokens, are the labels of the weights that sampled the stream.
+    `cached_tokens`, with the usage, are the prompt tokens whose KV was there.
     """
 
     token_ids: bytes = b""

@@ -1,9 +1,9 @@
 """One request of the vLLM engine, and the chunks that events of its answers become. Pure.
 
-A request may be sent several times: a pause ends the call, and to continue is a new call with all
-tokens so far. A text under a grammar cannot be continued so, since the server follows a grammar
-from its beginning only: its tokens are held back until all have arrived, and after a pause its call
-begins anew.
+A request may be sent several times. A pause ends the call, and a new call with all tokens so far
+continues it. A text under a grammar cannot be continued so, since the server follows a grammar from
+its beginning only. Its tokens are held back until all have arrived. After a pause its call begins
+anew.
 """
 
 from collections.abc import Sequence

@@ -43,7 +43,7 @@ _FAULT = re.compile(
 )
 
 _ELSEWHERE = "root cause above"
-"""Words of vLLM's API server about a fault of another of its processes."""
+"""Words of vLLM's API server about a fault in another of its processes."""
 
 _log = logging.getLogger(__name__)
 

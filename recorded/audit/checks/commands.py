@@ -1,6 +1,6 @@
 """Check that every acknowledged command has its event on `sessions`. Pure.
 
-A gateway takes a `CommandAnswered` on `replies` as the acknowledgement; the manager acknowledges to
+A gateway takes a `CommandAnswered` on `replies` as the acknowledgement. The manager acknowledges to
 Kafka by committing an offset of `requests` behind the command. An event counts by its command's id
 and only in the epoch of its partition's owner. Questions (`CountTokens`, `DescribeSession`) leave
 none, nor does a call that repeats an earlier one, whose event must be there instead. A `CancelTurn`
@@ -49,7 +49,7 @@ class CommandsCheck:
         self._open: dict[str, _Command] = {}
         self._answers: list[_Answer] = []
         self._carried_out = Seen()
-        """Ids of commands with an event, of questions, and of repeats that were answered."""
+        """Ids of three kinds: commands with an event, questions, and repeats that were answered."""
         self._calls = Seen()
         """Calls that opened, rewarded or closed a session, each with the session's id and name."""
 

@@ -17,8 +17,10 @@ from seamlessflow.schemas.records import PartitionClaimed
 CLOCKS_MS = 60_000
 """Most by which the clocks of two machines may differ."""
 MOST_BETWEEN_MS = 10_000
-"""Most of a pause between two events of managers that counts as time at work: in an outage, or
-while no manager owns the partition, no deadline passes."""
+"""Most of a pause between two events of managers that counts as time at work.
+
+In an outage, or while no manager owns the partition, no deadline passes.
+"""
 
 
 @dataclass(slots=True)

@@ -4,12 +4,12 @@ Of several policies each trains or drops it once. A step marks a group that it t
 with the number of steps before it that did.
 
 `control` alone decides, in its one order. A trainer that resumes executes the steps behind its
-checkpoint again in a new lineage; of the old one the steps before the new one's first survive. A
-group of a step that did not survive is open until its step was executed again.
+checkpoint again, in a new lineage. The old lineage's steps before the new one's first step survive.
+If a group's step did not survive, the group is open until that step was executed again.
 
-A group is admitted by pacing, or an agent opened its sessions by itself: those of pacing's tasks
-have the id that follows from group, sample and attempt. One without a group is a group of its own.
-The groups of a training on a recording are those of its trajectories.
+Pacing admits a group, or an agent opens its sessions by itself. Sessions of pacing's tasks have the
+id that follows from group, sample and attempt. A session without a group is a group of its own. A
+training on a recording has the groups of its trajectories.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,7 +53,7 @@ class _AuditedCommit:
 
 
 class GroupsCheck:
-    """Fold of `control`, and of the beginnings of sessions or, if `recorded`, of trajectories."""
+    """Fold of `control` and session beginnings; if `recorded`, of `control` and trajectories."""
 
     def __init__(self, kept: Kept, recorded: bool = False) -> None:
         self.findings = Findings("groups")

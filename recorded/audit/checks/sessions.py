@@ -1,9 +1,10 @@
 """Check that every finalized session is on `trajectories`, with one content. Pure.
 
-A trajectory and the manager's progress are committed in one transaction, in the order in which the
-sessions of a partition were finalized. So a session without a trajectory is a violation once the
-progress stands behind it, or a trajectory of the same partition that was finalized later is there;
-until then it is open. Copies (a transaction whose outcome was unknown) must be equal to the byte.
+A trajectory and the manager's progress are committed in one transaction, in the order in which a
+partition's sessions were finalized. A session without a trajectory is therefore open at first. It
+is a violation once the progress stands behind it. It also is one once its partition has a
+trajectory that was finalized later. Copies (a transaction whose outcome was unknown) must be equal
+to the byte.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
 """Check that each trained token was sampled, step by step while a run goes on. Pure but for files.
 
-`verify.py` does the same at the end of a run, with all tokens at once. Here the tokens of a session
-are kept until its group is trained or dropped, then a hash of what was trained. A step that is
-executed again later is compared with that hash. Where groups are trained again by plan, tokens are
-kept as long as that may be.
+`verify.py` does the same at the end of a run, with all tokens at once. Here a session's tokens are
+kept until its group is trained or dropped. After that a hash of the trained ones is kept. A step
+that is executed again later is compared with that hash. Where groups are trained again by plan,
+tokens are kept as long as that may be.
 """
 
 from collections import OrderedDict

@@ -1,10 +1,15 @@
 """Check that every accepted turn has one accepted end, and every answer an end on the log. Pure.
 
-A fold of its own, independent of the manager's: a turn ends by the first of `TurnCompleted` (of the
-latest dispatch, from the worker that it names, behind all earlier tokens), `TurnFailed`,
-`TurnCancelled` and the end of its session. Later ends may cross the first and do not count; but a
-worker that ends one dispatch twice breaks its promise, also if the fold ignores the second time,
-for example behind the end of the session.
+The check is a fold of its own, independent of the manager's. A turn ends by the first of these:
+
+- `TurnCompleted` of the latest dispatch, from the worker that it names, behind all earlier tokens
+- `TurnFailed`
+- `TurnCancelled`
+- the end of its session
+
+Later ends may cross the first and do not count. A worker that ends one dispatch twice still breaks
+its promise. That holds even if the fold ignores the second end, for example behind the end of the
+session.
 """
 
 from dataclasses import dataclass, field
@@ -19,8 +24,10 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES
 from seamlessflow.schemas.topics import SESSIONS
 
 LATE_MS = 300_000
-"""Most of its owner's working time by which an end may be late: deadlines pass only after all
-commands were read, and up to 30 s later after an outage."""
+"""Most of its owner's working time by which an end may be late.
+
+Deadlines pass only after all commands were read, and up to 30 s later after an outage.
+"""
 OK = 200
 Sampler = tuple[int, str | None, str | None]
 """Dispatch, worker and incarnation."""
@@ -51,7 +58,7 @@ class _AuditedTurns:
 
 
 class TurnsCheck:
-    """Fold of `sessions` and `replies`; `partitions`: number of those of `sessions`."""
+    """Fold of `sessions` and `replies`. `partitions` counts those of `sessions`."""
 
     def __init__(self, kept: Kept, owners: Owners, partitions: int) -> None:
         self.findings = Findings("turns")

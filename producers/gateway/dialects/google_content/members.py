@@ -24,7 +24,7 @@ def camel(name: str) -> str:
 
 
 def at(place: str, name: str) -> str:
-    """Return the place of a member of the object at `place`; that of the body itself is ""."""
+    """Return the place of a member in the object at `place`; the body itself is at ""."""
     return f"{place}.{name}" if place else name
 
 

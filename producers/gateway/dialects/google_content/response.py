@@ -1,7 +1,7 @@
 """Answers and errors of Google's `generateContent`: whole, as events, or as a JSON array. Pure.
 
-A response is called by the id of its turn. Thoughts are shown only if the request asks for them; a
-signature beside the first call, or else beside the last text, holds them in any case.
+A response has the id of its turn. Thoughts are shown only if the request asks for them. A signature
+holds them in any case. It stands beside the first call, or else beside the last text.
 
 Each event is a response with what came since the last one; the clients add them up. Text is sent as
 it arrives, a call as a whole.

@@ -1,8 +1,8 @@
-"""Functions of a Google request in canonical form, and the choice among them. Pure.
+"""Functions of a Google request, in canonical form, and the choice among them. Pure.
 
-Schemas of parameters, and of answers, are Google's `Schema` objects (a part of OpenAPI 3.0). They
-become JSON Schema: types lose their capitals, `nullable` becomes a further type, `propertyOrdering`
-the order of the properties. Members that only JSON Schema has stay as they are.
+Parameters and answers have Google's `Schema` objects (a part of OpenAPI 3.0). They become JSON
+Schema. Types lose their capitals. `nullable` becomes a further type, and `propertyOrdering` the
+order of the properties. Members that only JSON Schema has stay as they are.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,14 @@
 """The input of a Responses request as canonical messages. Pure.
 
 The items of one turn (reasoning, messages, calls) become one assistant message, as it was sampled.
-Input that a text model cannot read, items of tools that OpenAI's servers run, and an output before
-its call are refused with 400, never dropped. Only reasoning that another server encrypted is
-dropped, since no process here can read it. Outputs stand in the order of the calls.
+Some input is refused with 400, never dropped:
+
+- input that a text model cannot read
+- items from tools that OpenAI's servers run
+- an output before its call
+
+Only reasoning that another server encrypted is dropped, since no process here can read it. Outputs
+stand in the order of the calls.
 
 Ids of our own items name their turn. An item that is only named (`item_reference`) is the manager's
 to find. It stands for all of its turn's message, beside what was sent of it. Without ids, the order

@@ -1,8 +1,8 @@
 """Items of the Responses protocol, made from a sampled message and read back. Pure.
 
-An agent that sends our items back gives exactly the message that was sampled, in the same spelling:
-an item's id names its turn, and if a custom or shell call was spelt in an unexpected way, its id
-also carries the spelling. Reasoning is sent as text. If the agent asks for it, it is also sent as
+An agent that sends our items back gives exactly the message that was sampled, in the same spelling.
+An item's id names its turn. If a custom or shell call was spelt in an unexpected way, its id also
+carries the spelling. Reasoning is sent as text. If the agent asks for it, it is also sent as
 `encrypted_content`, which is the same text and not secret.
 """
 

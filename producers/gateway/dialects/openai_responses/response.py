@@ -49,8 +49,11 @@ _DEFAULTS: Item = {
     "truncation": "disabled",
 }
 _NOT_SHOWN = {"include", "store"}
-"""Parameters that an answer does not repeat. `store` is false whatever was asked: no response can
-be read again, though requests of its session may go on from it and name its items."""
+"""Parameters that an answer does not repeat.
+
+`store` is false whatever was asked. No response can be read again, though requests of its session
+may go on from it and name its items.
+"""
 _NOTHING_MORE = {"error": None, "incomplete_details": None, "usage": None}
 _FAILURES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
 

@@ -1,9 +1,9 @@
 """Tools of a Responses request as functions, the only kind that chat templates know. Pure.
 
-A function in a namespace is called `<namespace>__<name>` for the model; its calls are sent to the
+A function in a namespace is called `<namespace>__<name>` for the model. Its calls are sent to the
 agent under their own name and namespace. A custom tool becomes a function with one text parameter,
 `input`; the local shell becomes one with a command. Tools that OpenAI's servers run are not offered
-to the model: those that Codex always sends are ignored, others are refused.
+to the model. Those that Codex always sends are ignored. Others are refused.
 """
 
 from collections.abc import Iterator, Mapping

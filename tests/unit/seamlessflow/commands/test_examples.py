@@ -9,9 +9,9 @@ from seamlessflow.__main__ import app
 from tests.builders.run_files import model_headers
 from tests.paths import ROOT
 
-EXAMPLES = [ROOT / "examples" / "kubernetes-64-gpus" / "run.yaml"]
-HARDWARE = {"kubernetes-64-gpus": "64xH100-80GB"}
+HARDWARE = {"kubernetes": "64xH100-80GB", "slurm": "16xH100-80GB"}
 """Devices that an example is for."""
+EXAMPLES = [ROOT / "examples" / name / "run.yaml" for name in HARDWARE]
 
 
 def run(command: str, *options: object) -> Result:
@@ -42,5 +42,6 @@ def test_an_example_is_simulated_with_its_own_workers_and_model(
     assert (done.exit_code, line.split()[0]) == (0, "colocated")
 
 
-def test_each_example_is_looked_at() -> None:
-    assert {path.parent.name for path in EXAMPLES} == set(HARDWARE)
+def test_each_example_of_several_hosts_is_looked_at() -> None:
+    files = (ROOT / "examples").glob("*/run.yaml")
+    assert {file.parent.name for file in files if "node: " in file.read_text()} == set(HARDWARE)

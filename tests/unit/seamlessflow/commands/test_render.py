@@ -10,7 +10,7 @@ from seamlessflow.__main__ import app
 from seamlessflow.infra.errors import SeamlessFlowError
 from tests.paths import ROOT
 
-EXAMPLE = ROOT / "examples" / "kubernetes-64-gpus" / "run.yaml"
+EXAMPLE = ROOT / "examples" / "kubernetes" / "run.yaml"
 
 
 def render(config: Path, out: Path, *options: str, image: str = "registry.example/a:1") -> Result:

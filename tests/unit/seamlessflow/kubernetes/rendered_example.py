@@ -10,7 +10,7 @@ from seamlessflow.kubernetes.objects import ClusterNames
 from seamlessflow.producers.gateway.calls.keys import derived_admin_key
 from tests.paths import ROOT
 
-EXAMPLE = ROOT / "examples" / "kubernetes-64-gpus"
+EXAMPLE = ROOT / "examples" / "kubernetes"
 IMAGE = "registry.example/seamlessflow:first"
 OPTIONS = json.dumps({"security.protocol": "SASL_SSL", "sasl.password": "of kafka"})
 SECRETS = {

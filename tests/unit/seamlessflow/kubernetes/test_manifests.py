@@ -2,6 +2,9 @@
 
 import importlib.util
 import json
+import re
+import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from seamlessflow.kubernetes.faults import cluster_faults
 from seamlessflow.kubernetes.manifests import as_yaml, kafka_cluster, manifests
 from seamlessflow.kubernetes.objects import ClusterNames
 from seamlessflow.producers.gateway.calls.keys import derived_admin_key
+from tests.integration.runbooks.commands import blocks
 from tests.unit.seamlessflow.kubernetes.rendered_example import (
     EXAMPLE,
     IMAGE,
@@ -41,15 +45,43 @@ def named(kind: str, name: str) -> dict[str, Any]:
     return found
 
 
+def commands() -> list[str]:
+    """Return all commands of the example's page."""
+    page = (EXAMPLE / "README.md").read_text()
+    return [command.text for block in blocks(page) for command in block.commands]
+
+
+def by_its_readme(example: Path) -> Path:
+    """Render the example by the command of its page; return the directory of the manifests."""
+    [command] = [line for line in commands() if " render " in line]
+    result = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert result.exit_code == 0, result.output
+    return example / "manifests"
+
+
+@pytest.fixture
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a copy of the example, which is the working directory."""
+    copy = tmp_path / "kubernetes"
+    shutil.copytree(EXAMPLE, copy)
+    monkeypatch.chdir(copy)
+    return copy
+
+
 EVERY = [*objects(), *kafka_cluster("kafka")]
 
 
-@pytest.mark.parametrize("one", EVERY, ids=lambda o: f"{o['kind']}/{o['metadata']['name']}")
-def test_every_object_is_valid(one: dict[str, Any]) -> None:
+def validate(one: dict[str, Any]) -> None:
+    """Raise if Kubernetes, or the API of the object's kind, refuses the object."""
     if (own := SCHEMAS / f"{one['kind']}.json").exists():
         jsonschema.validate(one, json.loads(own.read_text()))
     else:
         kubernetes_validate.validate(one, "1.31", strict=True)
+
+
+@pytest.mark.parametrize("one", EVERY, ids=lambda o: f"{o['kind']}/{o['metadata']['name']}")
+def test_every_object_is_valid(one: dict[str, Any]) -> None:
+    validate(one)
 
 
 def test_a_wrong_field_is_noticed() -> None:
@@ -59,12 +91,34 @@ def test_a_wrong_field_is_noticed() -> None:
         kubernetes_validate.validate(job, "1.31", strict=True)
 
 
-def test_the_example_is_rendered_to_the_same_bytes(tmp_path: Path) -> None:
-    arguments = ["render", "kubernetes", "--config", str(EXAMPLE / "run.yaml"), "--image", IMAGE]
-    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    kept = {path.name: path.read_text() for path in (EXAMPLE / "rendered").iterdir()}
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == kept
+def test_the_command_of_the_example_makes_valid_manifests(example: Path) -> None:
+    files = {path.name: path.read_text() for path in by_its_readme(example).iterdir()}
+
+    nodes = {f"node-host-{letter}.yaml" for letter in "abcdefgh"}
+    others = {"agents", "config", "gateway", "kafka", "nodes", "storage"}
+    assert set(files) == nodes | {f"{name}.yaml" for name in others}
+    for text in files.values():
+        for one in yaml.safe_load_all(text):
+            validate(one)
+    assert yaml.safe_load(files["config.yaml"])["data"] == {
+        "run.yaml": (EXAMPLE / "run.yaml").read_text()
+    }
+
+
+def test_the_example_is_rendered_to_the_same_bytes(example: Path) -> None:
+    first = {path.name: path.read_text() for path in by_its_readme(example).iterdir()}
+    assert {path.name: path.read_text() for path in by_its_readme(example).iterdir()} == first
+
+
+def test_the_secret_of_the_example_has_all_keys_that_its_pods_need() -> None:
+    [command] = [line for line in commands() if line.startswith("kubectl create secret")]
+    needed = {
+        key["key"]
+        for container in containers()
+        for variable in container["env"]
+        if (key := variable.get("valueFrom", {}).get("secretKeyRef")) and not key.get("optional")
+    }
+    assert set(re.findall(r"--from-literal=([\w-]+)=", command)) == needed
 
 
 def test_yaml_reads_as_the_objects_that_were_made() -> None:
