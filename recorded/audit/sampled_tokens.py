@@ -161,8 +161,9 @@ class SampledFold:
         turn = self._turn(record.session_id, record.turn_id)
         if not turn.accepts(record.dispatch, record.worker, record.incarnation):
             return
-        # A repeated or overlapping record does not continue the turn.
-        if record.token_offset != len(turn) or len(record.token_ids) != len(record.logprobs):
+        size = len(record.token_ids)
+        # A repeated or overlapping record does not continue the turn, nor does part of a token.
+        if record.token_offset != len(turn) or size != len(record.logprobs) or size % TOKEN_BYTES:
             return
         turn.ids += record.token_ids
         turn.logprobs += record.logprobs

@@ -171,8 +171,12 @@ class TurnsCheck:
             return
         if isinstance(record, r.TurnFailed):
             self._end(turn)
-        elif record.token_offset == turn.length and len(record.token_ids) == len(record.logprobs):
-            turn.length += len(record.token_ids) // TOKEN_BYTES
+            return
+        size = len(record.token_ids)
+        if record.token_offset != turn.length or size != len(record.logprobs):
+            return
+        if size % TOKEN_BYTES == 0:
+            turn.length += size // TOKEN_BYTES
             if isinstance(record, r.TurnInterrupted):
                 turn.sampler = None
             elif isinstance(record, r.TurnCompleted):
