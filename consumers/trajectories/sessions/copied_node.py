@@ -1,8 +1,9 @@
 """Record of a node whose tokens a fork copied from another session. Pure."""
 
 from seamlessflow.consumers.trajectories.sessions.session import Turn
-from seamlessflow.consumers.trajectories.sessions.tree import FORKED, Node
+from seamlessflow.consumers.trajectories.sessions.tree import Node
 from seamlessflow.schemas.records import TrajectoryNode
+from seamlessflow.schemas.tokens import FORKED
 
 
 def copied_node(node: Node, start: int, turn: Turn | None) -> TrajectoryNode:
