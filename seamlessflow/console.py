@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import Progress
+from rich.progress import Progress, ProgressColumn
 from rich.segment import Segment
 from rich.text import Text
 
@@ -56,12 +56,34 @@ def reading_bar() -> Iterator[Callable[[int, int], None]]:
 
     That takes the count, and the number of all events.
     """
-    console = clean_console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("reading events", total=None)
+    read = 0
+    with job_bar("reading events") as show:
 
-        def show(count: int, total: int) -> None:
-            bar.update(task, advance=count, total=total)
+        def add(count: int, total: int) -> None:
+            nonlocal read
+            read += count
+            show("reading events", read, total)
+
+        yield add
+
+
+@contextmanager
+def job_bar(
+    doing: str, *columns: ProgressColumn
+) -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show a bar of a job on a terminal, or nothing; return what moves it.
+
+    That takes the words for what is done now, the count so far, and the number of all or None.
+    `columns`: those of `rich` by default.
+    """
+    console = clean_console(stderr=True)
+    with Progress(
+        *columns, console=console, disable=not console.is_terminal, transient=True
+    ) as bar:
+        task = bar.add_task(doing, total=None)
+
+        def show(doing: str, done: int, total: int | None) -> None:
+            bar.update(task, description=doing, completed=done, total=total)
 
         yield show
 

@@ -10,18 +10,19 @@ from statistics import fmean
 
 import orjson
 
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.message_keys import any_strictness
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Trajectory
-from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.tokens import POLICY, TOKEN_BYTES
 from seamlessflow.schemas.topics import CONTROL, FLEET, REQUESTS, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.credit.returns import Weights, session_return
 
-_SAMPLED = "policy"
-"""Origin of a node that was sampled."""
 _CUT_SHORT = ("aborted", "timeout", "pruned")
 """Ends of sessions that have fewer turns than their agent wanted, as at the end of a run."""
 
@@ -79,10 +80,15 @@ class Recorded:
 
 
 def read_run(kafka: KafkaSettings, skipped: Skipped) -> Recorded:
-    """Return the run on these topics, live or ended. Raises what `read_topic` raises."""
+    """Return the run on these topics, live or ended.
+
+    Raises `NewerRelease`, and what `read_topic` raises.
+    """
 
     def records(topic: Topic) -> Iterator[Record]:
         return (item.record for item in read_topic(kafka, topic, skipped))
+
+    events = read_topic(kafka, SESSIONS, skipped)
 
     control = list(records(CONTROL))
     weights = recorded_weights(control)
@@ -90,30 +96,29 @@ def read_run(kafka: KafkaSettings, skipped: Skipped) -> Recorded:
     sessions = (recorded_session(trajectory, weights) for trajectory in trajectories)
     return Recorded(
         control=control,
-        turns=recorded_turns(records(SESSIONS), records(REQUESTS)),
+        turns=recorded_turns(events, records(REQUESTS)),
         sessions=[session for session in sessions if session is not None],
         rows=_rows(records(FLEET)),
     )
 
 
 def recorded_turns(
-    sessions: Iterable[Record], requests: Iterable[Record] = ()
+    events: Iterable[Received], requests: Iterable[Record] = ()
 ) -> Sequence[RecordedTurn]:
-    """Return the turns in the order of their ends; those that moved or failed are left out."""
+    """Return the turns in the order of their ends; those that moved or failed are left out.
+
+    `events`: of `sessions`, each partition in the order of its log. A completion counts if the
+    manager's fold accepts it. Raises `NewerRelease`.
+    """
     asked = {
         request.turn_id: request.issued_at_ms
         for request in requests
         if isinstance(request, r.RequestTurn)
     }
-    started: dict[str, r.TurnStarted] = {}
-    turns: list[RecordedTurn] = []
-    for record in sessions:
-        match record:
-            case r.TurnStarted():
-                started[record.turn_id] = record
-            case r.TurnCompleted(dispatch=1):
-                if (begun := started.pop(record.turn_id, None)) is not None:
-                    turns.append(_turn(begun, record, asked.get(record.turn_id, begun.at_ms)))
+    turns = [
+        _turn(begun, ended, asked.get(ended.turn_id, begun.at_ms))
+        for begun, ended in _completions(events)
+    ]
     return sorted(turns, key=lambda turn: turn.ended_ms)
 
 
@@ -128,14 +133,14 @@ def recorded_session(
         return None
     turns: defaultdict[str, int] = defaultdict(int)
     for node in trajectory.nodes:
-        if node.origin == _SAMPLED:
+        if node.origin == POLICY:
             turns[node.turn_id] += node.length
     first = trajectory.nodes[0]
     return RecordedSession(
         group=trajectory.group_id,
         group_size=trajectory.group_size,
         tokens=len(trajectory.tokens) // TOKEN_BYTES,
-        first=0 if first.origin == _SAMPLED else first.length,
+        first=0 if first.origin == POLICY else first.length,
         sampled=tuple(turns.values()),
         reward=session_return(trajectory, weights) or 0.0,
     )
@@ -153,6 +158,21 @@ def mean_hop_s(turns: Iterable[RecordedTurn]) -> float:
     """Return the mean time from a request to its `TurnStarted`; 0 if no request is kept."""
     hops = [max(0, turn.hop_ms) for turn in turns]
     return fmean(hops) / 1000 if hops else 0.0
+
+
+def _completions(events: Iterable[Received]) -> Iterator[tuple[r.TurnStarted, r.TurnCompleted]]:
+    """Yield the begin and the accepted end of each turn that one dispatch sampled."""
+    logs: dict[int, LoggedPartition] = {}
+    for item in events:
+        if item.partition not in logs:
+            logs[item.partition] = LoggedPartition(item.partition)
+        log = logs[item.partition]
+        folded = log.apply(item.record, item.offset, any_strictness)
+        match item.record:
+            case r.TurnCompleted(dispatch=1) as ended if folded.accepted and folded.turn:
+                yield folded.turn.started, ended
+            case r.SessionFinalized(session_id=session_id) if folded.accepted:
+                log.sessions.pop(session_id, None)
 
 
 def _turn(begun: r.TurnStarted, ended: r.TurnCompleted, requested_ms: int) -> RecordedTurn:

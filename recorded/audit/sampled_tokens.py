@@ -3,7 +3,8 @@
 A second fold of the log, independent of the trajectory manager's: the ids, log-probs and policy
 versions of each completion. Output counts only if it is of the latest dispatch that the log
 accepts, from the worker that it names, and continues at the next token offset. Manager events of
-an older epoch that stand behind a newer claim do not count.
+an older epoch that stand behind a newer claim do not count. `CountedTurn` has the rules for a
+turn, without its tokens; the check of turns uses it too.
 
 A training on recorded sessions has no events: what its trainer was given is the trajectory. Its
 arrays are unfolded here, independently of the trainer. Called by `verify.py` and by the check of
@@ -25,6 +26,8 @@ Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]
+Sampler = tuple[int, str | None, str | None]
+"""Dispatch, worker and incarnation."""
 INEXACT = -1
 """Version of a token that one of several versions sampled."""
 NOT_SAMPLED = -2
@@ -67,24 +70,68 @@ class SampledTokens:
 
 
 @dataclass(slots=True)
-class _SampledTurn:
-    """Output of a turn so far."""
+class CountedTurn:
+    """Dispatch and length of a turn. Its methods return True if an event counts."""
 
     dispatch: int = 0
-    sampler: tuple[str, str] | None = None
-    """Worker and incarnation whose output counts; None between two dispatches."""
+    sampler: Sampler | None = None
+    """Worker whose output counts; None between two dispatches."""
+    length: int = 0
+    """Number of its tokens so far."""
+    over: bool = False
+
+    def dispatched(self, record: r.TurnDispatched) -> bool:
+        """Take the next dispatch; one that does not begin behind the tokens has no sampler."""
+        if self.over or record.dispatch != self.dispatch + 1:
+            return False
+        self.dispatch = record.dispatch
+        # A late dispatch uses up its number; its output is not valid.
+        behind = record.from_offset == self.length
+        self.sampler = sampler_of(record) if behind else None
+        return behind
+
+    def sampled(self, record: Output) -> bool:
+        """Add the length of output that continues the turn."""
+        size = len(record.token_ids)
+        # A repeated or overlapping record does not continue the turn, nor does part of a token.
+        if record.token_offset != self.length or size != len(record.logprobs) or size % TOKEN_BYTES:
+            return False
+        if not self._samples(record):
+            return False
+        self.length += size // TOKEN_BYTES
+        if isinstance(record, r.TurnInterrupted):
+            self.sampler = None
+        self.over = isinstance(record, r.TurnCompleted)
+        return True
+
+    def failed(self, record: r.TurnFailed) -> bool:
+        """End the turn, if its worker or a manager reports the failure."""
+        # Managers name their epoch; workers do not know it.
+        return (record.epoch is not None or self._samples(record)) and self.end()
+
+    def end(self) -> bool:
+        """End the turn, unless it is over."""
+        before, self.over = self.over, True
+        return not before
+
+    def _samples(self, record: Output | r.TurnFailed) -> bool:
+        return not self.over and self.sampler == sampler_of(record)
+
+
+@dataclass(slots=True)
+class _SampledTurn(CountedTurn):
+    """Output of a turn so far."""
+
     ids: bytearray = field(default_factory=bytearray)
     logprobs: bytearray = field(default_factory=bytearray)
     spans: list[r.VersionSpan] = field(default_factory=list)
-    over: bool = False
     completed: bool = False
 
-    def __len__(self) -> int:
-        return len(self.ids) // TOKEN_BYTES
-
-    def accepts(self, dispatch: int | None, worker: str | None, incarnation: str | None) -> bool:
-        """Return True if a worker's event about this turn counts."""
-        return not self.over and dispatch == self.dispatch and self.sampler == (worker, incarnation)
+    def add(self, ids: bytes, logprobs: bytes, spans: Iterable[r.VersionSpan]) -> None:
+        """Append output."""
+        self.ids += ids
+        self.logprobs += logprobs
+        self.spans += spans
 
 
 @dataclass(slots=True)
@@ -117,7 +164,7 @@ class SampledFold:
     def count(self, session_id: str) -> int:
         """Return the number of tokens that are kept of a session."""
         session = self.sessions.get(session_id)
-        return 0 if session is None else sum(map(len, session.turns.values()))
+        return 0 if session is None else sum(turn.length for turn in session.turns.values())
 
     def apply(self, partition: int, record: Record) -> None:
         """Fold in a record of a partition."""
@@ -126,10 +173,8 @@ class SampledFold:
                 self._output(record)
             case r.PartitionClaimed():
                 self.epochs[partition] = max(record.epoch, self.epochs.get(partition, record.epoch))
-            case r.TurnFailed(epoch=None):  # from a worker; managers name their epoch
-                turn = self._turn(record.session_id, record.turn_id)
-                if turn.accepts(record.dispatch, record.worker, record.incarnation):
-                    turn.over = True
+            case r.TurnFailed(epoch=None):  # from a worker
+                self._turn(record.session_id, record.turn_id).failed(record)
             case r.TurnDispatched() | r.TurnFailed() | r.TurnCancelled() | r.SessionClosed():
                 # A manager that lost the partition may still have written behind the claim.
                 if (record.epoch or 0) >= self.epochs.get(partition, 0):
@@ -146,31 +191,27 @@ class SampledFold:
             session = self.sessions.setdefault(record.session_id, SampledSession())
             session.closed = True
             for turn in session.turns.values():
-                turn.over = True
+                turn.end()
             return
         turn = self._turn(record.session_id, record.turn_id)
-        if not isinstance(record, r.TurnDispatched):
-            turn.over = True
-        elif not turn.over and record.dispatch == turn.dispatch + 1:
-            turn.dispatch = record.dispatch
-            # One that does not begin behind the tokens uses up its number; its output is not valid.
-            behind = record.from_offset == len(turn)
-            turn.sampler = (record.worker, record.incarnation) if behind else None
+        match record:
+            case r.TurnDispatched():
+                turn.dispatched(record)
+            case r.TurnFailed():
+                turn.failed(record)
+            case r.TurnCancelled():
+                turn.end()
 
     def _output(self, record: Output) -> None:
         turn = self._turn(record.session_id, record.turn_id)
-        if not turn.accepts(record.dispatch, record.worker, record.incarnation):
-            return
-        # A repeated or overlapping record does not continue the turn.
-        if record.token_offset != len(turn) or len(record.token_ids) != len(record.logprobs):
-            return
-        turn.ids += record.token_ids
-        turn.logprobs += record.logprobs
-        turn.spans += record.spans
-        if isinstance(record, r.TurnInterrupted):
-            turn.sampler = None
-        elif isinstance(record, r.TurnCompleted):
-            turn.over = turn.completed = True
+        if turn.sampled(record):
+            turn.add(record.token_ids, record.logprobs, record.spans)
+            turn.completed = turn.over
+
+
+def sampler_of(record: Output | r.TurnDispatched | r.TurnFailed) -> Sampler:
+    """Return the dispatch that an event names, and its worker."""
+    return record.dispatch or 0, record.worker, record.incarnation
 
 
 def tokens_of(sessions: Mapping[str, SampledSession]) -> SampledTokens:
@@ -181,7 +222,7 @@ def tokens_of(sessions: Mapping[str, SampledSession]) -> SampledTokens:
         for turn_id, turn in session.turns.items()
         if turn.completed
     }
-    lengths = np.array([len(turn) for turn in turns.values()], np.int64)
+    lengths = np.array([turn.length for turn in turns.values()], np.int64)
     # The last entry of each array; `places` points to it for unknown tokens.
     nothing_T = np.array([NOT_SAMPLED], np.int32)
     ids_T = np.frombuffer(b"".join(turn.ids for turn in turns.values()), "<i4")
@@ -203,17 +244,17 @@ def recorded_session(trajectory: r.Trajectory) -> SampledSession:
     for node in trajectory.nodes:
         if node.origin in _SAMPLED:
             turn = session.turn(node.turn_id)
-            turn.spans += _spans(trajectory, node, len(turn))
+            spans = _spans(trajectory, node, turn.length)
             part = slice(node.start * TOKEN_BYTES, (node.start + node.length) * TOKEN_BYTES)
-            turn.ids += trajectory.tokens[part]
-            turn.logprobs += trajectory.logprobs[part]
+            turn.add(trajectory.tokens[part], trajectory.logprobs[part], spans)
+            turn.length = len(turn.ids) // TOKEN_BYTES
             turn.completed = True
     return session
 
 
 def _versions(turn: _SampledTurn) -> Int32s:
     """Return the version of each token of the turn; a span ends where the next begins."""
-    versions_T = np.full(len(turn), INEXACT, np.int32)
+    versions_T = np.full(turn.length, INEXACT, np.int32)
     for span in turn.spans:
         exact = span.version_min == span.version_max
         versions_T[max(0, span.start) :] = span.version_min if exact else INEXACT

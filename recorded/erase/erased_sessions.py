@@ -17,8 +17,8 @@ from seamlessflow.schemas.records import (
     Task,
     Trajectory,
 )
+from seamlessflow.schemas.tokens import FOREIGN
 from seamlessflow.schemas.topics import REPLIES, REQUESTS
-from seamlessflow.trainer.data.sessions import FOREIGN
 
 _BY_NAME = (*REQUESTS.records, *REPLIES.records)
 """Records that may have a session's name in place of its id."""

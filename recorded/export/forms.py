@@ -20,6 +20,7 @@ from seamlessflow.recorded.export.session_rows import (
 )
 from seamlessflow.recorded.export.tables import Cell, Kind, Row, Table
 from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.tokens import POLICY, of_exact_version
 from seamlessflow.trainer.data.chains import NOWHERE, Bools, Chain, chains
 
 _INEXACT = -2
@@ -135,10 +136,10 @@ class Form:
 
 def _all_sampled(made: Trajectory) -> Trajectory:
     """Return the trajectory as if rules masked nothing."""
-    mask = b"".join(bytes([node.origin == "policy"]) * node.length for node in made.nodes)
+    mask = b"".join(bytes([node.origin == POLICY]) * node.length for node in made.nodes)
     spans = tuple(
         span
-        if span.version_min == span.version_max
+        if of_exact_version(span)
         else replace(span, version_min=_INEXACT, version_max=_INEXACT)
         for span in made.spans
     )
@@ -150,7 +151,7 @@ def _trained_by_turn(made: Trajectory) -> dict[str, Bools]:
     mask = np.frombuffer(made.loss_mask, np.bool_)
     parts: defaultdict[str, list[Bools]] = defaultdict(list)
     for node in made.nodes:
-        if node.origin == "policy":
+        if node.origin == POLICY:
             parts[node.turn_id].append(mask[node.start : node.start + node.length])
     return {turn: np.concatenate(masks) for turn, masks in parts.items()}
 

@@ -9,6 +9,7 @@ import orjson
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
 from seamlessflow.recorded.export.tables import Cell, Kind, Table
 from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.tokens import POLICY
 from seamlessflow.trainer.data.credit.returns import Weights, session_return
 
 PROVENANCE = {
@@ -87,7 +88,7 @@ def session_row(exported: ExportedSession) -> Mapping[str, Cell]:
     made = exported.made
     same = ("policy", "reason", "limit", "creation_version", "version_min", "version_max")
     times = ("opened_at_ms", "closed_at_ms", "finalized_at_ms")
-    sampled = [node for node in made.nodes if node.origin == "policy"]
+    sampled = [node for node in made.nodes if node.origin == POLICY]
     temperatures = {node.logprob_temperature for node in sampled}
     return {
         **identity(exported),

@@ -7,7 +7,7 @@ import numpy as np
 
 from seamlessflow.recorded.importing.foreign_row import ForeignRow, ForeignRowRejected
 from seamlessflow.schemas.records import Reward, Trajectory, TrajectoryNode, VersionSpan
-from seamlessflow.trainer.data.sessions import FOREIGN
+from seamlessflow.schemas.tokens import FOREIGN
 
 _UNKNOWN = -1
 _POLICY = "policy"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from seamlessflow.schemas.records import Trajectory, TrajectoryNode
+from seamlessflow.schemas.tokens import POLICY
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class Difference:
     def _add_node(
         self, old: TrajectoryNode, old_mask: bytes, new: TrajectoryNode, new_mask: bytes
     ) -> None:
-        if old.origin == "policy":
+        if old.origin == POLICY:
             before_T, after_T = (np.frombuffer(mask, np.bool_) for mask in (old_mask, new_mask))
             self.trained_more += int((after_T & ~before_T).sum())
             self.trained_less += int((before_T & ~after_T).sum())

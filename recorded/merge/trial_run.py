@@ -11,15 +11,16 @@ from seamlessflow.consumers.trajectories.sessions.logged_partition import Logged
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
-from seamlessflow.infra.kafka.whole_topic import read_partitions, read_topic
+from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.merge.match_trial import MatchCounts, MatchTrial, TrialRenderer
 from seamlessflow.recorded.select.reading import Show, partition_bounds
 from seamlessflow.recorded.select.refold import Refold
 from seamlessflow.recorded.select.selection import SessionSelection
+from seamlessflow.recorded.show.log import newest_weights
 from seamlessflow.schemas.records import PolicyWeights, TurnStarted
-from seamlessflow.schemas.topics import FLEET, SESSIONS
+from seamlessflow.schemas.topics import SESSIONS
 
 _SHOWN_EVERY = 1_000
 Change = Callable[[RendererSettings], RendererSettings]
@@ -51,7 +52,9 @@ def run_trial(
     `show` is called with the number of further events read, and of all. Raises what
     `partition_bounds` and `read_partitions` raise.
     """
-    renderer = None if change is None else _trial_renderer(_policies(kafka, stopping), change)
+    renderer: TrialRenderer | None = None
+    if change is not None:
+        renderer = _trial_renderer(newest_weights(kafka, Skipped(), stopping), change)
     bounds = partition_bounds(kafka, selection, stopping)
     trials = {number: MatchTrial(strictness, renderer) for number in bounds}
     folds = {
@@ -84,12 +87,6 @@ def run_trial(
                 outcome.counts.add(counts)
     outcome.missing = selection.missing(set[str]().union(*(fold.found for fold in folds.values())))
     return outcome
-
-
-def _policies(kafka: KafkaSettings, stopping: Stopping) -> Mapping[str, PolicyWeights]:
-    """Return the newest weights of each policy, which name the directory of its tokenizer."""
-    records = [item.record for item in read_topic(kafka, FLEET, Skipped(), stopping=stopping)]
-    return {record.policy: record for record in records if isinstance(record, PolicyWeights)}
 
 
 def _trial_renderer(policies: Mapping[str, PolicyWeights], change: Change) -> TrialRenderer:

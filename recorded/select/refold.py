@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
-from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness, any_strictness
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.schemas.records import Record, SessionFinalized, SessionOpened
@@ -18,10 +18,6 @@ def unchanged(_: Session | None, event: Record) -> Iterable[Record]:
     return (event,)
 
 
-def _any_strictness(_: str) -> Strictness:
-    return "exact"
-
-
 @dataclass(slots=True)
 class Refold:
     """Sessions of one partition that a selection may choose, while they are open."""
@@ -29,7 +25,7 @@ class Refold:
     log: LoggedPartition
     selection: SessionSelection = field(default_factory=SessionSelection)
     rewrite: Rewrite = unchanged
-    strictness: Callable[[str], Strictness] = _any_strictness
+    strictness: Callable[[str], Strictness] = any_strictness
     """Comparison of messages by policy: it decides how requests are matched, never what is
     assembled."""
     beginnings_gone: int = 0

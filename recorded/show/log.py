@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Skipped
@@ -20,7 +21,14 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.show.observed import ObservedSession, observed_at
 from seamlessflow.schemas.identity import session_id as session_of
 from seamlessflow.schemas.identity import session_name
-from seamlessflow.schemas.records import PolicyWeights, Record, SessionOpened, Task, Trajectory
+from seamlessflow.schemas.records import (
+    PartitionClaimed,
+    PolicyWeights,
+    Record,
+    SessionOpened,
+    Task,
+    Trajectory,
+)
 from seamlessflow.schemas.topics import (
     CONTROL,
     FLEET,
@@ -50,6 +58,14 @@ class UnknownSession(SeamlessFlowError):
         super().__init__(reason)
 
 
+def newest_weights(
+    settings: KafkaSettings, skipped: Skipped, stopping: Stopping = never
+) -> dict[str, PolicyWeights]:
+    """Return the newest weights of each policy, which name the directory of its tokenizer."""
+    records = [item.record for item in read_topic(settings, FLEET, skipped, stopping=stopping)]
+    return {record.policy: record for record in records if isinstance(record, PolicyWeights)}
+
+
 class PolicyLookup:
     """Lookup of policies; reads `fleet` once for each name that is not known yet.
 
@@ -77,11 +93,8 @@ class PolicyLookup:
         if policy not in self._known:
             # Counted once only: each reading meets the same unreadable records.
             skipped = Skipped() if self._known else self._skipped
-            records = [item.record for item in read_topic(self._settings, FLEET, skipped)]
             self._known[policy] = None
-            self._known |= {
-                record.policy: record for record in records if isinstance(record, PolicyWeights)
-            }
+            self._known |= newest_weights(self._settings, skipped)
         return self._known[policy]
 
 
@@ -96,7 +109,7 @@ class LoggedSession:
 
 
 class SessionHistory(NamedTuple):
-    """The records of a session, and all of `control`, which trained it."""
+    """The records of a session with its partition's claims, and all of `control`."""
 
     session_id: str
     records: list[Received]
@@ -155,6 +168,8 @@ def load_history(settings: KafkaSettings, session: str, skipped: Skipped) -> Ses
     records = session_records(settings, session_id, skipped)
     if not records:
         raise UnknownSession(session, len(events))
+    claims = [item for item in events if isinstance(item.record, PartitionClaimed)]
+    records = in_order([*records, *claims])
     return SessionHistory(session_id, records, list(read_topic(settings, CONTROL, skipped)))
 
 

@@ -15,9 +15,9 @@ from rich.tree import Tree as RichTree
 
 from seamlessflow.consumers.trajectories.sessions.assemble import masked_reasons, undelivered
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
-from seamlessflow.consumers.trajectories.sessions.tree import POLICY, Node
+from seamlessflow.consumers.trajectories.sessions.tree import Node
 from seamlessflow.schemas.records import Reward, Trajectory
-from seamlessflow.schemas.tokens import unpack
+from seamlessflow.schemas.tokens import POLICY, of_exact_version, unpack
 from seamlessflow.trainer.metrics.reasons import listed
 
 Spell = Callable[[Sequence[int]], str]
@@ -132,7 +132,7 @@ def _caption(node: Node, turn: Turn | None, reason: str, undelivered: bool) -> T
 def _versions(node: Node) -> str:
     spans = [
         f"{span.version_min}"
-        if span.version_min == span.version_max
+        if of_exact_version(span)
         else f"{span.version_min}-{span.version_max}?"
         for span in node.spans
     ]
@@ -181,7 +181,7 @@ def _table(node: Node, spell: Spell | None, reason: str) -> Table:
 def _version_of_each(node: Node, count: int) -> list[str]:
     versions = [""] * count
     for span in node.spans:
-        exact = span.version_min == span.version_max
+        exact = of_exact_version(span)
         name = str(span.version_min) if exact else f"{span.version_min}-{span.version_max}?"
         versions[span.start :] = [name] * (count - span.start)
     return versions

@@ -4,14 +4,15 @@ Those of a turn say how it was matched, dispatched, interrupted, continued and a
 """
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 from seamlessflow.infra.kafka.client import Received
+from seamlessflow.recorded.trace.accepted import OUTPUT, accepted_output
 from seamlessflow.recorded.trace.row import Row, first, of_kind, row
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import VersionSpan
+from seamlessflow.schemas.tokens import TOKEN_BYTES, of_exact_version
 
-_ID_BYTES = 4
-_OUTPUT = (r.TurnProgressed, r.TurnInterrupted, r.TurnCompleted)
 _LEFT_WORKER = (r.TurnInterrupted, r.TurnCompleted, r.TurnFailed)
 _RESUMED = r.GenerationResumed
 _ENDED = (r.TurnCompleted, r.TurnFailed, r.TurnCancelled)
@@ -71,8 +72,9 @@ def _command(
 
 def _turn_rows(records: Sequence[Received], control: Sequence[Received]) -> list[list[Row]]:
     """Return the rows of each turn, and of calls that began none; `control` has weight updates."""
+    accepted = accepted_output(records)
     begun = [
-        _turn(number, started, item, records, control)
+        _turn(number, started, item, records, control, accepted)
         for number, (started, item) in enumerate(of_kind(records, r.TurnStarted), 1)
     ]
     taken = {started.command_id for started, _ in of_kind(records, r.TurnStarted)}
@@ -93,6 +95,7 @@ def _turn(
     item: Received,
     records: Sequence[Received],
     control: Sequence[Received],
+    accepted: AbstractSet[int],
 ) -> list[Row]:
     items = [
         record for record in records if getattr(record.record, "turn_id", None) == started.turn_id
@@ -121,7 +124,7 @@ def _turn(
         detail=f"{started.match_rule}, prompt of {started.prompt_length} tokens",
         depth=2,
     )
-    return [whole, matched, *_dispatches(items, control), *_after(items, ended, answered)]
+    return [whole, matched, *_dispatches(items, control, accepted), *_after(items, ended, answered)]
 
 
 def _ending(ended: Received | None) -> str:
@@ -135,7 +138,9 @@ def _ending(ended: Received | None) -> str:
     return "under way"
 
 
-def _dispatches(items: Sequence[Received], control: Sequence[Received]) -> list[Row]:
+def _dispatches(
+    items: Sequence[Received], control: Sequence[Received], accepted: AbstractSet[int]
+) -> list[Row]:
     dispatches = list(of_kind(items, r.TurnDispatched))
     ended = first(items, *_ENDED)
     rows: list[Row] = []
@@ -151,7 +156,7 @@ def _dispatches(items: Sequence[Received], control: Sequence[Received]) -> list[
         reason = dispatched.reason
         again = "" if reason.startswith("first") else f", dispatched since {reason}"
         name = f"dispatch #{dispatched.dispatch} on {dispatched.worker}"
-        detail, prompt = _sampled(of_it) + again, first(of_it, r.GenerateTurn)
+        detail, prompt = _sampled(of_it, accepted) + again, first(of_it, r.GenerateTurn)
         rows.append(row(name, item, left, detail=detail, depth=2, under_way=under_way))
         if prompt is not None:
             rows.append(row("prompt sent", prompt, depth=3))
@@ -161,12 +166,13 @@ def _dispatches(items: Sequence[Received], control: Sequence[Received]) -> list[
     return rows
 
 
-def _sampled(of_it: Iterable[Received]) -> str:
+def _sampled(of_it: Iterable[Received], accepted: AbstractSet[int]) -> str:
+    """Return the tokens of a dispatch that count, their versions, and why it ended."""
     parts, tokens, spans = [], 0, list[VersionSpan]()
     for item in of_it:
         record = item.record
-        if isinstance(record, _OUTPUT):
-            tokens += len(record.token_ids) // _ID_BYTES
+        if isinstance(record, OUTPUT) and item.offset in accepted:
+            tokens += len(record.token_ids) // TOKEN_BYTES
             spans += record.spans
         if isinstance(record, r.TurnInterrupted):
             parts.append(f"interrupted: {record.reason}")
@@ -176,7 +182,7 @@ def _sampled(of_it: Iterable[Received]) -> str:
     if spans:
         versions = dict.fromkeys(
             str(span.version_min)
-            if span.version_min == span.version_max
+            if of_exact_version(span)
             else f"{span.version_min}-{span.version_max}"
             for span in spans
         )

@@ -126,14 +126,10 @@ def _counting(records: Iterator[T], seen: Callable[[int], None]) -> Iterator[T]:
 @contextmanager
 def _progress(doing: str) -> Iterator[Callable[[int], None]]:
     """Show a growing count on a terminal's standard error."""
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from seamlessflow.console import clean_console
+    from seamlessflow.console import job_bar
 
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    console = clean_console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task(doing)
-        yield lambda count: bar.update(task, description=f"{doing}: {count:,}")
+    text = TextColumn("{task.description}")
+    with job_bar(doing, SpinnerColumn(), text, TimeElapsedColumn()) as show:
+        yield lambda count: show(f"{doing}: {count:,}", count, None)

@@ -1,5 +1,6 @@
 """The commands `seamlessflow schemas releases`, `check`, `export` and `copy`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -75,22 +76,16 @@ def copy(
     topic has grown, goes on where it ended, and no record is copied twice: its place is committed
     with the records. Schemas are registered as TARGET-seamlessflow.RECORD.
     """
-    from rich.progress import Progress
-
-    from seamlessflow.console import clean_console
+    from seamlessflow.console import job_bar
     from seamlessflow.infra.settings import ProcessSettings, load
     from seamlessflow.recorded.interchange.topic_copy import copy_topic
 
     if framing != "confluent":
         raise typer.BadParameter(f"--framing {framing}: the framing is confluent")
     kafka = load(ProcessSettings).kafka
-    with Progress(console=clean_console(stderr=True), transient=True) as progress:
-        shown = progress.add_task(f"{topic} to {to}", total=None)
-
-        def advance(done: int, total: int) -> None:
-            progress.update(shown, completed=done, total=total)
-
-        copied = copy_topic(kafka, topic, to, registry, advance)
+    doing = f"{topic} to {to}"
+    with job_bar(doing) as show:
+        copied = copy_topic(kafka, topic, to, registry, partial(show, doing))
     typer.echo(f"copied {copied.records} records of {topic} to {to}, {copied.garbage} left out")
     if copied.garbage:
         typer.echo("left out are records that no release writes (garbage)", err=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Trajectory
+from seamlessflow.schemas.tokens import POLICY
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.credit.returns import Weights, session_return
 from seamlessflow.trainer.data.lengths import PRUNED
@@ -200,7 +201,7 @@ def _session(trajectory: Trajectory, weights: Weights) -> SessionFacts:
         purpose=trajectory.purpose,
         reward=session_return(trajectory, weights),
         turns=trajectory.turns,
-        tokens_sampled=sum(node.length for node in trajectory.nodes if node.origin == "policy"),
+        tokens_sampled=sum(node.length for node in trajectory.nodes if node.origin == POLICY),
         interrupted_turns=trajectory.interrupted_turns,
         limit=trajectory.limit,
         masked=trajectory.masked_tokens,

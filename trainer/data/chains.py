@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.schemas.records import Trajectory, TrajectoryNode
+from seamlessflow.schemas.tokens import FOREIGN, POLICY, of_exact_version
 
 Int32s = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 _Element = TypeVar("_Element", bound=np.generic)
-SAMPLED = ("policy", "foreign")
+SAMPLED = (POLICY, FOREIGN)
 """Origins of nodes that may have trained tokens; those of foreign ones are masked unless asked."""
 NOWHERE = -1
 """Turn, offset and version of a token that no policy sampled; also an unknown version."""
@@ -234,7 +235,7 @@ def _versions(trajectory: Trajectory, turns_T: Int32s) -> Int32s:
     ends = [span.start for span in spans[1:]] + [len(turns_T)]
     versions_T = np.full(len(turns_T), NOWHERE, np.int32)
     for span, end in zip(spans, ends, strict=False):
-        if span.version_min == span.version_max:
+        if of_exact_version(span):
             versions_T[span.start : end] = span.version_min
     versions_T[turns_T == NOWHERE] = NOWHERE
     return versions_T

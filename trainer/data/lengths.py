@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seamlessflow.schemas.records import Trajectory
+from seamlessflow.schemas.tokens import POLICY
 
 PRUNED = "pruned"
 """Status of a session that was stopped because its group was complete without it."""
@@ -32,7 +33,7 @@ PERCENT = (10, 50, 90, 99)
 
 def length_of(trajectory: Trajectory) -> SessionLength:
     """Return the length of a finalized session."""
-    sampled = sum(node.length for node in trajectory.nodes if node.origin == "policy")
+    sampled = sum(node.length for node in trajectory.nodes if node.origin == POLICY)
     return SessionLength(sampled, trajectory.turns)
 
 

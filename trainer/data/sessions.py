@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from seamlessflow.schemas.records import Reward, Trajectory
+from seamlessflow.schemas.tokens import FOREIGN
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.chains import SAMPLED, Chain, TrajectoryMalformed, chains
 from seamlessflow.trainer.data.credit.returns import (
@@ -21,8 +22,6 @@ from seamlessflow.trainer.data.credit.returns import (
 )
 from seamlessflow.trainer.data.lengths import NO_LENGTH, SessionLength, length_of
 
-FOREIGN = "foreign"
-"""Origin of their nodes, and the reason why they are masked."""
 Trace = Sequence[tuple[str, bytes]]
 """Headers of a record, which name its trace; empty if it has none."""
 

@@ -18,9 +18,10 @@ from seamlessflow.consumers.trajectories.sessions.tokenless import (
     fitting,
     without_tokens,
 )
-from seamlessflow.consumers.trajectories.sessions.tree import FORKED, POLICY, Node
+from seamlessflow.consumers.trajectories.sessions.tree import Node
 from seamlessflow.infra.errors import ENDS_PROCESS
 from seamlessflow.schemas.records import Trajectory, TrajectoryNode, VersionSpan
+from seamlessflow.schemas.tokens import FORKED, POLICY, of_exact_version
 from seamlessflow.schemas.topics import TRAJECTORIES
 
 _NOT_ASSEMBLED = "not_assembled"
@@ -181,7 +182,7 @@ def _mask(node: Node, reason: str) -> bytes:
         return bytes(mask)
     ends = [span.start for span in node.spans[1:]] + [node.length]
     for span, end in zip(node.spans, ends, strict=True):
-        if span.version_min == span.version_max:
+        if of_exact_version(span):
             mask[span.start : end] = b"\1" * (end - span.start)
     return bytes(mask)
 
@@ -205,7 +206,7 @@ def _trained_versions(nodes: list[Node], reasons: dict[int, str]) -> set[int]:
         for node in nodes
         if reasons.get(node.node_id) == ""
         for span in node.spans
-        if span.version_min == span.version_max
+        if of_exact_version(span)
     }
 
 

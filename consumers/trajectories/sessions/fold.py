@@ -30,7 +30,7 @@ from seamlessflow.consumers.trajectories.sessions.tree import add_spans, appende
 from seamlessflow.infra.errors import ENDS_PROCESS
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Reward
-from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.tokens import POLICY, TOKEN_BYTES
 
 FOLD_VERSION = 1
 """Version of the rules by which new sessions are merged; docs/manager/rules.md has each.
@@ -131,7 +131,7 @@ def _start(session: Session, event: r.TurnStarted, offset: int) -> Folded:
     # Two nodes for each turn: what the prompt adds, and behind it what will be sampled.
     prompt = tree.grow(event.parent_node, event.parent_end, event.suffix_origin, turn_id, offset)
     prompt.ids += event.suffix_ids
-    sampled = tree.grow(prompt.node_id, prompt.length, "policy", turn_id, offset)
+    sampled = tree.grow(prompt.node_id, prompt.length, POLICY, turn_id, offset)
     waiting = [] if event.reply is None else [event.reply]
     turn = Turn(event, prompt.node_id, sampled.node_id, waiting, event.at_ms)
     session.turns[turn_id] = session.running[turn_id] = turn

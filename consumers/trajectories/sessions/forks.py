@@ -16,10 +16,10 @@ from seamlessflow.consumers.trajectories.sessions.message_keys import (
     message_key,
 )
 from seamlessflow.consumers.trajectories.sessions.session import ForkPlace, Session, Turn, TurnState
-from seamlessflow.consumers.trajectories.sessions.tree import FORKED, Node
+from seamlessflow.consumers.trajectories.sessions.tree import Node
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.forks import PLAYBACK, of_session
-from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.tokens import FORKED, TOKEN_BYTES
 
 Strictnesses = Callable[[str], Strictness]
 Keys = Callable[[bytes, str], bytes]

@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import replace
 
 from seamlessflow.consumers.trajectories.sessions.session import Session
-from seamlessflow.consumers.trajectories.sessions.tree import POLICY
 from seamlessflow.schemas.records import SessionClosed, Trajectory, TrajectoryNode
+from seamlessflow.schemas.tokens import POLICY
 from seamlessflow.schemas.topics import TRAJECTORIES
 
 TOO_LARGE = "too_large"

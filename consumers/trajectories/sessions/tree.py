@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from seamlessflow.schemas.records import TokenTensor, VersionSpan
-from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.tokens import FORKED, POLICY, TOKEN_BYTES
 
 ROOT = -1
-POLICY, FORKED = "policy", "forked"
-"""Origins of sampled tokens: sampled in this session, or in the one that it was forked from."""
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Check that every accepted turn has one accepted end, and every answer an end on the log. Pure.
 
-The check is a fold of its own, independent of the manager's. A turn ends by the first of these:
+The audit's own fold (`CountedTurn`) is independent of the manager's. A turn ends by the first of:
 
 - `TurnCompleted` of the latest dispatch, from the worker that it names, behind all earlier tokens
 - `TurnFailed`
@@ -18,9 +18,9 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.recorded.audit.checks.evidence import Kept, Owners
 from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, place_of
+from seamlessflow.recorded.audit.sampled_tokens import CountedTurn, Output, sampler_of
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_name
-from seamlessflow.schemas.tokens import TOKEN_BYTES
 from seamlessflow.schemas.topics import SESSIONS
 
 LATE_MS = 300_000
@@ -29,20 +29,13 @@ LATE_MS = 300_000
 Deadlines pass only after all commands were read, and up to 30 s later after an outage.
 """
 OK = 200
-Sampler = tuple[int, str | None, str | None]
-"""Dispatch, worker and incarnation."""
-Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 
 
-@dataclass(slots=True)
-class _AuditedTurn:
+@dataclass(slots=True, kw_only=True)
+class _AuditedTurn(CountedTurn):
     place: LogPlace
     due_ms: int
     """Working time of the partition's owner at which the turn's deadline passes."""
-    dispatch: int = 0
-    sampler: Sampler | None = None
-    length: int = 0
-    over: bool = False
     late: bool = False
 
 
@@ -130,8 +123,7 @@ class TurnsCheck:
                 self._completed.add((record.session_id, record.turn_id))
             case r.SessionClosed():
                 session.closed = True
-                for turn in session.turns.values():
-                    self._end(turn)
+                self.findings.checked += sum(turn.end() for turn in session.turns.values())
             case r.SessionFinalized():
                 self._ended.add(record.session_id)
                 self._sessions.pop(record.session_id, None)
@@ -147,7 +139,7 @@ class TurnsCheck:
         elif not session.closed:
             worked_ms = self._owners.worked_ms(received.partition)
             due_ms = worked_ms + record.deadline_ms - record.at_ms
-            session.turns[record.turn_id] = _AuditedTurn(place_of(received), due_ms)
+            session.turns[record.turn_id] = _AuditedTurn(place=place_of(received), due_ms=due_ms)
 
     def _turn_event(
         self,
@@ -165,43 +157,27 @@ class TurnsCheck:
             return
         match record:
             case r.TurnDispatched():
-                _dispatch(turn, record)
+                turn.dispatched(record)
+            case r.TurnFailed():
+                self.findings.checked += turn.failed(record)
             case r.TurnCancelled():
-                self._end(turn)
-            case r.TurnFailed(epoch=int()):
-                self._end(turn)
-            case _:
-                self._worker_event(turn, record)
-
-    def _worker_event(self, turn: _AuditedTurn, record: Output | r.TurnFailed) -> None:
-        if turn.over or turn.sampler != _sampler(record):
-            return
-        if isinstance(record, r.TurnFailed):
-            self._end(turn)
-        elif record.token_offset == turn.length and len(record.token_ids) == len(record.logprobs):
-            turn.length += len(record.token_ids) // TOKEN_BYTES
-            if isinstance(record, r.TurnInterrupted):
-                turn.sampler = None
-            elif isinstance(record, r.TurnCompleted):
+                self.findings.checked += turn.end()
+            case _ if turn.sampled(record) and turn.over:
+                self.findings.checked += 1
                 self._completed.add((record.session_id, record.turn_id))
-                self._end(turn)
 
     def _note_end(
         self, received: Received, record: r.TurnInterrupted | r.TurnCompleted | r.TurnFailed
     ) -> None:
         if isinstance(record, r.TurnFailed) and record.epoch is not None:
             return  # the manager's
-        sampler = _sampler(record)
+        sampler = sampler_of(record)
         dispatch = record.session_id, record.turn_id, sampler
         if dispatch in self._dispatches:
             what = f"{type(record).__name__} ends dispatch {sampler[0]} of turn {record.turn_id}"
             detail = f"{what} of session {record.session_id} by worker {sampler[1]} once more"
             self.findings.add(place_of(received), detail)
         self._dispatches.add(dispatch)
-
-    def _end(self, turn: _AuditedTurn) -> None:
-        self.findings.checked += not turn.over
-        turn.over = True
 
     def _judge_answer(self, place: LogPlace, session_id: str, turn_id: str) -> None:
         number = partition_of(session_name(session_id), self._partitions)
@@ -218,16 +194,3 @@ class TurnsCheck:
             turn.late = True
             detail = f"{what} has no end {waited_ms / 1000:.0f} s after its deadline"
             self.findings.add(turn.place, detail)
-
-
-def _sampler(record: Output | r.TurnFailed) -> Sampler:
-    return record.dispatch or 0, record.worker, record.incarnation
-
-
-def _dispatch(turn: _AuditedTurn, record: r.TurnDispatched) -> None:
-    if turn.over or record.dispatch != turn.dispatch + 1:
-        return
-    turn.dispatch = record.dispatch
-    # One that does not begin behind the tokens uses up its number; its output does not count.
-    sampler = record.dispatch, record.worker, record.incarnation
-    turn.sampler = sampler if record.from_offset == turn.length else None

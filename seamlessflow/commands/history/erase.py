@@ -1,7 +1,5 @@
 """The command `seamlessflow erase`."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -94,6 +92,7 @@ def erase(
 def _erase_log(
     kafka: "KafkaSettings", to: str, asked: "ErasedSessions", dry_run: bool, drop: bool
 ) -> "tuple[LogErasure, LogErased]":
+    from seamlessflow.console import job_bar
     from seamlessflow.infra.blobs import blob_store, following
     from seamlessflow.infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicStateSettings
@@ -104,7 +103,7 @@ def _erase_log(
     groups = tuple(load(TopicStateSettings).groups.values())
     sieve = Sieve(asked, drop, following(blob_store(kafka), decode))
     erasure = LogErasure(kafka, to, sieve, groups)
-    with _progress() as show:
+    with job_bar("copying") as show:
         work = count_in_log if dry_run else erase_from_log
         return erasure, work(erasure, show)
 
@@ -128,20 +127,3 @@ def _delete(erasure: "LogErasure", done: "LogErased", yes: bool) -> None:
 def _trained(trained: Path | None, out: Path | None) -> list[Path]:
     chosen = trained if trained is not None else out and out / "trained"
     return [] if chosen is None else [chosen]
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show the topics on a terminal's standard error."""
-    from rich.progress import Progress
-
-    from seamlessflow.console import clean_console
-
-    console = clean_console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        shown = bar.add_task("copying", total=None)
-
-        def show(topic: str, behind: int, total: int) -> None:
-            bar.update(shown, description=topic, completed=behind, total=total)
-
-        yield show

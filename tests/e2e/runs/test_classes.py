@@ -172,4 +172,4 @@ def check_answers(made: list[Record]) -> None:
     sessions = [recorded_session(one) for one in made if isinstance(one, r.Trajectory)]
     turns = [turn for session in sessions for turn in session.turns.values()]
     assert len({bytes(turn.ids) for turn in turns}) == 1
-    assert len(turns[0]) == SCRIPTED["tokens"] + 1  # type: ignore[operator]
+    assert turns[0].length == SCRIPTED["tokens"] + 1  # type: ignore[operator]

@@ -1,5 +1,6 @@
 """Turns, lengths, sessions and waits of a recorded run, and the sections that they become."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 
@@ -7,6 +8,7 @@ import orjson
 import pytest
 
 from seamlessflow.infra.device_model.lengths import LengthsSection, drawn_tokens
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.lab.calibration.recorded_run import (
     mean_hop_s,
     recorded_session,
@@ -18,6 +20,7 @@ from seamlessflow.lab.calibration.workload import measured_lengths, measured_wor
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.tokens import pack
+from seamlessflow.schemas.topics import SESSIONS
 from tests.builders.records import control as c
 from tests.builders.records import sessions as s
 from tests.builders.records.commands import request_turn
@@ -30,16 +33,28 @@ GROUPS, SIZE = 300, 8
 
 def turns_of_a_session() -> list[Record]:
     return [
+        s.opened(session_id=SESSION),
         s.started("a", session_id=SESSION, at_ms=1_010),
+        s.dispatched("a", session_id=SESSION),
         s.completed(TOKENS, "a", session_id=SESSION, at_ms=2_000),
         s.started("b", session_id=SESSION, at_ms=2_500),
+        s.dispatched("b", session_id=SESSION),
+        s.progressed(pack((1, 2, 3, 4)), "b", session_id=SESSION, at_ms=3_000),
         s.completed(TOKENS, "b", session_id=SESSION, token_offset=4, at_ms=4_000),
+    ]
+
+
+def read(records: Iterable[Record]) -> list[Received]:
+    """Return the records as read from partition 0."""
+    return [
+        Received(SESSIONS.name, 0, offset, 0, None, (), record)
+        for offset, record in enumerate(records)
     ]
 
 
 def test_times_are_those_between_the_records() -> None:
     requests = [request_turn("a", issued_at_ms=1_000), request_turn("b", issued_at_ms=2_470)]
-    turns = recorded_turns(turns_of_a_session(), requests)
+    turns = recorded_turns(read(turns_of_a_session()), requests)
     sessions = [
         recorded_session(
             trajectory(
@@ -68,9 +83,18 @@ def test_times_are_those_between_the_records() -> None:
 
 
 def test_a_turn_that_moved_is_left_out() -> None:
+    again = s.dispatched("a", 2, session_id=SESSION)
     moved = s.completed(TOKENS, "a", session_id=SESSION, dispatch=2)
 
-    assert not recorded_turns([s.started("a", session_id=SESSION), moved])
+    assert not recorded_turns(read([*turns_of_a_session()[:3], again, moved]))
+
+
+def test_a_completion_behind_a_cancellation_is_left_out() -> None:
+    begun, ended = turns_of_a_session()[:3], turns_of_a_session()[3]
+    cancelled = s.cancelled("a", session_id=SESSION)
+
+    assert not recorded_turns(read([*begun, cancelled, ended]))
+    assert recorded_turns(read([*begun, ended, cancelled]))
 
 
 def test_sessions_of_evaluations_and_those_cut_short_are_left_out() -> None:

@@ -1,6 +1,6 @@
 """Trained tokens compared with the tokens that the log says were sampled."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,15 @@ from tests.builders.auditing.trained_files import (
     run,
 )
 from tests.builders.records import sessions
-from tests.builders.records.content import ids
+from tests.builders.records.content import ids, logprobs
+
+NO_CONTINUATIONS: dict[str, dict[str, Any]] = {
+    "part of a token": {"token_ids": bytes(5), "logprobs": bytes(5)},
+    "a log-prob too few": {"token_ids": ids(8, 9), "logprobs": logprobs(1)},
+    "a log-prob too many": {"token_ids": ids(8), "logprobs": logprobs(2)},
+    "overlapping": {"token_ids": ids(8), "logprobs": logprobs(1), "token_offset": 0},
+    "behind a gap": {"token_ids": ids(8), "logprobs": logprobs(1), "token_offset": 2},
+}
 
 
 def verified(files: Sequence[TrainedFile], events: Sequence[Record]) -> Verification:
@@ -100,6 +108,18 @@ def test_a_continuation_counts_behind_the_tokens_of_the_interrupted_worker() -> 
     ]
     assert verified([file(run([3, 4]))], log).clean
     assert verified([file(run([7], offset=2))], log).mismatches == 1
+
+
+@pytest.mark.parametrize("kind", [sessions.progressed, sessions.interrupted, sessions.completed])
+@pytest.mark.parametrize("wrong", NO_CONTINUATIONS.values(), ids=NO_CONTINUATIONS)
+def test_output_that_is_no_continuation_does_not_count(
+    wrong: dict[str, Any], kind: Callable[..., Record]
+) -> None:
+    """Holds what the manager's fold ignores."""
+    output = kind(b"", **{"token_offset": 1, **wrong})
+    begun: list[Record] = [sessions.dispatched(), sessions.progressed(ids(3))]
+    log = [*begun, output, sessions.completed(ids(4), token_offset=1)]
+    assert verified([file(run([3, 4]))], log).clean
 
 
 def test_a_dispatch_that_does_not_follow_the_last_one_does_not_count() -> None:

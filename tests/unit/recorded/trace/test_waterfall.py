@@ -83,7 +83,9 @@ def test_an_interruption_a_continuation_and_a_weight_update_are_rows_of_the_turn
     again = sessions.dispatched(
         **OWN, dispatch=2, worker="v", incarnation="j", reason="interrupted", from_offset=1
     )
-    rest = sessions.completed(ids(4), **OWN, dispatch=2, worker="v", token_offset=1)
+    rest = sessions.completed(
+        ids(4), **OWN, dispatch=2, worker="v", incarnation="j", token_offset=1
+    )
     found = made(
         [
             *OPENED,
@@ -104,6 +106,32 @@ def test_an_interruption_a_continuation_and_a_weight_update_are_rows_of_the_turn
         ("paused", "weights, on with version 7"),
         ("dispatch #2 on v", "1 tokens, version 0, dispatched since interrupted"),
     ]
+
+
+def dispatch_of(placed: Iterable[Placed]) -> str:
+    return named(made(placed).session, "dispatch #1 on w").detail
+
+
+def test_output_that_the_fold_ignores_is_not_counted() -> None:
+    kept = (SESSIONS.name, sessions.progressed(ids(3), **OWN))
+    late = (SESSIONS.name, sessions.completed(ids(4), **OWN, token_offset=1))
+    cancelled = (SESSIONS.name, sessions.cancelled(**OWN))
+    begun = (*OPENED, *history.BEGUN)
+    assert dispatch_of([*begun, kept, kept]) == "1 tokens, version 0"
+    assert dispatch_of([*begun, kept, cancelled, late]) == "1 tokens, version 0"
+    assert dispatch_of([*begun, kept, late]) == "2 tokens, version 0"
+
+
+def test_a_cancellation_by_a_manager_that_lost_the_partition_cuts_off_no_tokens() -> None:
+    claim = (SESSIONS.name, sessions.claimed(2))
+    late = (SESSIONS.name, sessions.cancelled(**OWN))
+    whole = (SESSIONS.name, sessions.completed(ids(3, 4), **OWN))
+    assert dispatch_of([*OPENED, *history.BEGUN, claim, late, whole]) == "2 tokens, version 0"
+
+
+def test_tokens_of_a_session_whose_beginning_was_removed_are_all_counted() -> None:
+    kept = (SESSIONS.name, sessions.progressed(ids(3), **OWN))
+    assert dispatch_of([*history.BEGUN, kept]) == "1 tokens, version 0"
 
 
 def test_a_call_that_began_no_turn_is_a_row() -> None:

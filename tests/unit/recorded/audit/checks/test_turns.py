@@ -84,6 +84,8 @@ def test_an_answer_needs_an_accepted_completion() -> None:
         sessions.completed(ids(3), incarnation="old"),
         sessions.completed(ids(3), dispatch=2),
         sessions.completed(ids(3), token_offset=1),
+        sessions.completed(bytes(5), logprobs=bytes(5)),
+        sessions.completed(ids(3), logprobs=bytes(8)),
     ],
 )
 def test_output_that_the_log_does_not_accept_is_no_completion(output: Record) -> None:
