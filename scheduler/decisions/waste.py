@@ -7,6 +7,7 @@ Predicted by the closed form (`scheduler/state/accounts/closed_form.py`). Called
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from seamlessflow.infra.printable import seconds
 from seamlessflow.scheduler.decisions.snapshot import Snapshot
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state.accounts.closed_form import (
@@ -104,10 +105,10 @@ def _idle(measured: Costs, snapshot: Snapshot, settings: SchedulerSettings) -> I
 
 def _work(figures: Mapping[str, float]) -> str:
     return (
-        f"a step takes {_seconds(figures['rollout_ms'])} of device time for rollout and "
-        f"{_seconds(figures['train_ms'])} for training; {figures['gang']:.0f} of "
+        f"a step takes {seconds(figures['rollout_ms'] / 1000)} of device time for rollout and "
+        f"{seconds(figures['train_ms'] / 1000)} for training; {figures['gang']:.0f} of "
         f"{figures['devices']:.0f} devices train, and a change to training and back takes "
-        f"{_seconds(figures['switch_ms'])}"
+        f"{seconds(figures['switch_ms'] / 1000)}"
     )
 
 
@@ -126,9 +127,9 @@ def _remedy(
     apart = strategy in (COLOCATED, DISAGGREGATED)
     if lag and not apart and period_ms > now.step * _LATE:
         return (
-            f"A batch comes every {_seconds(period_ms)}, where its work takes "
-            f"{_seconds(now.step)}: its groups take so long, which faster agents, shorter turns or "
-            "more lag change"
+            f"A batch comes every {seconds(period_ms / 1000)}, where its work takes "
+            f"{seconds(now.step / 1000)}: its groups take so long, which faster agents, "
+            "shorter turns or more lag change"
         )
     if now.step <= best.step:
         return "Less is idle with more groups in a step"
@@ -142,10 +143,6 @@ def _remedy(
         ),
     ]
     return f"Less is idle with {', '.join(changes)}"
-
-
-def _seconds(ms: float) -> str:
-    return f"{ms / 1000:.3g} s" if ms < 999_500 else f"{ms / 1000:,.0f} s"
 
 
 def _training_waits(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> bool:
