@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from seamlessflow.scheduler.state.steps import publish_ms
-from seamlessflow.scheduler.state.workers import device_count
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
@@ -53,8 +52,6 @@ class Costs:
     """Tokens a second of busy time, by role and worker."""
     releasing: Mapping[str, int] = field(default_factory=dict)
     """Duration of the release that a worker's next acquisition belongs to."""
-    devices: Mapping[str, int] = field(default_factory=dict)
-    """Number of devices by worker."""
     gang_size: int = 1
     """Number of devices of the gang."""
     decoded_ms: int = 0
@@ -76,8 +73,8 @@ class Costs:
         }
 
 
-def apply(costs: Costs, record: Record) -> Costs:
-    """Return the costs after a record of `control`."""
+def apply(costs: Costs, record: Record, devices: Mapping[str, int]) -> Costs:
+    """Return the costs after a record of `control`; `devices`: their number, by worker."""
     match record:
         case r.RoleReleased():
             return replace(costs, releasing={**costs.releasing, record.worker: record.took_ms})
@@ -87,14 +84,11 @@ def apply(costs: Costs, record: Record) -> Costs:
             return _group_ready(costs, record.at_ms)
         case r.BatchReady():
             return _batch_ready(costs, record.at_ms)
-        case r.WorkerJoined():
-            devices = {**costs.devices, record.worker: device_count(record)}
-            return replace(costs, devices=devices)
         case r.StepStarted():
-            size = sum(costs.devices.get(worker, 1) for worker in record.workers)
+            size = sum(devices.get(worker, 1) for worker in record.workers)
             return replace(costs, gang_size=max(1, size))
         case r.WorkerUsage():
-            return _used(costs, record)
+            return _used(costs, record, devices.get(record.worker, 1))
         case r.StepCompleted():
             return _step_completed(costs, record)
     return costs
@@ -130,9 +124,9 @@ def _between(before_ms: int, at_ms: int) -> int:
     return min(max(0, at_ms - before_ms), _LONGEST_PAUSE_MS)
 
 
-def _used(costs: Costs, record: r.WorkerUsage) -> Costs:
+def _used(costs: Costs, record: r.WorkerUsage, devices: int) -> Costs:
     # A worker of an older release does not report the former.
-    decoded_ms = (record.full_batch_ms or record.decoding_ms) * costs.devices.get(record.worker, 1)
+    decoded_ms = (record.full_batch_ms or record.decoding_ms) * devices
     costs = replace(costs, decoded_ms=costs.decoded_ms + decoded_ms)
     role = record.process
     busy_ms = record.training_ms if role == "train" else record.decoding_ms
