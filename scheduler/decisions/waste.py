@@ -1,6 +1,7 @@
 """Waste: the share of device time that a strategy must leave idle, from measured costs. Pure.
 
-Predicted by the closed form (`scheduler/state/accounts/closed_form.py`). Called by
+Predicted by the closed form (`scheduler/state/accounts/closed_form.py`); for a strategy that has
+none no idle time is predicted. Called by
 `scheduler/decisions/decide.py`.
 """
 
@@ -14,6 +15,7 @@ from seamlessflow.scheduler.state.accounts.closed_form import (
     COLOCATED,
     DISAGGREGATED,
     MULTIPLEXED,
+    STRATEGIES,
     Prediction,
     StepWork,
     devices_that_train,
@@ -81,11 +83,18 @@ def _idle(measured: Costs, snapshot: Snapshot, settings: SchedulerSettings) -> I
         return
     strategy, total, lag = settings.scheduler.policy, _devices(snapshot), settings.run.lag
     gang = min(measured.gang_size, total)
-    if total == 0 or costs.rollout <= 0 or len(measured.step.values) < MEASURED_STEPS:
+    if strategy not in STRATEGIES or total == 0 or costs.rollout <= 0:
         return
-    switch = costs.round_trip or 0.0
-    # Neither new weights nor the latency of groups is measured here.
-    work = StepWork(rollout=costs.rollout, train=costs.train, switch=switch)
+    if len(measured.step.values) < MEASURED_STEPS:
+        return
+    # The latency of groups is left out: in a run at work it is lag + 1 steps, whatever they take,
+    # so that every time that devices idle would be the plan's.
+    work = StepWork(
+        rollout=costs.rollout,
+        train=costs.train,
+        switch=costs.round_trip or 0.0,
+        load=(costs.load or 0.0) / total,
+    )
     now = predicted(strategy, total, gang, work, lag)
     if now.idle < settings.scheduler.idle_warning:
         return
@@ -93,10 +102,11 @@ def _idle(measured: Costs, snapshot: Snapshot, settings: SchedulerSettings) -> I
     figures = {
         "rollout_ms": costs.rollout,
         "train_ms": costs.train,
-        "switch_ms": switch,
+        "switch_ms": work.switch,
         "gang": gang,
         "devices": total,
         "needed": needed,
+        **({"load_ms": work.load} if work.load else {}),
     }
     best = predicted(MULTIPLEXED, total, max(gang, needed), work, max(1, lag))
     remedy = _remedy(settings, figures, now, best, measured.batch.mean or 0.0)
@@ -104,11 +114,13 @@ def _idle(measured: Costs, snapshot: Snapshot, settings: SchedulerSettings) -> I
 
 
 def _work(figures: Mapping[str, float]) -> str:
+    load_s = figures.get("load_ms", 0.0) / 1000
+    loads = f", and {seconds(load_s)} a device go to new weights" if load_s else ""
     return (
         f"a step takes {seconds(figures['rollout_ms'] / 1000)} of device time for rollout and "
         f"{seconds(figures['train_ms'] / 1000)} for training; {figures['gang']:.0f} of "
         f"{figures['devices']:.0f} devices train, and a change to training and back takes "
-        f"{seconds(figures['switch_ms'] / 1000)}"
+        f"{seconds(figures['switch_ms'] / 1000)}{loads}"
     )
 
 

@@ -42,6 +42,9 @@ class Costs:
     waiting for its slowest member, since it predicts the length of steps."""
     rollout: Rolling = field(default_factory=Rolling)
     """Device time that a step takes for rollout in full batches, summed over all workers."""
+    load: Rolling = field(default_factory=Rolling)
+    """Device time that a step takes for new weights (written, loaded, and keys and values that are
+    computed again for them), summed over all workers."""
     group: Rolling = field(default_factory=Rolling)
     """Time from one ready group to the next."""
     batch: Rolling = field(default_factory=Rolling)
@@ -55,7 +58,9 @@ class Costs:
     gang_size: int = 1
     """Number of devices of the gang."""
     decoded_ms: int = 0
-    """Such time since the last completed step, summed over devices."""
+    """Such time of rollout since the last completed step, summed over devices."""
+    loading_ms: int = 0
+    """Such time of loading since then."""
     group_ms: int | None = None
     """Time at which the last group got ready."""
     batch_ms: int | None = None
@@ -89,6 +94,9 @@ def apply(costs: Costs, record: Record, devices: Mapping[str, int]) -> Costs:
             return replace(costs, gang_size=max(1, size))
         case r.WorkerUsage():
             return _used(costs, record, devices.get(record.worker, 1))
+        case r.GenerationResumed():
+            paused_ms = record.paused_ms * devices.get(record.worker, 1)
+            return replace(costs, loading_ms=costs.loading_ms + paused_ms)
         case r.StepCompleted():
             return _step_completed(costs, record)
     return costs
@@ -127,7 +135,11 @@ def _between(before_ms: int, at_ms: int) -> int:
 def _used(costs: Costs, record: r.WorkerUsage, devices: int) -> Costs:
     # A worker of an older release does not report the former.
     decoded_ms = (record.full_batch_ms or record.decoding_ms) * devices
-    costs = replace(costs, decoded_ms=costs.decoded_ms + decoded_ms)
+    costs = replace(
+        costs,
+        decoded_ms=costs.decoded_ms + decoded_ms,
+        loading_ms=costs.loading_ms + record.recomputing_ms * devices,
+    )
     role = record.process
     busy_ms = record.training_ms if role == "train" else record.decoding_ms
     if busy_ms <= 0 or record.tokens <= 0:
@@ -139,11 +151,14 @@ def _used(costs: Costs, record: r.WorkerUsage, devices: int) -> Costs:
 
 
 def _step_completed(costs: Costs, record: r.StepCompleted) -> Costs:
-    trained_ms = max(0, record.took_ms - publish_ms(record))
+    wrote_ms = publish_ms(record)
+    trained_ms = max(0, record.took_ms - wrote_ms)
     return replace(
         costs,
         step=costs.step.add(record.took_ms),
         train=costs.train.add(trained_ms * costs.gang_size),
         rollout=costs.rollout.add(costs.decoded_ms),
+        load=costs.load.add(costs.loading_ms + wrote_ms * costs.gang_size),
         decoded_ms=0,
+        loading_ms=0,
     )

@@ -58,7 +58,7 @@ def concerned(policies: Sequence[str], record: Record, served: str) -> Sequence[
         return policies
     if isinstance(record, _OfTrainer):
         named = record.policy
-    elif isinstance(record, r.WorkerUsage):
+    elif isinstance(record, r.WorkerUsage | r.GenerationResumed):
         named = served
     elif isinstance(record, r.GroupAdmitted) and record.purpose == EVAL:
         named = ""  # evaluations follow the first policy

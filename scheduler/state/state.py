@@ -94,7 +94,9 @@ def _serving(state: State, record: Record, by_policy: Sequence[PolicyState]) -> 
 
 
 def _by_policy(state: State, record: Record) -> tuple[PolicyState, ...]:
-    worker = state.workers.get(record.worker) if isinstance(record, r.WorkerUsage) else None
+    worker = None
+    if isinstance(record, r.WorkerUsage | r.GenerationResumed):
+        worker = state.workers.get(record.worker)
     names = concerned(state.policies, record, worker.policy if worker is not None else "")
     named = getattr(record, "policy", "") or state.policies[0]
     alone, changed = len(state.policies) == 1, False
