@@ -6,13 +6,13 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 import orjson
 
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.lab.calibration.hops import Hops, hop_ms, issued_ms
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Trajectory
 from seamlessflow.schemas.tokens import TOKEN_BYTES
@@ -32,19 +32,14 @@ class RecordedTurn:
 
     session: str
     worker: str
-    requested_ms: int
-    """Its client's request; the time of `started_ms` if that is not kept any more."""
+    hop_ms: int | None = None
+    """The time from its request to its `TurnStarted`, or None if that is not kept any more."""
     started_ms: int
     ended_ms: int
     prompt: int
     added: int
     """Tokens of its prompt that the session did not have before."""
     sampled: int
-
-    @property
-    def hop_ms(self) -> int:
-        """The time from its request to its `TurnStarted`."""
-        return self.started_ms - self.requested_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +95,7 @@ def recorded_turns(
     sessions: Iterable[Record], requests: Iterable[Record] = ()
 ) -> Sequence[RecordedTurn]:
     """Return the turns in the order of their ends; those that moved or failed are left out."""
-    asked = {
-        request.turn_id: request.issued_at_ms
-        for request in requests
-        if isinstance(request, r.RequestTurn)
-    }
+    issued = issued_ms(requests)
     started: dict[str, r.TurnStarted] = {}
     turns: list[RecordedTurn] = []
     for record in sessions:
@@ -113,7 +104,7 @@ def recorded_turns(
                 started[record.turn_id] = record
             case r.TurnCompleted(dispatch=1):
                 if (begun := started.pop(record.turn_id, None)) is not None:
-                    turns.append(_turn(begun, record, asked.get(record.turn_id, begun.at_ms)))
+                    turns.append(_turn(begun, record, hop_ms(begun, issued)))
     return sorted(turns, key=lambda turn: turn.ended_ms)
 
 
@@ -150,16 +141,15 @@ def recorded_weights(control: Iterable[Record]) -> Weights:
 
 
 def mean_hop_s(turns: Iterable[RecordedTurn]) -> float:
-    """Return the mean time from a request to its `TurnStarted`; 0 if no request is kept."""
-    hops = [max(0, turn.hop_ms) for turn in turns]
-    return fmean(hops) / 1000 if hops else 0.0
+    """Return the mean hop of the turns whose request is kept; 0 without one."""
+    return Hops([turn.hop_ms for turn in turns if turn.hop_ms is not None]).mean_ms / 1000
 
 
-def _turn(begun: r.TurnStarted, ended: r.TurnCompleted, requested_ms: int) -> RecordedTurn:
+def _turn(begun: r.TurnStarted, ended: r.TurnCompleted, hop: int | None) -> RecordedTurn:
     return RecordedTurn(
         session=begun.session_id,
         worker=ended.worker,
-        requested_ms=requested_ms,
+        hop_ms=hop,
         started_ms=begun.at_ms,
         ended_ms=ended.at_ms,
         prompt=begun.prompt_length,
