@@ -36,6 +36,11 @@ def number_of(number: int, thing: str, things: str = "") -> str:
     return f"1 {thing}" if number == 1 else f"{number:,} {things or f'{thing}s'}"
 
 
+def seconds(value: float) -> str:
+    """Return a time in seconds with three digits, from 1,000 s on with all of them."""
+    return f"{value:.3g} s" if value < 999.5 else f"{value:,.0f} s"
+
+
 def _sign(match: re.Match[str]) -> str:
     code = ord(match[0])
     if code == _DELETE:

@@ -6,13 +6,14 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
+from seamlessflow.config import RunConfig
 from seamlessflow.infra.device_model.settings import DeviceModelSection
-from seamlessflow.infra.worker.updates import UpdateSection
-from seamlessflow.lab.simulation.cluster import modelled
 from seamlessflow.lab.simulation.figures import figures
 from seamlessflow.lab.simulation.settings import SimulatedWorkersSection, SimulationSection
-from seamlessflow.lab.simulation.simulator import SimulatedRun, simulate_going_on
-from seamlessflow.lab.simulation.workload import Workload, WorkloadSection
+from seamlessflow.lab.simulation.simulator import SimulatedRun
+from seamlessflow.lab.simulation.workload import WorkloadSection
+from seamlessflow.reports.variant import AS_IT_IS, Variant
+from seamlessflow.reports.variant import simulated as simulate_variant
 from seamlessflow.scheduler.settings import (
     PacingSection,
     RunSection,
@@ -163,27 +164,23 @@ def measured(cell: Cell) -> Measured:
 def simulated(cell: Cell) -> tuple[SimulatedRun, SchedulerSettings]:
     """Return the run of a cell, as one that goes on, and its settings."""
     groups = cell.load.groups * cell.nodes
-    settings = SchedulerSettings(
-        run=RunSection(
-            steps=cell.steps,
-            groups_per_step=groups,
-            group_size=GROUP,
-            lag=cell.pipeline.lag,
-        ),
+    run = RunSection(
+        steps=cell.steps, groups_per_step=groups, group_size=GROUP, lag=cell.pipeline.lag
+    )
+    pacing = PacingSection(
+        tasks=Path("simulated"), task_timeout_s=_NO_LIMIT_S, group_timeout_s=_NO_LIMIT_S
+    )
+    config = RunConfig(
+        run=run,
         scheduler=SchedulerSection(policy=cell.pipeline.strategy),
-        pacing=PacingSection(
-            tasks=Path("simulated"), task_timeout_s=_NO_LIMIT_S, group_timeout_s=_NO_LIMIT_S
+        pacing=pacing,
+        simulation=SimulationSection(
+            workers=_workers(cell), rows=cell.load.rows, workload=cell.load.workload
         ),
+        device_model=DeviceModelSection(model=MODEL, hardware=HARDWARE),
     )
-    section = SimulationSection(
-        workers=_workers(cell), rows=cell.load.rows, workload=cell.load.workload
-    )
-    workload = Workload(section.workload)
-    if cell.load.drifts:
-        workload = Workload(section.workload, filtered=dropped_later(cell.steps * groups))
-    devices = DeviceModelSection(model=MODEL, hardware=HARDWARE)
-    cluster = modelled(section, devices, UpdateSection())
-    return simulate_going_on(settings, cluster, workload), settings
+    drifts = Variant(filtered=dropped_later(cell.steps * groups))
+    return simulate_variant(config, drifts if cell.load.drifts else AS_IT_IS)
 
 
 def dropped_later(trained: int) -> Callable[[str], bool]:

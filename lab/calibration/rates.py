@@ -23,6 +23,9 @@ from seamlessflow.schemas.records import Record, WorkerUsage
 _CHANGES = (("rollout", "sleep_s", "train", "take_s"), ("train", "leave_s", "rollout", "wake_s"))
 """The role that a worker leaves, the rate of that, the role that it takes, and the rate of that."""
 
+_Step = tuple[str, int]
+"""Policy and number: each of several policies counts its steps from 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainedStep:
@@ -50,8 +53,8 @@ class MeasuredTimes:
     _devices: dict[str, int] = field(default_factory=dict)
     _assigned_ms: dict[int, int] = field(default_factory=dict)
     _held_ms: dict[str, int] = field(default_factory=dict)
-    _batches: dict[int, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
-    _started: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _batches: dict[_Step, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    _started: dict[_Step, tuple[int, int]] = field(default_factory=dict)
 
     def apply(self, record: Record) -> None:
         """Fold a record in."""
@@ -63,7 +66,7 @@ class MeasuredTimes:
             case r.GenerationResumed() if record.at_ms >= self.since_ms:
                 self.load_ms.append(record.paused_ms)
             case r.BatchReady():
-                self._batches[record.step] = record.at_ms, record.groups
+                self._batches[record.policy, record.step] = record.at_ms, record.groups
             case r.StepStarted():
                 self._start(record)
             case r.StepCompleted():
@@ -89,16 +92,18 @@ class MeasuredTimes:
         return record.assignment in self._assigned_ms and record.at_ms >= self.since_ms
 
     def _start(self, record: r.StepStarted) -> None:
-        batch_ms, _ = self._batches.get(record.step, (record.at_ms, ()))
+        step = record.policy, record.step
+        batch_ms, _ = self._batches.get(step, (record.at_ms, ()))
         there_ms = max([batch_ms, *(self._held_ms.get(worker, 0) for worker in record.workers)])
         devices = sum(self._devices.get(worker, 1) for worker in record.workers)
-        self._started[record.step] = min(there_ms, record.at_ms), devices
+        self._started[step] = min(there_ms, record.at_ms), devices
 
     def _complete(self, record: r.StepCompleted) -> None:
-        if (started := self._started.pop(record.step, None)) is None:
+        step = record.policy, record.step
+        if (started := self._started.pop(step, None)) is None:
             return
         begun_ms, devices = started
-        _, groups = self._batches.pop(record.step, (0, ()))
+        _, groups = self._batches.pop(step, (0, ()))
         publish_s = record.metrics.get("publish_s", 0.0)
         took_s = max(0.0, (record.at_ms - begun_ms) / 1000 - publish_s)
         if record.at_ms >= self.since_ms:

@@ -6,7 +6,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 import orjson
 
@@ -16,6 +15,7 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.lab.calibration.hops import Hops, hop_ms, issued_ms
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Trajectory
 from seamlessflow.schemas.tokens import POLICY, TOKEN_BYTES
@@ -33,19 +33,14 @@ class RecordedTurn:
 
     session: str
     worker: str
-    requested_ms: int
-    """Its client's request; the time of `started_ms` if that is not kept any more."""
+    hop_ms: int | None = None
+    """The time from its request to its `TurnStarted`, or None if that is not kept any more."""
     started_ms: int
     ended_ms: int
     prompt: int
     added: int
     """Tokens of its prompt that the session did not have before."""
     sampled: int
-
-    @property
-    def hop_ms(self) -> int:
-        """The time from its request to its `TurnStarted`."""
-        return self.started_ms - self.requested_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,15 +105,8 @@ def recorded_turns(
     `events`: of `sessions`, each partition in the order of its log. A completion counts if the
     manager's fold accepts it. Raises `NewerRelease`.
     """
-    asked = {
-        request.turn_id: request.issued_at_ms
-        for request in requests
-        if isinstance(request, r.RequestTurn)
-    }
-    turns = [
-        _turn(begun, ended, asked.get(ended.turn_id, begun.at_ms))
-        for begun, ended in _completions(events)
-    ]
+    issued = issued_ms(requests)
+    turns = [_turn(begun, ended, hop_ms(begun, issued)) for begun, ended in _completions(events)]
     return sorted(turns, key=lambda turn: turn.ended_ms)
 
 
@@ -155,9 +143,8 @@ def recorded_weights(control: Iterable[Record]) -> Weights:
 
 
 def mean_hop_s(turns: Iterable[RecordedTurn]) -> float:
-    """Return the mean time from a request to its `TurnStarted`; 0 if no request is kept."""
-    hops = [max(0, turn.hop_ms) for turn in turns]
-    return fmean(hops) / 1000 if hops else 0.0
+    """Return the mean hop of the turns whose request is kept; 0 without one."""
+    return Hops([turn.hop_ms for turn in turns if turn.hop_ms is not None]).mean_ms / 1000
 
 
 def _completions(events: Iterable[Received]) -> Iterator[tuple[r.TurnStarted, r.TurnCompleted]]:
@@ -175,11 +162,11 @@ def _completions(events: Iterable[Received]) -> Iterator[tuple[r.TurnStarted, r.
                 log.sessions.pop(session_id, None)
 
 
-def _turn(begun: r.TurnStarted, ended: r.TurnCompleted, requested_ms: int) -> RecordedTurn:
+def _turn(begun: r.TurnStarted, ended: r.TurnCompleted, hop: int | None) -> RecordedTurn:
     return RecordedTurn(
         session=begun.session_id,
         worker=ended.worker,
-        requested_ms=requested_ms,
+        hop_ms=hop,
         started_ms=begun.at_ms,
         ended_ms=ended.at_ms,
         prompt=begun.prompt_length,

@@ -4,10 +4,11 @@ A change of role has two halves, as in a real worker: the process that has the r
 devices, then the other one takes them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from seamlessflow.infra.device_model.gang_step import GangStep
 from seamlessflow.infra.worker.activity import Activity, ActivityAccount
 from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
 from seamlessflow.lab.simulation.agenda import Agenda
@@ -117,17 +118,17 @@ class SimulatedFleet:
             for worker in self.workers.values()
         )
 
-    def train(self, own_s: Mapping[str, float], took_s: float, done: Callable[[], None]) -> None:
+    def train(self, step: GangStep, took_s: float, done: Callable[[], None]) -> None:
         """Let a gang train for so long, then call `done`.
 
-        `own_s` are the members' own parts: all but the slowest wait behind theirs.
+        All members but the slowest wait behind their own parts.
         """
-        slowest_s = max(own_s.values())
-        for name, part_s in own_s.items():
+        slowest_s = step.slowest_s
+        for name, part_s in step.parts_s.items():
             self.workers[name].train.enter("training", self._agenda.now_ms)
             if part_s < slowest_s:
                 self._agenda.after(part_s, self._wait, name)
-        self._agenda.after(took_s, self._trained, list(own_s), done)
+        self._agenda.after(took_s, self._trained, list(step.parts_s), done)
 
     def add_trained(self, names: Sequence[str], tokens: float) -> None:
         """Count tokens that a gang trained, each worker an equal part."""

@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 
+from seamlessflow.infra.device_model.gang_step import GangMember, gang_step
 from seamlessflow.lab.simulation.agenda import Agenda
 from seamlessflow.lab.simulation.cluster import ModelledCluster
 from seamlessflow.lab.simulation.engine import SimulatedSession
@@ -137,23 +138,16 @@ class SimulatedTrainer:
         )
 
     def _train(self, started: r.StepStarted) -> None:
-        gang = {name: self._fleet.workers[name].model for name in started.workers}
-        # Each worker gets a part by its number of devices, and all wait for the slowest.
+        models = {name: self._fleet.workers[name].model for name in started.workers}
+        gang = {name: GangMember(model.rates, model.devices) for name, model in models.items()}
         devices = sum(worker.devices for worker in gang.values())
         lengths = [session.context for session in self._sessions()]
-        part_s = {
-            (rates, count): rates.part(lengths, count, devices)
-            for rates, count in {(worker.rates, worker.devices) for worker in gang.values()}
-        }
-        own_s = {
-            name: self._cluster.step_s + part_s[worker.rates, worker.devices]
-            for name, worker in gang.items()
-        }
-        took_s = max(own_s.values()) + self._cluster.publish_s
+        step = gang_step(gang, devices, lengths, self._cluster.step_s)
+        took_s = step.slowest_s + self._cluster.publish_s
         tokens = sum(lengths)
         self.tokens.append(tokens)
         self._fleet.add_trained(started.workers, tokens)
-        self._fleet.train(own_s, took_s, lambda: self._commit(started.step, took_s))
+        self._fleet.train(step, took_s, lambda: self._commit(started.step, took_s))
 
     def _oldest(self, group: str) -> int:
         """Return the version of the first token of a group."""

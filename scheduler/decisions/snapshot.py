@@ -49,12 +49,13 @@ class WorkerView(NamedTuple):
 class MeanCosts:
     """Measured means in milliseconds; None before the first measurement.
 
-    `train` and `rollout` are device time, all others wall time.
+    `train`, `rollout` and `load` are device time, all others wall time.
     """
 
     step: float | None = None
     train: float | None = None
     rollout: float | None = None
+    load: float | None = None
     group: float | None = None
     batch: float | None = None
     """Time from one announced batch to the next."""
@@ -248,6 +249,7 @@ def _mean_costs(costs: Costs) -> MeanCosts:
         step=costs.step.mean,
         train=costs.train.mean,
         rollout=costs.rollout.mean,
+        load=costs.load.mean,
         group=costs.group.mean,
         batch=costs.batch.mean,
         to_train=costs.switch_mean("train"),

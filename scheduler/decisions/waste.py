@@ -1,18 +1,21 @@
 """Waste: the share of device time that a strategy must leave idle, from measured costs. Pure.
 
-Predicted by the closed form (`scheduler/state/accounts/closed_form.py`). Called by
+Predicted by the closed form (`scheduler/state/accounts/closed_form.py`); for a strategy that has
+none no idle time is predicted. Called by
 `scheduler/decisions/decide.py`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from seamlessflow.infra.printable import seconds
 from seamlessflow.scheduler.decisions.snapshot import Snapshot
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state.accounts.closed_form import (
     COLOCATED,
     DISAGGREGATED,
     MULTIPLEXED,
+    STRATEGIES,
     Prediction,
     StepWork,
     devices_that_train,
@@ -80,11 +83,18 @@ def _idle(measured: Costs, snapshot: Snapshot, settings: SchedulerSettings) -> I
         return
     strategy, total, lag = settings.scheduler.policy, _devices(snapshot), settings.run.lag
     gang = min(measured.gang_size, total)
-    if total == 0 or costs.rollout <= 0 or len(measured.step.values) < MEASURED_STEPS:
+    if strategy not in STRATEGIES or total == 0 or costs.rollout <= 0:
         return
-    switch = costs.round_trip or 0.0
-    # Neither new weights nor the latency of groups is measured here.
-    work = StepWork(rollout=costs.rollout, train=costs.train, switch=switch)
+    if len(measured.step.values) < MEASURED_STEPS:
+        return
+    # The latency of groups is left out: in a run at work it is lag + 1 steps, whatever they take,
+    # so that every time that devices idle would be the plan's.
+    work = StepWork(
+        rollout=costs.rollout,
+        train=costs.train,
+        switch=costs.round_trip or 0.0,
+        load=(costs.load or 0.0) / total,
+    )
     now = predicted(strategy, total, gang, work, lag)
     if now.idle < settings.scheduler.idle_warning:
         return
@@ -92,10 +102,11 @@ def _idle(measured: Costs, snapshot: Snapshot, settings: SchedulerSettings) -> I
     figures = {
         "rollout_ms": costs.rollout,
         "train_ms": costs.train,
-        "switch_ms": switch,
+        "switch_ms": work.switch,
         "gang": gang,
         "devices": total,
         "needed": needed,
+        **({"load_ms": work.load} if work.load else {}),
     }
     best = predicted(MULTIPLEXED, total, max(gang, needed), work, max(1, lag))
     remedy = _remedy(settings, figures, now, best, measured.batch.mean or 0.0)
@@ -103,11 +114,13 @@ def _idle(measured: Costs, snapshot: Snapshot, settings: SchedulerSettings) -> I
 
 
 def _work(figures: Mapping[str, float]) -> str:
+    load_s = figures.get("load_ms", 0.0) / 1000
+    loads = f", and {seconds(load_s)} a device go to new weights" if load_s else ""
     return (
-        f"a step takes {_seconds(figures['rollout_ms'])} of device time for rollout and "
-        f"{_seconds(figures['train_ms'])} for training; {figures['gang']:.0f} of "
+        f"a step takes {seconds(figures['rollout_ms'] / 1000)} of device time for rollout and "
+        f"{seconds(figures['train_ms'] / 1000)} for training; {figures['gang']:.0f} of "
         f"{figures['devices']:.0f} devices train, and a change to training and back takes "
-        f"{_seconds(figures['switch_ms'])}"
+        f"{seconds(figures['switch_ms'] / 1000)}{loads}"
     )
 
 
@@ -126,9 +139,9 @@ def _remedy(
     apart = strategy in (COLOCATED, DISAGGREGATED)
     if lag and not apart and period_ms > now.step * _LATE:
         return (
-            f"A batch comes every {_seconds(period_ms)}, where its work takes "
-            f"{_seconds(now.step)}: its groups take so long, which faster agents, shorter turns or "
-            "more lag change"
+            f"A batch comes every {seconds(period_ms / 1000)}, where its work takes "
+            f"{seconds(now.step / 1000)}: its groups take so long, which faster agents, "
+            "shorter turns or more lag change"
         )
     if now.step <= best.step:
         return "Less is idle with more groups in a step"
@@ -142,10 +155,6 @@ def _remedy(
         ),
     ]
     return f"Less is idle with {', '.join(changes)}"
-
-
-def _seconds(ms: float) -> str:
-    return f"{ms / 1000:.3g} s" if ms < 999_500 else f"{ms / 1000:,.0f} s"
 
 
 def _training_waits(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> bool:

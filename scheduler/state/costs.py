@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from seamlessflow.scheduler.state.steps import publish_ms
-from seamlessflow.scheduler.state.workers import device_count
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
@@ -43,6 +42,9 @@ class Costs:
     waiting for its slowest member, since it predicts the length of steps."""
     rollout: Rolling = field(default_factory=Rolling)
     """Device time that a step takes for rollout in full batches, summed over all workers."""
+    load: Rolling = field(default_factory=Rolling)
+    """Device time that a step takes for new weights (written, loaded, and keys and values that are
+    computed again for them), summed over all workers."""
     group: Rolling = field(default_factory=Rolling)
     """Time from one ready group to the next."""
     batch: Rolling = field(default_factory=Rolling)
@@ -53,12 +55,12 @@ class Costs:
     """Tokens a second of busy time, by role and worker."""
     releasing: Mapping[str, int] = field(default_factory=dict)
     """Duration of the release that a worker's next acquisition belongs to."""
-    devices: Mapping[str, int] = field(default_factory=dict)
-    """Number of devices by worker."""
     gang_size: int = 1
     """Number of devices of the gang."""
     decoded_ms: int = 0
-    """Such time since the last completed step, summed over devices."""
+    """Such time of rollout since the last completed step, summed over devices."""
+    loading_ms: int = 0
+    """Such time of loading since then."""
     group_ms: int | None = None
     """Time at which the last group got ready."""
     batch_ms: int | None = None
@@ -76,8 +78,8 @@ class Costs:
         }
 
 
-def apply(costs: Costs, record: Record) -> Costs:
-    """Return the costs after a record of `control`."""
+def apply(costs: Costs, record: Record, devices: Mapping[str, int]) -> Costs:
+    """Return the costs after a record of `control`; `devices`: their number, by worker."""
     match record:
         case r.RoleReleased():
             return replace(costs, releasing={**costs.releasing, record.worker: record.took_ms})
@@ -87,14 +89,14 @@ def apply(costs: Costs, record: Record) -> Costs:
             return _group_ready(costs, record.at_ms)
         case r.BatchReady():
             return _batch_ready(costs, record.at_ms)
-        case r.WorkerJoined():
-            devices = {**costs.devices, record.worker: device_count(record)}
-            return replace(costs, devices=devices)
         case r.StepStarted():
-            size = sum(costs.devices.get(worker, 1) for worker in record.workers)
+            size = sum(devices.get(worker, 1) for worker in record.workers)
             return replace(costs, gang_size=max(1, size))
         case r.WorkerUsage():
-            return _used(costs, record)
+            return _used(costs, record, devices.get(record.worker, 1))
+        case r.GenerationResumed():
+            paused_ms = record.paused_ms * devices.get(record.worker, 1)
+            return replace(costs, loading_ms=costs.loading_ms + paused_ms)
         case r.StepCompleted():
             return _step_completed(costs, record)
     return costs
@@ -130,10 +132,14 @@ def _between(before_ms: int, at_ms: int) -> int:
     return min(max(0, at_ms - before_ms), _LONGEST_PAUSE_MS)
 
 
-def _used(costs: Costs, record: r.WorkerUsage) -> Costs:
+def _used(costs: Costs, record: r.WorkerUsage, devices: int) -> Costs:
     # A worker of an older release does not report the former.
-    decoded_ms = (record.full_batch_ms or record.decoding_ms) * costs.devices.get(record.worker, 1)
-    costs = replace(costs, decoded_ms=costs.decoded_ms + decoded_ms)
+    decoded_ms = (record.full_batch_ms or record.decoding_ms) * devices
+    costs = replace(
+        costs,
+        decoded_ms=costs.decoded_ms + decoded_ms,
+        loading_ms=costs.loading_ms + record.recomputing_ms * devices,
+    )
     role = record.process
     busy_ms = record.training_ms if role == "train" else record.decoding_ms
     if busy_ms <= 0 or record.tokens <= 0:
@@ -145,11 +151,14 @@ def _used(costs: Costs, record: r.WorkerUsage) -> Costs:
 
 
 def _step_completed(costs: Costs, record: r.StepCompleted) -> Costs:
-    trained_ms = max(0, record.took_ms - publish_ms(record))
+    wrote_ms = publish_ms(record)
+    trained_ms = max(0, record.took_ms - wrote_ms)
     return replace(
         costs,
         step=costs.step.add(record.took_ms),
         train=costs.train.add(trained_ms * costs.gang_size),
         rollout=costs.rollout.add(costs.decoded_ms),
+        load=costs.load.add(costs.loading_ms + wrote_ms * costs.gang_size),
         decoded_ms=0,
+        loading_ms=0,
     )

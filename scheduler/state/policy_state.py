@@ -58,7 +58,7 @@ def concerned(policies: Sequence[str], record: Record, served: str) -> Sequence[
         return policies
     if isinstance(record, _OfTrainer):
         named = record.policy
-    elif isinstance(record, r.WorkerUsage):
+    elif isinstance(record, r.WorkerUsage | r.GenerationResumed):
         named = served
     elif isinstance(record, r.GroupAdmitted) and record.purpose == EVAL:
         named = ""  # evaluations follow the first policy
@@ -68,14 +68,19 @@ def concerned(policies: Sequence[str], record: Record, served: str) -> Sequence[
     return (named,) if named in policies else ()
 
 
-def apply(state: PolicyState, record: Record, addressed: bool) -> PolicyState:
-    """Return the state after a record; `addressed` is False for one that names another policy."""
+def apply(
+    state: PolicyState, record: Record, devices: Mapping[str, int], addressed: bool
+) -> PolicyState:
+    """Return the state after a record; `addressed` is False for one that names another policy.
+
+    `devices`: their number, by worker, of those that have left also.
+    """
     measures = _measures_training(state, record)
     parts = {
         "ledger": ledger.apply(state.ledger, record),
         "steps": steps.apply(state.steps, record),
-        "costs": costs.apply(state.costs, record) if measures else state.costs,
-        "rates": rates.apply(state.rates, record),
+        "costs": costs.apply(state.costs, record, devices) if measures else state.costs,
+        "rates": rates.apply(state.rates, record, devices),
     }
     changed = {name: part for name, part in parts.items() if part is not getattr(state, name)}
     after = _own_fields(state, record) if addressed else state

@@ -7,7 +7,6 @@ lengths and devices that change. Called by `scheduler/state/state.py`.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from seamlessflow.scheduler.state.workers import device_count
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
@@ -42,15 +41,11 @@ class LearnedRates:
     """Tokens sampled since the last completed step."""
     members: tuple[str, ...] = ()
     """Gang of the step under way, or of the last one."""
-    devices: Mapping[str, int] = field(default_factory=dict)
-    """Number of devices by worker."""
 
 
-def apply(rates: LearnedRates, record: Record) -> LearnedRates:
-    """Return the rates after a record of `control`."""
+def apply(rates: LearnedRates, record: Record, devices: Mapping[str, int]) -> LearnedRates:
+    """Return the rates after a record of `control`; `devices`: their number, by worker."""
     match record:
-        case r.WorkerJoined():
-            return replace(rates, devices={**rates.devices, record.worker: device_count(record)})
         case r.WorkerUsage(process="rollout"):
             return _sampled(rates, record)
         case r.BatchReady():
@@ -58,7 +53,8 @@ def apply(rates: LearnedRates, record: Record) -> LearnedRates:
         case r.StepStarted():
             return replace(rates, members=record.workers)
         case r.StepCompleted():
-            return _completed(rates, record.took_ms)
+            size = sum(devices.get(worker, 1) for worker in rates.members)
+            return _completed(rates, record.took_ms, size)
     return rates
 
 
@@ -71,9 +67,8 @@ def _sampled(rates: LearnedRates, record: r.WorkerUsage) -> LearnedRates:
     return replace(rates, sampled={**rates.sampled, record.worker: mean})
 
 
-def _completed(rates: LearnedRates, took_ms: int) -> LearnedRates:
+def _completed(rates: LearnedRates, took_ms: int, devices: int) -> LearnedRates:
     after = replace(rates, step_tokens=_mean(rates.step_tokens, rates.since_step), since_step=0)
-    devices = sum(rates.devices.get(worker, 1) for worker in rates.members)
     if took_ms <= 0 or rates.batch_tokens <= 0 or devices == 0:
         return after
     shown = GangSpeed(rates.members, rates.batch_tokens / took_ms / devices)

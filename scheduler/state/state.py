@@ -18,7 +18,7 @@ from seamlessflow.infra.clock import NEVER_MS
 from seamlessflow.scheduler.state import policy_state, serving, workers
 from seamlessflow.scheduler.state.policy_state import PolicyState, concerned
 from seamlessflow.scheduler.state.serving import ServingProcesses
-from seamlessflow.scheduler.state.workers import Worker
+from seamlessflow.scheduler.state.workers import Worker, device_count
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
@@ -44,6 +44,8 @@ class State:
     """Name of the scheduler whose claim is the first of the epoch."""
     claimed_ms: int = 0
     workers: Mapping[str, Worker] = field(default_factory=dict)
+    devices: Mapping[str, int] = field(default_factory=dict)
+    """Number of devices by worker, of those that were lost also: their last reports count yet."""
     serving: ServingProcesses = field(default_factory=ServingProcesses)
     newest_assignment: int = -1
     newest_gang: int = 0
@@ -92,7 +94,9 @@ def _serving(state: State, record: Record, by_policy: Sequence[PolicyState]) -> 
 
 
 def _by_policy(state: State, record: Record) -> tuple[PolicyState, ...]:
-    worker = state.workers.get(record.worker) if isinstance(record, r.WorkerUsage) else None
+    worker = None
+    if isinstance(record, r.WorkerUsage | r.GenerationResumed):
+        worker = state.workers.get(record.worker)
     names = concerned(state.policies, record, worker.policy if worker is not None else "")
     named = getattr(record, "policy", "") or state.policies[0]
     alone, changed = len(state.policies) == 1, False
@@ -100,7 +104,8 @@ def _by_policy(state: State, record: Record) -> tuple[PolicyState, ...]:
     for name, before in zip(state.policies, state.by_policy, strict=True):
         now = before
         if name in names:
-            now = policy_state.apply(before, record, addressed=alone or name == named)
+            addressed = alone or name == named
+            now = policy_state.apply(before, record, state.devices, addressed)
         changed = changed or now is not before
         after.append(now)
     return tuple(after) if changed else state.by_policy
@@ -127,6 +132,9 @@ def _own_fields(state: State, record: Record) -> State:
             return replace(
                 state, epoch=record.epoch, scheduler=record.scheduler, claimed_ms=record.at_ms
             )
+        case r.WorkerJoined():
+            devices = {**state.devices, record.worker: device_count(record)}
+            return replace(state, devices=devices)
         case r.RoleAssigned():
             newest = max(state.newest_assignment, record.assignment)
             gang = max(state.newest_gang, record.gang_epoch)

@@ -15,13 +15,14 @@ from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.variables import place_in, variable
+from seamlessflow.lab.calibration.hops import hops
 from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.locks import only_run, refuse_running
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import kafka_to_run_on
 from seamlessflow.rehearsal.directory import begin_in, end_in
-from seamlessflow.rehearsal.software import SoftwareTime, hops, step_delays
+from seamlessflow.rehearsal.software import SoftwareTime, step_delays
 from seamlessflow.rehearsal.verdict import (
     NearestLimit,
     distortions,

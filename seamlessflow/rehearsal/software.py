@@ -1,8 +1,7 @@
 """Time that software takes of a rehearsal: the hops of turns and the delays of steps. Pure folds.
 
-A hop is the time from a request to its `TurnStarted`. Gateway, Kafka and manager take it, no
-device: in a rehearsal it is the part of a turn's latency that software takes. A turn's way back is
-as long, but no record marks its end.
+A hop (`lab/calibration/hops.py`) is the part of a turn's latency that software takes. A turn's way
+back is as long, but no record marks its end.
 
 A delay is the time from a batch's last group to the start of its step. Trainer, Kafka and scheduler
 take it. Left out is the time in which devices, modelled ones, hold the step up: while a worker of
@@ -13,32 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from seamlessflow.lab.calibration.hops import Hops
 from seamlessflow.scheduler.state.timeline import in_force
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.records import Record, RequestTurn, TurnStarted
+from seamlessflow.schemas.records import Record
 
 Span = tuple[int, int]
 """Beginning and end, in milliseconds since the epoch."""
 _Step = tuple[str, int]
 """Policy and number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hops:
-    """The hops of all turns."""
-
-    lasted_ms: Sequence[int]
-
-    @property
-    def mean_ms(self) -> float:
-        """Mean; 0 without a turn."""
-        return fmean(self.lasted_ms) if self.lasted_ms else 0.0
-
-    @property
-    def p95_ms(self) -> int:
-        """Hop that one in twenty exceeds; 0 without a turn."""
-        ordered = sorted(self.lasted_ms)
-        return ordered[int(0.95 * len(ordered))] if ordered else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,18 +46,6 @@ class SoftwareTime:
         """Part of a modelled step; 0 without one."""
         software_ms = 2 * self.turns * self.hops.mean_ms + self.delay_ms
         return software_ms / 1000 / self.step_s if self.step_s else 0.0
-
-
-def hops(commands: Iterable[Record], events: Iterable[Record]) -> Hops:
-    """Return the hops of turns that both topics have; a repeated command counts as first sent."""
-    issued: dict[str, int] = {}
-    for command in commands:
-        if isinstance(command, RequestTurn):
-            issued.setdefault(command.command_id, command.issued_at_ms)
-    started = (event for event in events if isinstance(event, TurnStarted))
-    return Hops(
-        [event.at_ms - issued[event.command_id] for event in started if event.command_id in issued]
-    )
 
 
 def step_delays(control: Iterable[Record]) -> list[int]:

@@ -5,13 +5,14 @@ Called by `seamlessflow plan`.
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import accumulate, groupby
 from statistics import fmean
 
 from seamlessflow.config import RunConfig
 from seamlessflow.infra.device_model.presets import hardware_named
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.lab.simulation.cluster import ModelledCluster, modelled
+from seamlessflow.lab.simulation.cluster import ModelledCluster
 from seamlessflow.lab.simulation.figures import (
     WARM_UP_STEPS,
     SimulatedFigures,
@@ -19,12 +20,10 @@ from seamlessflow.lab.simulation.figures import (
     why_none,
 )
 from seamlessflow.lab.simulation.settings import SimulatedWorkersSection
-from seamlessflow.lab.simulation.simulator import SimulatedRun, simulate_going_on
-from seamlessflow.lab.simulation.workload import Workload
 from seamlessflow.reports.measured_step import MeasuredStep, measured_step
-from seamlessflow.reports.simulated_workers import held_back, sessions_at_once, without_room
+from seamlessflow.reports.simulated_workers import held_back, without_room
 from seamlessflow.reports.split_plan import PlannedCluster, SplitChoice
-from seamlessflow.scheduler.settings import SchedulerSettings
+from seamlessflow.reports.variant import Variant, cluster_of, simulated
 from seamlessflow.scheduler.state.accounts.closed_form import COLOCATED, DISAGGREGATED
 
 BOTH, ROLLOUT, TRAIN = ("rollout", "train"), ("rollout",), ("train",)
@@ -48,15 +47,10 @@ class NothingToPlan(SeamlessFlowError):
         super().__init__(f"{strategy}: {why}")
 
 
-def as_configured(config: RunConfig) -> ModelledCluster:
-    """Return the cluster of the section `simulation`. Raises `UnknownPreset` or `ModelTooLarge`."""
-    return _modelled(config, config.simulation.workers, config.scheduler.gang_size)
-
-
 def present_step(config: RunConfig, strategy: str, lag: int) -> MeasuredStep:
     """Return the mean step of the configuration as it is. Raises `NothingToPlan`."""
-    size = config.scheduler.gang_size
-    run, settings = _simulated(config, as_configured(config), strategy, lag, size, STEPS)
+    present = Variant(run={"lag": lag, "steps": STEPS}, scheduler={"policy": strategy})
+    run, settings = simulated(config, present)
     if figures(run, settings) is None:
         raise NothingToPlan(strategy, why_none(run, settings))
     return measured_step(run.control, WARM_UP_STEPS)
@@ -68,14 +62,17 @@ def simulated_choice(
     """Return the figures of a choice, None if it did not make all its steps, and notices of what
     it lacks: room for its gang and, of the present choice, places for its sessions.
     """
-    cluster, size = as_configured(config), config.scheduler.gang_size
     present = (choice.strategy, choice.gang) == (planned.strategy, planned.gang)
+    variant = Variant(
+        run={"lag": choice.lag, "steps": steps}, scheduler={"policy": choice.strategy}
+    )
     if not present:
         # A gang of all that have the tag: their number is what is planned.
         workers = split(ordered(config), choice.strategy, choice.gang)
-        cluster, size = _modelled(config, workers, None), None
-    run, settings = _simulated(config, cluster, choice.strategy, choice.lag, size, steps)
-    room = without_room(config.device_model, cluster, run.control)
+        scheduler = {**variant.scheduler, "gang_size": None}
+        variant = replace(variant, scheduler=scheduler, workers=tuple(workers))
+    run, settings = simulated(config, variant)
+    room = without_room(config.device_model, cluster_of(config, variant), run.control)
     held = held_back(config, run) if present and choice.lag == planned.lag else ""
     return figures(run, settings), (room, held)
 
@@ -156,32 +153,3 @@ def _turns(config: RunConfig) -> float:
     """Return the turns of a step."""
     run = config.run
     return run.groups_per_step * run.group_size * config.simulation.workload.turns
-
-
-def _modelled(
-    config: RunConfig, workers: Iterable[SimulatedWorkersSection], gang_size: int | None
-) -> ModelledCluster:
-    section = config.simulation.model_copy(update={"workers": tuple(workers)})
-    update, sessions = config.rollout.update, sessions_at_once(config)
-    return modelled(section, config.device_model, update, gang_size, sessions)
-
-
-def _simulated(
-    config: RunConfig,
-    cluster: ModelledCluster,
-    strategy: str,
-    lag: int,
-    gang_size: int | None,
-    steps: int,
-) -> tuple[SimulatedRun, SchedulerSettings]:
-    """Return a run of the configuration's work, and its settings."""
-    choice = {"policy": strategy, "gang_size": gang_size}
-    settings = SchedulerSettings(
-        run=config.run.model_copy(update={"lag": lag, "steps": steps}),
-        scheduler=config.scheduler.model_copy(update=choice),
-        pacing=config.pacing,
-    )
-    workload = Workload(config.simulation.workload, config.simulation.seed)
-    whole_batches = config.simulation.whole_batches
-    run = simulate_going_on(settings, cluster, workload, whole_batches=whole_batches)
-    return run, settings

@@ -6,6 +6,7 @@ Of the closed form (`scheduler/state/accounts/closed_form.py`). Called by `seaml
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from seamlessflow.infra.printable import seconds
 from seamlessflow.lab.simulation.figures import SimulatedFigures
 from seamlessflow.reports.measured_step import MeasuredStep
 from seamlessflow.scheduler.state.accounts.closed_form import (
@@ -118,11 +119,6 @@ def advice(cluster: PlannedCluster, compared: Sequence[SplitChoice]) -> tuple[st
     `compared` are the choices, with the predictions of a simulation if there was one.
     """
     return _split(cluster, compared), _staleness(cluster, compared)
-
-
-def seconds(value: float) -> str:
-    """Return a time with three digits, from 1,000 s on with all of them."""
-    return f"{value:.3g} s" if value < 999.5 else f"{value:,.0f} s"
 
 
 def _gangs(cluster: PlannedCluster, strategy: str, lag: int, tried: Sequence[int]) -> set[int]:

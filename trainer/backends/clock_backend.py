@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save, save_file
 
 from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.device_model.gang_step import GangMember, gang_step
 from seamlessflow.infra.device_model.presets import hardware_named
 from seamlessflow.infra.device_model.settings import worker_rates
 from seamlessflow.infra.errors import SeamlessFlowError
@@ -42,6 +43,8 @@ MOST_BYTES = 16 * 1024 * 1024
 """A larger file of weights is not copied into each version."""
 STATE = "clock.safetensors"
 _STEPS = "steps"
+_ME = "me"
+"""Name of this worker in its own part of a step."""
 _LENGTH_BYTES = 8
 _TYPES: Mapping[str, str] = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
@@ -74,6 +77,7 @@ class ClockBackend:
         self._computing = computing
         self._own, self._devices = max(1, len(trainer.devices)), trainer.ranks
         self._rates = worker_rates(self._model, self._own, gang=self._devices)
+        self._member = GangMember(self._rates, self._own)
         self._weights = stand_in(settings.policy.model)
         self._steps = 0
         """Optimizer steps behind the weights."""
@@ -168,9 +172,11 @@ class ClockBackend:
         """Take the time of this worker's part of a step, or of so many columns for it; return it
         without the scale.
         """
-        seconds = self._rates.part(lengths, self._own, self._devices)
+        # Columns are no step of their own: they have no fixed part.
+        fixed_s = 0.0 if columns else self._model.step_s
+        seconds = gang_step({_ME: self._member}, self._devices, lengths, fixed_s).slowest_s
         # A forward pass is a third of the work of a forward and a backward one.
-        seconds = seconds * columns / 3 if columns else self._model.step_s + seconds
+        seconds = seconds * columns / 3 if columns else seconds
         self._computing(True)
         self._pass(seconds)
         self._computing(False)

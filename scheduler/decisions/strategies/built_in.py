@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
 from seamlessflow.scheduler.decisions.speeds import Speed, learned_speeds
-from seamlessflow.scheduler.decisions.strategies.choice import RoleWork, shortest_step
+from seamlessflow.scheduler.decisions.strategies.choice import shortest_step
 from seamlessflow.scheduler.decisions.strategies.wanted import (
     BOTH,
     Wanted,
@@ -18,6 +18,7 @@ from seamlessflow.scheduler.decisions.strategies.wanted import (
     roll_out,
     train,
 )
+from seamlessflow.scheduler.state.accounts.closed_form import StepWork
 
 
 def colocated(snapshot: Snapshot) -> list[Wanted]:
@@ -71,7 +72,7 @@ def bidirectional(snapshot: Snapshot) -> list[Wanted]:
         return _training(snapshot, _least(snapshot), snapshot.workers)
     # In device time all devices are alike; the roofline says which ones should train.
     speeds = {worker.name: Speed(1.0, worker.devices, worker.ratio) for worker in snapshot.workers}
-    return shortest_step(snapshot, speeds, RoleWork(costs.train, costs.rollout))
+    return shortest_step(snapshot, speeds, StepWork(rollout=costs.rollout, train=costs.train))
 
 
 def adaptive(snapshot: Snapshot) -> list[Wanted]:
@@ -83,7 +84,8 @@ def adaptive(snapshot: Snapshot) -> list[Wanted]:
         return _training(snapshot, frozenset(), snapshot.workers)
     if not rates.gangs or not rates.sampled or rates.batch_tokens == 0:
         return _training(snapshot, _all_that_train(snapshot), snapshot.workers)
-    work = RoleWork(rates.batch_tokens, rates.step_tokens or rates.batch_tokens)
+    sampled = rates.step_tokens or rates.batch_tokens
+    work = StepWork(rollout=sampled, train=rates.batch_tokens)
     modelled = {worker.name: worker.modelled for worker in snapshot.workers}
     devices = {worker.name: worker.devices for worker in snapshot.workers}
     return shortest_step(snapshot, learned_speeds(modelled, devices, rates), work)

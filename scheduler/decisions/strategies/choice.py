@@ -1,29 +1,30 @@
 """The gang with the shortest predicted step, of workers that differ in speed. Pure.
 
 A step trains an amount of work on the gang and rolls another amount out. All members train equal
-parts for each device and wait for the slowest. While the gang trains, the others roll out.
+parts for each device and wait for the slowest. While the gang trains, the others roll out. Its time
+is that of the closed form (`scheduler/state/accounts/closed_form.py`), with headroom for training.
 Called by the strategies `bidirectional` and `adaptive`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from seamlessflow.scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
+from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
 from seamlessflow.scheduler.decisions.speeds import Speed
 from seamlessflow.scheduler.decisions.strategies.wanted import Wanted, device_sum, roll_out, train
+from seamlessflow.scheduler.state.accounts.closed_form import (
+    DISAGGREGATED,
+    MULTIPLEXED,
+    TRAINING,
+    Split,
+    StepWork,
+    step_limits,
+)
 
 HEADROOM = 1.1
 """Factor by which training should be faster than rollout: lengths vary from step to step."""
 HYSTERESIS = 0.95
 """Share of the last gang's predicted step below which another gang is taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoleWork:
-    """Work of a step, by role, in the unit of the speeds."""
-
-    train: float
-    rollout: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,10 @@ class Team:
         """Names of its workers."""
         return frozenset(worker.name for worker in self.members[: self.count])
 
+    def split(self, everyone: float) -> Split:
+        """Return the speeds where this team trains, and all workers roll out at `everyone`."""
+        return Split(everyone=everyone, gang=self.rollout, train=self.devices * self.slowest)
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -51,11 +56,12 @@ class Choice:
     figures: Mapping[str, float]
 
 
-def choose(snapshot: Snapshot, speeds: Mapping[str, Speed], work: RoleWork) -> Choice | None:
+def choose(snapshot: Snapshot, speeds: Mapping[str, Speed], work: StepWork) -> Choice | None:
     """Return the gang with the shortest predicted step, or None if too few workers can train.
 
-    The last gang is taken again unless another one is clearly better. A gang that trains, or that
-    was just assigned, stays as it is.
+    `work` is in the unit of the speeds; its changes of role take the measured time. The last gang
+    is taken again unless another one is clearly better. A gang that trains, or that was just
+    assigned, stays as it is.
     """
     able = [worker for worker in snapshot.workers if "train" in worker.able]
     least = snapshot.gang_size or 1
@@ -68,9 +74,11 @@ def choose(snapshot: Snapshot, speeds: Mapping[str, Speed], work: RoleWork) -> C
     everyone = sum(
         speeds[worker.name].rollout for worker in snapshot.workers if "rollout" in worker.tags
     )
+    costs = snapshot.costs
+    work = replace(work, switch=costs.to_train or 0.0, back=costs.to_rollout or 0.0)
 
     def predicted(team: Team) -> float:
-        return predicted_step_ms(team, work, everyone, snapshot.lag, snapshot.costs)
+        return predicted_step_ms(team.split(everyone), work, snapshot.lag)
 
     best = min(
         (team for order in _orders(able, speeds) for team in _prefixes(order, speeds, least)),
@@ -84,13 +92,13 @@ def choose(snapshot: Snapshot, speeds: Mapping[str, Speed], work: RoleWork) -> C
         chosen.names,
         {
             "predicted_step_ms": predicted(chosen),
-            "predicted_training_ms": _training_ms(chosen, work),
+            "predicted_training_ms": chosen.split(everyone).training(work),
             "devices": chosen.devices,
         },
     )
 
 
-def shortest_step(snapshot: Snapshot, speeds: Mapping[str, Speed], work: RoleWork) -> list[Wanted]:
+def shortest_step(snapshot: Snapshot, speeds: Mapping[str, Speed], work: StepWork) -> list[Wanted]:
     """Want training of the gang with the shortest predicted step, and rollout of all others."""
     choice = choose(snapshot, speeds, work) or Choice(frozenset(), {})
     reason = "the step is shortest with these workers"
@@ -106,41 +114,19 @@ def is_settled(snapshot: Snapshot) -> bool:
     return snapshot.under_way or any(at is None or at > snapshot.ended_ms for at in taken)
 
 
-def predicted_step_ms(
-    team: Team, work: RoleWork, everyone: float, lag: int, costs: MeanCosts
-) -> float:
+def predicted_step_ms(split: Split, work: StepWork, lag: int) -> float:
     """Return the time of a step of a gang that rolls out between steps, or that trains for good,
     whichever is shorter: it goes back to rollout only if that pays (`gates.py`).
-
-    `everyone` is the rollout speed of all workers together.
     """
-    training_ms = _training_ms(team, work)
-    if everyone <= 0:
-        return training_ms + (costs.to_train or 0.0)
-    moved_ms = _moved_ms(team, work, everyone, lag, costs)
-    others = everyone - team.rollout
-    if others <= 0:
-        return moved_ms
-    return min(moved_ms, _overlapped(training_ms, work.rollout / others, lag))
+    if split.everyone <= 0:  # then training is all that differs
+        return step_limits(MULTIPLEXED, split, work, 1)[TRAINING]
+    moves = _with_headroom(step_limits(MULTIPLEXED, split, work, lag))
+    return min(moves, _with_headroom(step_limits(DISAGGREGATED, split, work, lag)))
 
 
-def _moved_ms(team: Team, work: RoleWork, everyone: float, lag: int, costs: MeanCosts) -> float:
-    to_train, to_rollout = costs.to_train or 0.0, costs.to_rollout or 0.0
-    training_ms = _training_ms(team, work) + to_train
-    if lag == 0:
-        return work.rollout / everyone + training_ms + to_rollout
-    # The gang's rollout is missing while it trains and switches.
-    rollout_ms = (work.rollout + team.rollout * (training_ms + to_rollout)) / everyone
-    return _overlapped(training_ms, rollout_ms, lag)
-
-
-def _overlapped(training_ms: float, rollout_ms: float, lag: int) -> float:
-    """Return the time of both: whichever takes longer; with lag 0 one after the other."""
-    return max(HEADROOM * training_ms, rollout_ms) if lag else training_ms + rollout_ms
-
-
-def _training_ms(team: Team, work: RoleWork) -> float:
-    return work.train / (team.devices * team.slowest)
+def _with_headroom(limits: Mapping[str, float]) -> float:
+    # A list, since there are as many gangs as workers.
+    return max([HEADROOM * limits[name] if name == TRAINING else limits[name] for name in limits])
 
 
 def _orders(

@@ -1,9 +1,11 @@
 """Closed forms of the time of a step, without stragglers. Pure.
 
-`predicted` is the time by strategy and split of the devices. Let R and T be the device time that
-rollout and training of a step take, and g of G devices be in the gang. Then `multiplexed` with
-lag >= 1 leaves no time idle exactly when g/G >= T/(R+T), if changes of role and new weights cost
-nothing. Used by `scheduler/decisions/waste.py` and `seamlessflow plan`; the simulator is held to it
+`step_limits` has the times that a step cannot be shorter than, by strategy and by the speeds of the
+split. `predicted` is the time for equal devices. Let R and T be the device time that rollout and
+training of a step take, and g of G devices be in the gang. Then `multiplexed` with lag >= 1 leaves
+no time idle exactly when g/G >= T/(R+T), if changes of role and new weights cost nothing. Used by
+the strategies that choose a gang (`scheduler/decisions/strategies/choice.py`), by
+`scheduler/decisions/waste.py` and by `seamlessflow plan`; the simulator is held to it
 (`test_closed_form.py`).
 
 `ideal_step` is the shortest time for the work and the groups that a run had, whatever its strategy.
@@ -16,11 +18,17 @@ from seamlessflow.scheduler.state.accounts.device_time import UNDER_FILLED, WAIT
 
 COLOCATED, DISAGGREGATED, MULTIPLEXED = "colocated", "disaggregated", "multiplexed"
 STRATEGIES = (COLOCATED, DISAGGREGATED, MULTIPLEXED)
+"""Strategies that have a closed form."""
+WORK, ROLLOUT, TRAINING = "work", "rollout", "training"
+IN_TURN, LATENCY = "one after the other", "latency"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepWork:
-    """Work and costs of an optimizer step, all in one unit of time."""
+    """Work and costs of an optimizer step, all in one unit of time.
+
+    Where speeds are not those of devices, `rollout` and `train` are work in the unit of the speeds.
+    """
 
     rollout: float
     """Device time of rollout, R."""
@@ -28,10 +36,33 @@ class StepWork:
     """Device time of training, T."""
     switch: float = 0.0
     """Time that a device is away for a change to training and back."""
+    back: float = 0.0
+    """Time of the change back, if `switch` does not have it: no training waits for it."""
     load: float = 0.0
     """Time that a device's rollout stands still for a step's weights."""
     latency: float = 0.0
     """Time from a group's admission until it is ready."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """The speeds of a split of the devices: the work that they do in a unit of time."""
+
+    everyone: float
+    """Rollout speed of all together."""
+    gang: float
+    """Rollout speed of those that train, which is missing while they do."""
+    train: float
+    """Training speed of the gang: the speed of its slowest device times its devices."""
+
+    @classmethod
+    def of_equal(cls, devices: int, gang: int) -> "Split":
+        """Return the split of equal devices, which do a unit of work in a unit of time."""
+        return cls(everyone=devices, gang=gang, train=gang)
+
+    def training(self, work: StepWork) -> float:
+        """Return the time for which the gang trains a step."""
+        return work.train / self.train
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +94,36 @@ class IdealStep:
 
 
 def predicted(strategy: str, devices: int, gang: int, work: StepWork, lag: int) -> Prediction:
-    """Return the prediction for a built-in strategy; `gang` is 1 to `devices`.
+    """Return the prediction for a strategy with a closed form; `gang` is 1 to `devices`.
 
     The step of a split without a device that rolls out is infinite.
     """
     prediction = _predicted(strategy, devices, gang, work, lag)
-    if strategy != MULTIPLEXED or gang >= devices:
+    if strategy != MULTIPLEXED:
         return prediction
     # Its gate keeps the gang in training where a change of role costs more than it gains.
     stays = _predicted(DISAGGREGATED, devices, gang, work, lag)
     return stays if stays.step < prediction.step else prediction
+
+
+def step_limits(strategy: str, split: Split, work: StepWork, lag: int) -> dict[str, float]:
+    """Return the times that a step cannot be shorter than, by name; its groups' latency is none.
+
+    `colocated` is of a split whose gang is everyone. A gang of `multiplexed` moves here; one that
+    stays in training is that of `disaggregated`.
+    """
+    train = split.training(work)
+    ready = train + work.switch
+    if strategy == DISAGGREGATED:
+        rolls = _time(work.rollout, split.everyone - split.gang) + work.load
+        return {ROLLOUT: rolls, TRAINING: train} if lag else {IN_TURN: rolls + train}
+    if strategy == MULTIPLEXED and lag:
+        # While the gang is away, its part of the rollout is missing.
+        missing = split.gang * (ready + work.back)
+        together = _time(work.rollout + missing, split.everyone) + work.load
+        return {WORK: together, TRAINING: ready}
+    in_turn = _time(work.rollout, split.everyone) + ready + work.back + work.load
+    return {WORK if strategy == COLOCATED else IN_TURN: in_turn}
 
 
 def best_gang(strategy: str, devices: int, work: StepWork, lag: int, unit: int = 1) -> int:
@@ -115,9 +166,10 @@ def _latency_limit(group: float, lag: float) -> float:
 
 
 def _predicted(strategy: str, devices: int, gang: int, work: StepWork, lag: int) -> Prediction:
+    split = Split.of_equal(devices, devices if strategy == COLOCATED else gang)
     limits = {
-        **_limits(strategy, devices, gang, work, lag),
-        "latency": _latency_limit(work.latency, lag),
+        **step_limits(strategy, split, work, lag),
+        LATENCY: _latency_limit(work.latency, lag),
     }
     limit = max(limits, key=lambda name: limits[name])
     step = limits[limit]
@@ -126,20 +178,5 @@ def _predicted(strategy: str, devices: int, gang: int, work: StepWork, lag: int)
     return Prediction(step, idle, limit)
 
 
-def _limits(strategy: str, devices: int, gang: int, work: StepWork, lag: int) -> dict[str, float]:
-    """Return the times that a step cannot be shorter than, by name."""
-    # `alone`: the gang's time for training. `together`: the time of a step if no device waits.
-    alone = work.train / gang
-    if strategy == COLOCATED:
-        together = (work.rollout + work.train) / devices
-        return {"work": together + work.switch + work.load}
-    if strategy == DISAGGREGATED:
-        rolls = work.rollout / (devices - gang) + work.load if gang < devices else inf
-        if lag:
-            return {"rollout": rolls, "training": alone}
-        return {"one after the other": rolls + alone}
-    if lag:
-        away = gang * work.switch + devices * work.load
-        together = (work.rollout + work.train + away) / devices
-        return {"work": together, "training": alone + work.switch}
-    return {"one after the other": work.rollout / devices + alone + work.switch + work.load}
+def _time(work: float, speed: float) -> float:
+    return work / speed if speed > 0 else inf

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,32 +18,54 @@ _DEVICES = re.compile(
     r"(?P<count>\d+)(x(?P<name>[A-Za-z0-9]+?)(-(?P<size>\d+(\.\d+)?[KMGT]i?B))?)?"
 )
 _SIZE = re.compile(r"(?P<number>\d+(\.\d+)?) ?(?P<power>[KMGT])(?P<binary>i?)B")
+_NO_MODEL = (
+    "--memory, --host-memory, --engine-devices, --set and --json plan memory: give --model, or "
+    "--config with --memory or --devices"
+)
 _HOST_DEVICES = 8
 """Devices of a host where no configuration says it."""
 
 
-def plan_memory(
-    model: Path | None,
-    config: Path | None,
-    devices: str | None,
-    sizes: tuple[str | None, str | None],
-    split: tuple[int | None, int | None],
-    settings: Sequence[str],
-    as_json: bool,
-) -> None:
-    """Print what each part of a run takes, and end with status 1 if it does not fit.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryOptions:
+    """Options of a plan of memory."""
 
-    `sizes` are the memory of a device and of a host, `split` the devices that train alone, and
-    those of an engine.
-    """
+    model: Path | None
+    config: Path | None
+    devices: str | None
+    train_devices: int | None
+    """Devices that train alone."""
+    engine_devices: int | None
+    memory: str | None
+    """Memory of each device."""
+    host_memory: str | None
+    settings: Sequence[str]
+    as_json: bool
+
+    def asked(self) -> bool:
+        """Return True if they ask for a plan of memory, False for one of steps.
+
+        Raises `typer.BadParameter` if an option that only the former has is without its model.
+        """
+        configured = self.config is not None and (self.memory or self.devices)
+        if self.model is not None or configured:
+            return True
+        sizes = self.memory or self.host_memory or self.engine_devices
+        if sizes or self.settings or self.as_json:
+            raise typer.BadParameter(_NO_MODEL)
+        return False
+
+
+def plan_memory(options: MemoryOptions) -> None:
+    """Print what each part of a run takes, and end with status 1 if it does not fit."""
     from seamlessflow.memory.demand import shapes_of
     from seamlessflow.memory.verdict import verdicts
 
-    run = _configured(model, config, devices, split, settings)
-    machine = _machine(devices, sizes, run, config is not None)
+    run = _configured(options)
+    machine = _machine(options, run)
     shapes = shapes_of(run)
     results = list(verdicts(run, shapes, machine))
-    if as_json:
+    if options.as_json:
         typer.echo(json.dumps([_record(verdict) for verdict in results], indent=2))
     else:
         whole = shapes[run.policy.model]
@@ -81,45 +104,44 @@ def _devices(text: str) -> tuple[int, float | None]:
     return int(match["count"]), size
 
 
-def _machine(
-    devices: str | None, sizes: tuple[str | None, str | None], run: "RunConfig", configured: bool
-) -> "Capacity":
+def _machine(options: MemoryOptions, run: "RunConfig") -> "Capacity":
     from seamlessflow.machine import Capacity, this_machine
 
-    named = zip(("--memory ", "--host-memory "), sizes, strict=True)
-    of_device, of_host = (None if text is None else bytes_of(text, name) for name, text in named)
+    of_device = _size("--memory ", options.memory)
+    of_host, devices = _size("--host-memory ", options.host_memory), options.devices
     if devices is None:
         here = this_machine()
         gpus = here.gpus if of_device is None else None
         return Capacity(of_device or here.device_bytes, of_host or here.host_bytes, gpus)
     count, size = _devices(devices)
     present = sum(worker.device_count for worker in run.workers)
-    if configured and present != count:
+    if options.config is not None and present != count:
         raise typer.BadParameter(f"--devices {devices}: the workers of --config have {present}")
     if size is None and of_device is None:
         raise typer.BadParameter("--devices without a name needs --memory, that of each device")
     return Capacity(of_device or size, of_host, count)
 
 
-def _configured(
-    model: Path | None,
-    config: Path | None,
-    devices: str | None,
-    split: tuple[int | None, int | None],
-    settings: Sequence[str],
-) -> "RunConfig":
+def _size(option: str, text: str | None) -> float | None:
+    return None if text is None else bytes_of(text, option)
+
+
+def _configured(options: MemoryOptions) -> "RunConfig":
     """Return the run of a file, or one on so many devices, with further settings."""
     from seamlessflow.checks.models import trained_model_faults
     from seamlessflow.config_file import parse, sections_of
     from seamlessflow.device_defaults import by_modelled_devices, by_this_machine
 
+    config, devices = options.config, options.devices
+    split = options.train_devices, options.engine_devices
     if config is not None and any(split):
         raise typer.BadParameter("--config says which workers train, and the devices of each")
     values: dict[str, Any] = dict(sections_of(config)) if config is not None else {}
     if config is None and devices is not None:
         values = _values(_devices(devices)[0], *split)
+    model = options.model
     changes = [(("policy", "model"), str(model))] if model is not None else []
-    for path, value in [*changes, *map(_setting, settings)]:
+    for path, value in [*changes, *map(_setting, options.settings)]:
         values = _with(values, path, value)
     fill = by_this_machine if devices is None else by_modelled_devices
     return parse(values, config, trained_model_faults, fill)

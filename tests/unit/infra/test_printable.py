@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.infra.printable import printable, printable_with_colours
+from seamlessflow.infra.printable import printable, printable_with_colours, seconds
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,11 @@ def test_nothing_but_tab_and_line_feed_controls_anything(text: str) -> None:
     assert len(shown) == len(text)
     assert not [sign for sign in shown if unicodedata.category(sign) == "Cc" and sign not in "\t\n"]
     assert printable(shown) == shown
+
+
+def test_a_time_has_three_digits_and_a_long_one_all_of_them() -> None:
+    assert [seconds(value) for value in (0.0344, 999.4, 12_345.6)] == [
+        "0.0344 s",
+        "999 s",
+        "12,346 s",
+    ]

@@ -26,6 +26,23 @@ def test_a_step_counts_from_when_gang_and_batch_were_there() -> None:
     assert step.took_s == pytest.approx(1.45)
 
 
+def test_steps_of_several_policies_with_the_same_number_are_kept_apart() -> None:
+    found = step_times(
+        [
+            c.joined("w0", devices=(0, 1)),
+            c.batch_ready(0, groups=("a",), policy="x", at_ms=1_000),
+            c.batch_ready(0, groups=("b",), policy="y", at_ms=1_500),
+            c.started(("w0",), policy="x", at_ms=1_600),
+            c.started(("w1",), policy="y", at_ms=1_700),
+            c.completed(0, policy="y", at_ms=2_000),
+            c.completed(0, policy="x", at_ms=3_000),
+        ]
+    )
+
+    assert [(step.groups, step.devices) for step in found.steps] == [(("b",), 1), (("a",), 2)]
+    assert [step.took_s for step in found.steps] == pytest.approx([0.5, 2.0])
+
+
 def test_changes_of_role_count_from_their_assignment_and_first_roles_do_not() -> None:
     found = step_times(
         [

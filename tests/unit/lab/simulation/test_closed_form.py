@@ -1,4 +1,4 @@
-"""Step times that follow from device time alone: no variance, no costs of roles and weights.
+"""The simulator against the closed form of a step: no variance, no costs of weights.
 
 A step takes R seconds of device time to roll out and T to train on 64 devices. Colocated:
 (R + T) / 64. Disaggregated: R / rollout devices + T / train devices, one step off the larger of the
@@ -6,12 +6,19 @@ two. Multiplexed with lag: (R + T) / 64, but at least T / train devices.
 """
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from seamlessflow.lab.simulation.figures import figures
 from seamlessflow.lab.simulation.simulator import simulate, simulate_going_on
-from seamlessflow.scheduler.settings import PacingSection, RunSection, SchedulerSection
+from seamlessflow.scheduler.settings import (
+    PacingSection,
+    RunSection,
+    SchedulerSection,
+    SchedulerSettings,
+)
+from seamlessflow.scheduler.state.accounts.closed_form import StepWork, predicted
 from tests.builders.scheduler.cluster import cluster, workload
 from tests.builders.scheduler.inputs import BOTH, scheduler_settings
 
@@ -41,11 +48,8 @@ def test_a_step_takes_what_the_device_time_says(
     steps: int,
     step_s: float,
 ) -> None:
-    settings = scheduler_settings(
-        RunSection(steps=steps, groups_per_step=B, group_size=SIZE, lag=lag),
-        SchedulerSection(policy=strategy, min_dwell_s=0),
-        PacingSection(tasks=Path("made up")),
-    )
+    work = StepWork(rollout=rollout_s, train=train_s)
+    settings = of_strategy(strategy, steps, lag)
     workers = {f"w{n}": tags if n < train else ("rollout",) for n in range(DEVICES)}
     samples = B * SIZE
     modelled = cluster(workers, 1000 * rollout_s / samples, 1000 * train_s, samples, turns=turns)
@@ -54,15 +58,61 @@ def test_a_step_takes_what_the_device_time_says(
 
     assert found is not None
     assert found.step_s == pytest.approx(step_s, rel=0.02)
+    assert predicted(strategy, DEVICES, train, work, lag).step == pytest.approx(step_s)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "lag"),
+    [
+        ("colocated", 0),
+        ("disaggregated", 0),
+        ("disaggregated", 1),
+        ("multiplexed", 0),
+        ("multiplexed", 1),
+    ],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_drawn_split_and_work_take_what_the_closed_form_says(
+    strategy: str, lag: int, seed: int
+) -> None:
+    draws = Random(f"{strategy}/{lag}/{seed}")
+    devices, groups = draws.choice((4, 8)), 16
+    gang = devices if strategy == "colocated" else draws.randrange(1, devices)
+    # Many samples for each device, so that it matters little that they are whole ones.
+    samples = groups * SIZE
+    work = StepWork(
+        rollout=draws.uniform(200, 1000),
+        train=draws.uniform(50, 400),
+        switch=0.0 if strategy == "disaggregated" else draws.uniform(0, 4),
+    )
+    tags = ("train",) if strategy == "disaggregated" else BOTH
+    modelled = cluster(
+        {f"w{n}": tags if n < gang else ("rollout",) for n in range(devices)},
+        1000 * work.rollout / samples,
+        1000 * work.train,
+        samples,
+        switch_ms=1000 * work.switch / 2,
+    )
+    settings = of_strategy(strategy, 8, lag, groups)
+
+    found = figures(simulate_going_on(settings, modelled, workload()), settings)
+
+    assert found is not None
+    step_s = predicted(strategy, devices, gang, work, lag).step
+    assert found.step_s == pytest.approx(step_s, rel=0.05)
+
+
+def of_strategy(strategy: str, steps: int, lag: int, groups: int = B) -> SchedulerSettings:
+    return scheduler_settings(
+        RunSection(steps=steps, groups_per_step=groups, group_size=SIZE, lag=lag),
+        SchedulerSection(policy=strategy, min_dwell_s=0),
+        PacingSection(tasks=Path("made up")),
+    )
 
 
 @pytest.mark.parametrize("steps", [6, 12])
 def test_idle_share_and_ideal_step_are_of_the_same_steps_as_the_step_time(steps: int) -> None:
-    settings = scheduler_settings(
-        RunSection(steps=steps, groups_per_step=B, group_size=SIZE, lag=1),
-        SchedulerSection(policy="multiplexed", min_dwell_s=0),
-        PacingSection(tasks=Path("made up")),
-    )
+    settings = of_strategy("multiplexed", steps, 1)
     workers = {f"w{n}": BOTH if n < 10 else ("rollout",) for n in range(DEVICES)}
     modelled = cluster(workers, 1000 * 600 / (B * SIZE), 1000 * 100, B * SIZE)
 

@@ -116,6 +116,30 @@ def test_a_short_change_of_role_is_not_said_to_take_no_time() -> None:
     assert "a change to training and back takes 0.034 s" in warning.detail
 
 
+@pytest.mark.parametrize("strategy", ["bidirectional", "adaptive", "my.module:function"])
+def test_a_strategy_without_a_closed_form_is_not_warned_of_idle_time(strategy: str) -> None:
+    assert not warn(measured(decoding_ms=200), strategy=strategy)
+
+
+def test_new_weights_and_computing_again_are_a_part_of_the_prediction() -> None:
+    state = measured(3_000)
+    assert not warn(state)
+    stands_still: list[Record] = []
+    for step in range(waste.MEASURED_STEPS):
+        stands_still += [
+            control.resumed(worker="a", paused_ms=300),
+            control.resumed(worker="b", paused_ms=200),
+            control.usage("b", decoding_ms=3_200, full_batch_ms=3_000, recomputing_ms=200),
+            control.completed(step, took_ms=1_100, metrics={"publish_s": 0.1}),
+        ]
+    (warning,) = warn(fold(*joined_both("a"), control.joined("b"), *stands_still))
+
+    # Of two devices, 3,000 of rollout, 1,000 of training, and 800 of new weights.
+    assert warning.predicted_idle_share == pytest.approx(1 - 4_000 / 4_800)
+    assert warning.figures["load_ms"] == 400
+    assert "0.4 s a device go to new weights" in warning.detail
+
+
 def test_a_warning_is_not_repeated() -> None:
     state = measured(decoding_ms=200)
 

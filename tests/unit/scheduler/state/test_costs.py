@@ -78,3 +78,16 @@ def test_the_speed_of_a_role_is_tokens_over_the_time_at_work() -> None:
 
     assert costs.speed_means("rollout") == {"a": pytest.approx(200)}
     assert costs.speed_means("train") == {}
+
+
+def test_new_weights_take_device_time_where_they_are_written_loaded_and_computed_for() -> None:
+    costs = fold(
+        control.joined("a", devices=(0, 1)),
+        control.started(["a"]),
+        control.resumed(worker="a", paused_ms=10),
+        control.usage("b", decoding_ms=50, recomputing_ms=5),
+        control.completed(took_ms=50, metrics={"publish_s": 0.02}),
+    ).first.costs
+
+    # Loading and writing of two devices each, and what one computed again.
+    assert costs.load.mean == 20 + 40 + 5

@@ -1,17 +1,15 @@
 """Rates that a run has shown on `control`."""
 
-from functools import reduce
-
 import pytest
 
-from seamlessflow.scheduler.state import rates
 from seamlessflow.scheduler.state.rates import NEWEST, GangSpeed, LearnedRates
 from seamlessflow.schemas.records import Record
 from tests.builders.records import control
+from tests.builders.scheduler import inputs
 
 
 def fold(*records: Record) -> LearnedRates:
-    return reduce(rates.apply, records, LearnedRates())
+    return inputs.fold(*records).first.rates
 
 
 def test_a_worker_rolls_out_as_fast_as_in_full_batches_and_newer_reports_count_more() -> None:

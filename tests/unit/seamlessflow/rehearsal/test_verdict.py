@@ -1,7 +1,8 @@
 """A rehearsal's verdict: when this machine distorted it, and which process is full first."""
 
+from seamlessflow.lab.calibration.hops import Hops
 from seamlessflow.processes.usage import ProcessLoad
-from seamlessflow.rehearsal.software import Hops, SoftwareTime
+from seamlessflow.rehearsal.software import SoftwareTime
 from seamlessflow.rehearsal.verdict import (
     NearestLimit,
     distortions,

@@ -7,8 +7,9 @@ from typing import Any
 
 from rich.console import Console
 
+from seamlessflow.lab.calibration.hops import Hops
 from seamlessflow.rehearsal.rehearsal import Rehearsed
-from seamlessflow.rehearsal.software import Hops, SoftwareTime
+from seamlessflow.rehearsal.software import SoftwareTime
 from seamlessflow.rehearsal.view import view
 from seamlessflow.reports.outcome import RunOutcome
 

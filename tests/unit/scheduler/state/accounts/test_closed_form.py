@@ -5,10 +5,12 @@ from math import inf
 import pytest
 
 from seamlessflow.scheduler.state.accounts.closed_form import (
+    Split,
     StepWork,
     best_gang,
     devices_that_train,
     predicted,
+    step_limits,
 )
 
 EVEN = StepWork(rollout=200, train=200)
@@ -82,3 +84,24 @@ def test_a_gang_stays_in_training_where_changes_of_role_cost_more_than_they_gain
     assert best_gang("multiplexed", 64, dear, 1) == 16
     # (600 + 200 + 32) / 64 is shorter than 600 / 32.
     assert predicted("multiplexed", 64, 32, dear, 1).step == 13
+
+
+def test_a_gang_trains_at_its_own_speed_and_its_part_of_the_rollout_is_missing() -> None:
+    split = Split(everyone=10, gang=4, train=20)
+    work = StepWork(rollout=300, train=200, switch=2, back=1, load=3)
+
+    # It trains for ten, is ready after twelve, and away for thirteen.
+    assert step_limits("multiplexed", split, work, 1) == {
+        "work": (300 + 4 * 13) / 10 + 3,
+        "training": 12,
+    }
+    assert step_limits("multiplexed", split, work, 0) == {"one after the other": 30 + 13 + 3}
+    assert step_limits("disaggregated", split, work, 1) == {"rollout": 300 / 6 + 3, "training": 10}
+
+
+def test_equal_devices_are_speeds_of_one_each() -> None:
+    work = StepWork(rollout=600, train=200, switch=1)
+    limits = step_limits("multiplexed", Split.of_equal(64, 16), work, 1)
+
+    assert limits == {"work": (600 + 200 + 16) / 64, "training": 13.5}
+    assert predicted("multiplexed", 64, 32, work, 1).step == 13
