@@ -7,9 +7,10 @@ recorded step it keeps a `Commit`.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, StepCommitted, StepMethod
 from seamlessflow.trainer.data.figures.evaluation import (
@@ -72,16 +73,6 @@ class Commit:
         return {name: sessions for name, sessions in self.groups.items() if name not in self.reused}
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """The weights published last."""
-
-    version: int
-    step: int
-    directory: str
-    manifest_sha256: str
-
-
 @dataclass(slots=True)
 class ControlState:
     """The state after all records of `control` before `offset`."""
@@ -115,7 +106,8 @@ class ControlState:
     """Groups of `commits` whose `GroupConsumed` is on `control`."""
     steps_of: dict[int, int] = field(default_factory=dict)
     """Number of optimizer steps that made each version."""
-    published: Published | None = None
+    published: PublishedWeights | None = None
+    """The weights published last."""
     finished: int = 0
     """Steps of the newest `RunFinished`."""
 
@@ -178,7 +170,7 @@ class ControlState:
             "steps_of": list(self.steps_of.items()),
             "rounds": rounds_json(self.rounds),
             "evaluated": self.evaluated,
-            "published": self.published and [getattr(self.published, n) for n in _PUBLISHED],
+            "published": self.published and astuple(self.published),
             "finished": self.finished,
             "dropped": self.dropped,
             "newest_drop": self.newest_drop,
@@ -201,7 +193,7 @@ class ControlState:
             rounds=rounds_from(values),
             evaluated=evaluated_from(values),
             steps_of=dict(values["steps_of"]),
-            published=published and Published(*published),
+            published=published and PublishedWeights(*published),
             finished=values["finished"],
             dropped=Counter(values.get("dropped", {})),
             newest_drop=values.get("newest_drop", ""),
@@ -225,9 +217,7 @@ class ControlState:
                     self.steps_of[self.highest_version] = record.step + 1
             case r.WeightsPublished():
                 self.steps_of.setdefault(record.version, record.step)
-                self.published = Published(
-                    record.version, record.step, record.directory, record.manifest_sha256
-                )
+                self.published = PublishedWeights.of(record)
             case r.RunFinished():
                 self.finished = record.steps
 
@@ -283,4 +273,3 @@ class ControlState:
 
 
 _SETS = ("skipped", "expired", "over", "consumed")
-_PUBLISHED = ("version", "step", "directory", "manifest_sha256")
