@@ -17,7 +17,6 @@ from seamlessflow.trainer.data.figures.evaluation import (
     EvaluatedGroup,
     EvaluationRound,
     Round,
-    evaluated_from,
     rounds_from,
     rounds_json,
 )
@@ -59,10 +58,10 @@ class Commit:
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> "Commit":
-        """Return the step that `to_json` gave these values for; earlier releases gave four."""
-        step, version, lineage, groups, *reused = values
+        """Return the step that `to_json` gave these values for."""
+        step, version, lineage, groups, reused = values
         members = {name: tuple(sessions) for name, sessions in groups.items()}
-        return cls(step, version, lineage, members, reused=tuple(*reused))
+        return cls(step, version, lineage, members, reused=tuple(reused))
 
     def to_json(self) -> list[Any]:
         """Return the step as plain values, without its methods."""
@@ -129,7 +128,9 @@ class ControlState:
                     self.expired.add(record.group_id)
             case r.GroupReady() if (evaluation := self._round_of(record.group_id)) is not None:
                 count = len(record.sessions)
-                evaluation.ended.append(EvaluatedGroup(count, record.reward_mean, record.passed))
+                evaluation.ended.append(
+                    EvaluatedGroup(count, record.reward_mean, record.passed or 0)
+                )
                 self._end(record.group_id)
             case r.EvaluationCompleted():
                 self.rounds.pop((record.version, record.split), None)
@@ -190,13 +191,13 @@ class ControlState:
                 name: GroupAdmission(*admission) for name, admission in values["under_way"].items()
             },
             **{name: set(values[name]) for name in _SETS},
-            rounds=rounds_from(values),
-            evaluated=evaluated_from(values),
+            rounds=rounds_from(values["rounds"]),
+            evaluated=dict(values["evaluated"]),
             steps_of=dict(values["steps_of"]),
             published=published and PublishedWeights(*published),
             finished=values["finished"],
-            dropped=Counter(values.get("dropped", {})),
-            newest_drop=values.get("newest_drop", ""),
+            dropped=Counter(values["dropped"]),
+            newest_drop=values["newest_drop"],
         )
 
     def _apply_step(self, record: Record) -> None:

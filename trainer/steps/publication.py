@@ -19,7 +19,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.rendering.model_template.discovery import named_for
 from seamlessflow.infra.rendering.renderer import Renderer
-from seamlessflow.infra.rendering.settings import RECORDED_WITHOUT, RendererSettings, rendering_hash
+from seamlessflow.infra.rendering.settings import RendererSettings, rendering_hash
 from seamlessflow.infra.weights.adapter import BaseModel
 from seamlessflow.infra.weights.from_trainer.questions import TOKENIZER
 from seamlessflow.infra.weights.manifest import Manifest, NewVersion, publish, read_manifest
@@ -64,13 +64,8 @@ class Publication:
 
     @cached_property
     def _renderer(self) -> RendererSettings:
-        """Settings of the renderer, found for the model where the configuration names none.
-
-        Earlier releases, to which a run may be pinned, refuse settings that name the other rule.
-        """
-        renderer = named_for(self._rendered, self._settings.policy.renderer)
-        pinned = self._settings.kafka.write_release is not None
-        return replace(renderer, control_tokens=RECORDED_WITHOUT) if pinned else renderer
+        """Settings of the renderer, found for the model where the configuration names none."""
+        return named_for(self._rendered, self._settings.policy.renderer)
 
     @property
     def _rendered(self) -> Path:
@@ -150,8 +145,7 @@ class Publication:
             kind="adapter" if base else "full",
             base_model=base.directory if base else None,
             base_hash=base.hash if base else None,
-            # Releases before this one, of a run that is being upgraded, read SHA-256 alone.
-            hash="blake3" if self._settings.kafka.write_release is None else "sha256",
+            hash="blake3",
         )
 
     def send(self, weights: PublishedWeights) -> None:
@@ -295,15 +289,14 @@ def announce(
     publication: Publication,
     producer: Producer,
     at_ms: int,
-    lineage: LineageStarted | None,
+    lineage: LineageStarted,
     stopping: Stopping,
 ) -> None:
-    """Announce the weights on `fleet`, and on `control` if they are new; wait for Kafka.
+    """Announce the lineage, then the weights: on `fleet`, and on `control` if they are new.
 
-    Before them the lineage, unless it is None.
+    Waits for Kafka.
     """
-    if lineage is not None:
-        producer.send(CONTROL.name, lineage)
+    producer.send(CONTROL.name, lineage)
     if first.new:
         name = first.resume.lineage
         producer.send(CONTROL.name, publication.announcement(first.published, name, at_ms))

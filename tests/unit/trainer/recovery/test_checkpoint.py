@@ -206,21 +206,6 @@ def test_a_renderer_without_a_name_is_the_one_of_the_models_template(
     assert announced.renderer == RendererSettings("qwen3", "all").to_json()
 
 
-def test_a_pinned_run_announces_the_rule_of_control_tokens_that_earlier_releases_have(
-    settings: TrainerSettings,
-) -> None:
-    make_tokenizer(settings.policy.model)
-    pinned = settings.kafka.model_copy(update={"write_release": "0.1.0"})
-    announced = {}
-    for name, kafka in (("free", settings.kafka), ("pinned", pinned)):
-        publication = Publication(settings.model_copy(update={"kafka": kafka}))
-        publication.prepare()
-        policy = publication.policy_weights(PublishedWeights(0, 0, "", ""), 0)
-        announced[name] = RendererSettings.from_json(policy.renderer).control_tokens
-        assert policy.tokenizer_hash == publication.tokenizer_hash
-    assert announced == {"free": "text", "pinned": "tokens"}
-
-
 def test_a_policy_that_cannot_be_rendered_is_refused(settings: TrainerSettings) -> None:
     make_tokenizer(settings.policy.model)
     Publication(settings).check_rendering()
