@@ -64,7 +64,7 @@ _ENDED = "seamlessflow_agents_tasks_total"
 
 @dataclass(frozen=True, slots=True)
 class UserCode:
-    """What the user wrote, and the threads in which it runs."""
+    """Code of the user, and the threads in which it runs."""
 
     agent: Agent
     judge: Callback | None
