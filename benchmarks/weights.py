@@ -36,7 +36,8 @@ from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.weights.delta import make_version, write_delta
 from seamlessflow.infra.weights.from_trainer.receiving import WeightsReceiver
 from seamlessflow.infra.weights.from_trainer.sending import WeightsService
-from seamlessflow.infra.weights.manifest import Manifest, publish, publish_version, verify
+from seamlessflow.infra.weights.manifest import Manifest, publish, verify
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.producers.rollout.engine.contract import SamplingParams, TokenChunk
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from seamlessflow.producers.rollout.torch_engine.weights import read_weights
@@ -122,15 +123,15 @@ def once(root: Path, source: Path, state: dict[str, Tensor], sync: bool) -> dict
     found = {"copy": timed(lambda: copied(source, root / "copy", sync))}
     shutil.rmtree(root / "copy")
     facts = Manifest(policy="p", version=1, optimizer_step=1, lineage="a", dtype="", hash="blake3")
-    made: list[tuple[Path, str]] = []
+    made: list[PublishedWeights] = []
 
     def publish_one() -> None:
-        one = publish_version(root, facts, lambda draft: copied(source, draft, False), sync)
-        assert one.tensors_hash  # of the announcement
-        made.append((one.directory, one.manifest_sha256))
+        version = publish(root, facts, lambda draft: copied(source, draft, False), sync)
+        assert version.tensors_hash  # of the announcement
+        made.append(version.weights)
 
     found["publish"] = timed(publish_one)
-    directory, digest = made[0]
+    directory, digest = made[0].path, made[0].manifest_sha256
     found["verify_again"] = timed(lambda: verify(directory, digest))
     with as_another_host(root):
         found["verify"] = timed(lambda: verify(directory, digest))
@@ -188,7 +189,7 @@ def delta(root: Path, size_mb: int, asked: argparse.Namespace) -> dict[str, obje
         facts = Manifest(
             policy="p", version=version, optimizer_step=0, lineage="a", dtype="", hash="blake3"
         )
-        versions.append(publish(root, facts, fill, False)[0])
+        versions.append(publish(root, facts, fill, False).weights.path)
     size = sum(path.stat().st_size for path in versions[1].iterdir())
     target = root / "delta"
     target.mkdir()
@@ -212,17 +213,17 @@ def pause(root: Path, size_mb: int) -> dict[str, float]:
     model.save_pretrained(root / "model")
     size = sum(path.stat().st_size for path in (root / "model").glob("*.safetensors"))
     facts = Manifest(policy="p", version=1, optimizer_step=1, lineage="a", dtype="", hash="blake3")
-    directory, digest = publish(root, facts, lambda draft: copied(root / "model", draft, False))
+    made = publish(root, facts, lambda draft: copied(root / "model", draft, False)).weights
     with closing(TorchEngine(model, TorchEngineSettings(threads=1))) as engine:
         engine.pause("keep")
-        alone = timed(lambda: engine.load_weights(directory, 1))
+        alone = timed(lambda: engine.load_weights(made.path, 1))
         engine.resume()
         stream = Stream(engine)
         usual = stream.longest_gap(200)
         with as_another_host(root):
-            checking = timed(lambda: verify(directory, digest))
+            checking = timed(lambda: verify(made.path, made.manifest_sha256))
         engine.pause("keep")
-        engine.load_weights(directory, 2)
+        engine.load_weights(made.path, 2)
         engine.resume()
         gap = stream.longest_gap(50)
         engine.abort(None)

@@ -12,7 +12,7 @@ from threading import Event
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.output import MetricsOutput
@@ -46,7 +46,12 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
     try:
         stopping = stop.is_set
         letters = DeadLetters(settings.kafka, producer, stopping, held=True)
-        reader = Reader(settings.kafka, name, bury=letters.bury, folds=True, stopping=stopping)
+        reader = Reader(
+            settings.kafka,
+            name,
+            rules=ReadingRules(bury=letters.bury, folds=True),
+            stopping=stopping,
+        )
         metrics.watch(reader)
         watched = settings.scheduler
         groups = GroupWatch(

@@ -16,7 +16,7 @@ from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.inbox import Inbox
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
@@ -205,7 +205,9 @@ def _sessions_thread(
     settings, inbox = process.settings, process.inbox
     name = f"{_client_id(settings)}-sessions"
     letters = DeadLetters(settings.kafka, process.producer, stopping)
-    sessions = Reader(source_kafka(settings), name, bury=letters.bury, folds=True)
+    sessions = Reader(
+        source_kafka(settings), name, rules=ReadingRules(bury=letters.bury, folds=True)
+    )
     metrics.watch(sessions)
     sessions.assign({(TRAJECTORIES.name, number): at for number, at in offsets.items()})
     return ReaderThread("trainer sessions", sessions, inbox.put, inbox.fail)
@@ -234,7 +236,7 @@ def _process(
     )
     heartbeat.start()
     name = f"{_client_id(settings)}-control"
-    control = Reader(settings.kafka, name, folds=True, stopping=stopping)
+    control = Reader(settings.kafka, name, rules=ReadingRules(folds=True), stopping=stopping)
     metrics.watch(control)
     inbox = Inbox[Wake]()
     try:

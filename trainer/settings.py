@@ -256,11 +256,6 @@ class TrainerSettings(ProcessSettings):
             raise ValueError("trainer.window must not be smaller than run.groups_per_step")
         if self.trainer.mini_batches > self.run.groups_per_step:
             raise ValueError("trainer.mini_batches must not exceed run.groups_per_step")
-        if self.trainer.reuse.groups and self.kafka.write_release is not None:
-            raise ValueError(
-                "trainer.reuse writes marks that releases before this one lack: unset "
-                "kafka.write_release, or set trainer.reuse.groups 0"
-            )
         devices = max(1, len(self.trainer.devices))
         if self.trainer.rank + devices > self.trainer.ranks:
             last = self.trainer.rank + devices - 1

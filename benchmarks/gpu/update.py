@@ -25,7 +25,9 @@ def run(asked: Asked) -> Figures:
     found: list[Path] = []
 
     def published() -> None:
-        found.append(publish(asked.directory / "weights", facts, backend.write_weights)[0])
+        found.append(
+            publish(asked.directory / "weights", facts, backend.write_weights).weights.path
+        )
 
     figures: dict[str, object] = {"publish_s": round(timed(published, asked.device), 3)}
     backend.release()

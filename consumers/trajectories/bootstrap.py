@@ -1,6 +1,7 @@
 """Construction of a trajectory manager from its settings."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,9 +14,7 @@ from seamlessflow.consumers.trajectories.settings import ManagerSettings
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.rendering.long_texts import LONG_TEXT
-from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.infra.telemetry.output import MetricsOutput
-from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.infra.telemetry.instruments import instruments
 from seamlessflow.schemas.releases import order
 from seamlessflow.schemas.topics import (
     CONTROL,
@@ -46,25 +45,14 @@ def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
     section = settings.manager.model_copy(update={"slot": member})
     settings = settings.model_copy(update={"manager": section})
     find_cluster(settings.kafka, _TOPICS, stopping)
-    prefix, groups = settings.kafka.topic_prefix, {REQUESTS.name: section.group}
-    traces, metrics = telemetry(settings.telemetry, "manager", name, prefix, groups), Metrics()
-    output = MetricsOutput(settings, metrics, "manager", name)
-    spilled = SpillFile(Path(settings.manager.spill_dir or settings.data_dir / "spilled"))
-    try:
-        manager = Manager(
-            name,
-            settings.manager,
-            connect(settings, name, static, metrics, stopping, traces.send),
-            Renderers(LONG_TEXT),
-            traces,
-            metrics,
-            spilled,
-        )
-        manager.run(stopping)
-    finally:
-        spilled.close()
-        traces.close()
-        output.close()
+    spill_dir = Path(settings.manager.spill_dir or settings.data_dir / "spilled")
+    with (
+        instruments(settings, "manager", name, {REQUESTS.name: section.group}) as made,
+        closing(SpillFile(spill_dir)) as spilled,
+    ):
+        connections = connect(settings, name, static, made, stopping)
+        renderers = Renderers(LONG_TEXT)
+        Manager(name, section, connections, renderers, made, spilled).run(stopping)
 
 
 def check_rules(write_release: str | None) -> None:

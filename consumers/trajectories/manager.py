@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from seamlessflow.consumers.trajectories.acting.actor import Actor
-from seamlessflow.consumers.trajectories.acting.failures import Failures
+from seamlessflow.consumers.trajectories.acting.failures import Acting, Failures
 from seamlessflow.consumers.trajectories.acting.ownership import Ownership
 from seamlessflow.consumers.trajectories.acting.placement import Placement
 from seamlessflow.consumers.trajectories.acting.spilling import Spilling
@@ -35,8 +35,7 @@ from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.errors import MemberReplaced
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.process import collect_seldom, ready
-from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.infra.telemetry.tracing import Telemetry
+from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.schemas.records import ManagerStarted, PolicyWeights, Record, RunFinished
 from seamlessflow.schemas.topics import REQUESTS, SESSIONS
 
@@ -58,8 +57,7 @@ class Manager:
         settings: ManagerSection,
         connections: Connections,
         renderers: Renderers,
-        traces: Telemetry,
-        metrics: Metrics,
+        instruments: Instruments,
         spilled: SpillStore,
         clock: Callable[[], int] = now_ms,
     ) -> None:
@@ -76,26 +74,16 @@ class Manager:
         self._outages = Outages(clock)
         contexts = self._contexts(settings)
         self._outbox = outbox = Outbox(connections.producer, connections.echoes, self._fleet)
+        metrics = instruments.metrics
         failures = Failures(contexts, outbox, metrics)
-        self._placement = Placement(self._partitions, contexts, outbox, hand_back_ms, failures)
+        acting = Acting(self._partitions, contexts, outbox, failures)
+        self._placement = Placement(acting, hand_back_ms)
         self._request_ends = ends = RequestEnds(
             self._partitions, connections.readers.ask_for_bounds, connections.inbox, clock
         )
         self._long_prompts = long_prompts = LongPrompts(connections.inbox.post)
-        self._actor = self.actor_class(
-            self._partitions,
-            contexts,
-            self._placement,
-            outbox,
-            traces,
-            metrics,
-            ends,
-            failures,
-            long_prompts,
-        )
-        self._ownership = Ownership(
-            name, self._partitions, contexts, connections, outbox, self._actor, ends, failures
-        )
+        self._actor = self.actor_class(acting, self._placement, instruments, ends, long_prompts)
+        self._ownership = Ownership(name, acting, connections, self._actor, ends)
         self._commit_schedule = CommitSchedule(self._partitions, connections, settings, metrics)
         budget_bytes = int(settings.memory_mb * 1_000_000)
         self._spilling = Spilling(self._partitions, spilled, budget_bytes, metrics)

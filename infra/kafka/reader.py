@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -37,10 +38,26 @@ _TOPIC_PATIENCE_S = 4.0
 """Time in which an unknown topic may be one that was created a moment ago."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingRules:
+    """Rules by which records are taken from the log."""
+
+    bury: Callable[[list[Letter]], None] | None = None
+    """Takes garbage; None: it is only delivered."""
+    folds: bool = False
+    """True: a record that counts and cannot be decoded is an error."""
+    decode: Callable[[bytes], Record] = decode
+    wanted: Wanted | None = None
+    """Returns False for the key of a record that is left out undecoded; None: all are wanted."""
+
+
+_ALL = ReadingRules()
+
+
 class Reader:
     """Consumer of assigned partitions, or of those that a Kafka consumer group gives it.
 
-    A record that cannot be decoded is delivered as `Unreadable`. If it is garbage, `bury` gets it.
+    A record that cannot be decoded is delivered as `Unreadable`. If it is garbage, `rules.bury` gets it.
     If it counts all the same, a reader that `folds` raises `NewerRelease` or `BlobUnavailable`.
     """
 
@@ -50,24 +67,21 @@ class Reader:
         client_id: str,
         *,
         group: str | None = None,
-        bury: Callable[[list[Letter]], None] | None = None,
-        folds: bool = False,
-        decode: Callable[[bytes], Record] = decode,
-        wanted: Wanted | None = None,
+        rules: ReadingRules = _ALL,
         stopping: Stopping = never,
         **options: Any,
     ) -> None:
         self._prefix, self._settings = settings.topic_prefix, settings
         self._group = settings.topic_prefix + (group or client_id)
         self._instance = str(options.get("group.instance.id", ""))
-        self._bury, self._folds, self._garbage = bury, folds, list[Letter]()
+        self._rules, self._garbage = rules, list[Letter]()
         self._ends_reached: dict[Partition, int] = {}
         self._next: dict[Partition, int] = {}
         """Offset of the next record of each assigned partition, or where reading begins."""
         self._lag = LagLookup(settings)
         self.unreadable: Counter[str] = Counter()
         """Number of records that could not be decoded, by topic. Any thread."""
-        self._decode, self._wanted = whole_records(settings, decode), wanted
+        self._decode = whole_records(settings, rules.decode)
         self._stopping, self._subscribed, self._commits = stopping, False, CallsInTurn()
         self._options = {**consumer_options(settings, client_id, self._group), **options}
         self.watch, self._consumer = watched(Consumer, self._options)
@@ -145,13 +159,13 @@ class Reader:
                 continue
             place = str(message.topic()).removeprefix(self._prefix), message.partition() or 0
             self._next[place] = (message.offset() or 0) + 1
-            if (item := decoded(message, place, self._decode, self._wanted)) is not None:
+            if (item := decoded(message, place, self._decode, self._rules.wanted)) is not None:
                 received.append(item)
                 if isinstance(item.record, Unreadable):
                     self._take(item, item.record, message)
         garbage, self._garbage = self._garbage, []
-        if garbage and self._bury is not None:
-            self._bury(garbage)
+        if garbage and self._rules.bury is not None:
+            self._rules.bury(garbage)
         return received
 
     def committed(
@@ -297,7 +311,7 @@ class Reader:
     def _take(self, received: Received, unreadable: Unreadable, message: Message) -> None:
         place = received.topic, received.partition, received.offset
         self.unreadable[received.topic] += 1
-        if unreadable.missed is not None and self._folds:
+        if unreadable.missed is not None and self._rules.folds:
             raise unreadable.missed
         _log.warning("skipped: %s[%d]@%d: %s", *place, unreadable.error)
         if unreadable.missed is None:

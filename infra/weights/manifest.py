@@ -29,7 +29,12 @@ from seamlessflow.infra.weights.hashing import (
     stamp,
 )
 from seamlessflow.infra.weights.tensors import TensorHasher, hash_of
-from seamlessflow.infra.weights.versions import PathOutside, inside, version_directory
+from seamlessflow.infra.weights.versions import (
+    PathOutside,
+    PublishedWeights,
+    inside,
+    version_directory,
+)
 
 MANIFEST = "manifest.json"
 
@@ -121,8 +126,7 @@ _FIELDS = {member.name for member in fields(Manifest)}
 class NewVersion:
     """A version that was just published."""
 
-    directory: Path
-    manifest_sha256: str
+    weights: PublishedWeights
     tensors: Sequence[TensorHasher]
     """Hashers of its safetensors files, which have taken all of their bytes."""
 
@@ -135,14 +139,6 @@ class NewVersion:
 
 
 def publish(
-    root: Path, facts: Manifest, fill: Callable[[Path], None], sync: bool = True
-) -> tuple[Path, str]:
-    """Make a version as `publish_version`; return its directory and its manifest's hex SHA-256."""
-    made = publish_version(root, facts, fill, sync)
-    return made.directory, made.manifest_sha256
-
-
-def publish_version(
     root: Path, facts: Manifest, fill: Callable[[Path], None], sync: bool = True
 ) -> NewVersion:
     """Make the directory of `facts.version` below `root`.
@@ -159,7 +155,8 @@ def publish_version(
     marks = HostMarks(target)
     with marks.turn():
         marks.write(digest, {name: file.stamp for name, file in hashed.items()})
-    return NewVersion(target, digest, list(tensors.values()))
+    weights = PublishedWeights(facts.version, facts.optimizer_step, str(target), digest)
+    return NewVersion(weights, list(tensors.values()))
 
 
 def adopt(root: Path, manifest: Path, fill: Callable[[Path], None]) -> Path:

@@ -1,4 +1,4 @@
-"""Versions of a policy on disk, how long they stay, and the names of files in them.
+"""Versions of a policy: as they are published, on disk, how long they stay, the files in them.
 
 The trainer calls `retain` after each publication; readers hold a `lease` while they verify and
 load. One that may not write here relies on `FEWEST_KEPT`. Files that manifests and checkpoints name
@@ -12,10 +12,12 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from seamlessflow.infra.disk import remove_directory
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.schemas.records import PolicyWeights, WeightsPublished
 
 FEWEST_KEPT = 3
 """A reader without a lease has the time that this many publications take."""
@@ -43,6 +45,28 @@ class PathOutside(SeamlessFlowError):
         self.root = root
         self.path = path
         super().__init__(f"{path!r} leads out of {root}")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedWeights:
+    """A published version of a policy; equal to another one of the same content, wherever it is."""
+
+    version: int
+    step: int = field(compare=False)
+    """Number of optimizer steps that made the weights."""
+    directory: str = field(compare=False)
+    """The one that was published, or its copy on this host."""
+    manifest_sha256: str
+
+    @classmethod
+    def of(cls, record: WeightsPublished | PolicyWeights) -> "PublishedWeights":
+        """Return the version that a record of `control` or of `fleet` names."""
+        return cls(record.version, record.step, record.directory, record.manifest_sha256)
+
+    @property
+    def path(self) -> Path:
+        """Return the directory as a path."""
+        return Path(self.directory)
 
 
 def version_directory(root: Path, version: int) -> Path:

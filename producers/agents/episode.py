@@ -8,15 +8,14 @@ import logging
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
 import orjson
 
-from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.infra.telemetry.names import PROVIDER
-from seamlessflow.infra.telemetry.tracing import Telemetry
 from seamlessflow.producers.agents.ended_groups import EndedGroups
 from seamlessflow.producers.agents.gateway_client.client import (
     GatewayClient,
@@ -63,18 +62,25 @@ _GIVEN_UP = CloseCall("aborted", "the session was not opened in time", "infrastr
 _ENDED = "seamlessflow_agents_tasks_total"
 
 
+@dataclass(frozen=True, slots=True)
+class UserCode:
+    """Code of the user, and the threads in which it runs."""
+
+    agent: Agent
+    judge: Callback | None
+    """It rewards what the agent returned; None if the agent gives its own rewards."""
+    threads: CallThreads
+
+
 class Episodes:
     """Runner of episodes; all of them share one agent, one gateway and one HTTP client."""
 
     def __init__(
         self,
         settings: AgentsSection,
-        agent: Agent,
-        judge: Callback | None,
+        code: UserCode,
         gateway: GatewayClient,
-        threads: CallThreads,
-        telemetry: Telemetry,
-        metrics: Metrics,
+        instruments: Instruments,
         leftovers: Leftovers,
         ended: EndedGroups | None = None,
         serving: ServingTime | None = None,
@@ -90,12 +96,12 @@ class Episodes:
             settings.await_reward_s,
             settings.rewards,
         )
-        self._agent = agent
-        self._judge = judge
+        self._agent = code.agent
+        self._judge = code.judge
         self._gateway = gateway
-        self._threads = threads
-        self._telemetry = telemetry
-        self._metrics = metrics
+        self._threads = code.threads
+        self._telemetry = instruments.traces
+        self._metrics = instruments.metrics
         self._leftovers = leftovers
         self._ended = ended or EndedGroups()
         self._serving = serving or ServingTime()

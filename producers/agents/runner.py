@@ -14,12 +14,13 @@ from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.process import ready
+from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.output import MetricsOutput
-from seamlessflow.infra.telemetry.tracing import Telemetry, telemetry
+from seamlessflow.infra.telemetry.tracing import telemetry
 from seamlessflow.producers.agents.backlog import Place
 from seamlessflow.producers.agents.ended_groups import EndedGroups, watch_groups
-from seamlessflow.producers.agents.episode import Episodes
+from seamlessflow.producers.agents.episode import Episodes, UserCode
 from seamlessflow.producers.agents.gateway_client.client import GatewayClient
 from seamlessflow.producers.agents.harness.agent import Agent, CallableAgent, CommandAgent
 from seamlessflow.producers.agents.harness.callables import CallThreads, load_callable
@@ -61,7 +62,8 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
         metrics=metrics,
     )
     ended, serving = EndedGroups(), ServingTime()
-    episodes = _episodes(settings.agents, threads, traces, metrics, leftovers, ended, serving)
+    instruments = Instruments(traces, metrics)
+    episodes = _episodes(settings.agents, threads, instruments, leftovers, ended, serving)
     topics = [TASKS, FLEET, CONTROL] if settings.pacing.redundancy else [TASKS, FLEET]
     await asyncio.to_thread(find_cluster, settings.kafka, topics, stop.is_set)
     loop = asyncio.get_running_loop()
@@ -94,8 +96,7 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
 def _episodes(
     settings: AgentsSection,
     threads: CallThreads,
-    traces: Telemetry,
-    metrics: Metrics,
+    instruments: Instruments,
     leftovers: Leftovers,
     ended: EndedGroups,
     serving: ServingTime,
@@ -103,10 +104,9 @@ def _episodes(
     judge = load_callable(settings.reward) if settings.reward else None
     key = settings.admin_key.get_secret_value()
     gateway = GatewayClient(settings.gateway_url, key, settings.call_limit_s)
-    agent = _agent(settings, threads)
+    code = UserCode(_agent(settings, threads), judge, threads)
     contain_exits(asyncio.get_running_loop())
-    parts = settings, agent, judge, gateway, threads, traces, metrics, leftovers
-    return Episodes(*parts, ended, serving)
+    return Episodes(settings, code, gateway, instruments, leftovers, ended, serving)
 
 
 def _watches(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.client import BEGINNING, Received
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Record, WorkerHeartbeat
@@ -128,7 +128,7 @@ def watch_engines(
     def deliver(received: list[Received]) -> None:
         note([item.record for item in received])
 
-    reader = Reader(settings, client_id, wanted=_is_rollout_beat)
+    reader = Reader(settings, client_id, rules=ReadingRules(wanted=_is_rollout_beat))
     reader.assign({(FLEET.name, 0): BEGINNING})
     return ReaderThread("engines", reader, deliver, failed).start()
 

@@ -17,7 +17,7 @@ from seamlessflow.infra.kafka.client import Partition
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.outage import COMMIT_S, WITHOUT_LIMIT
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.group import membership
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.metrics import Metrics
@@ -136,8 +136,7 @@ class TaskFeed:
             self._settings,
             _CLIENT_ID,
             group=self._group,
-            bury=dead.bury,
-            folds=True,
+            rules=ReadingRules(bury=dead.bury, folds=True),
             stopping=self._ended.is_set,
             **options,
         )

@@ -30,9 +30,9 @@ from seamlessflow.infra.errors import (
 from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.infra.telemetry.tracing import Telemetry
 from seamlessflow.producers.gateway.errors import ApiError, refused
 from seamlessflow.producers.gateway.replies import (
@@ -83,8 +83,7 @@ class Link:
         settings: GatewaySection,
         url: str,
         instance: str,
-        metrics: Metrics,
-        tracing: Telemetry,
+        instruments: Instruments,
         replies: int = REPLIES.partitions,
         stopping: Stopping = never,
     ) -> None:
@@ -99,7 +98,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._pending: PendingReplies[ExpectedReply] = PendingReplies()
         self._acknowledged = float("-inf")
-        self._unclaimed = metrics.counter(
+        self._unclaimed = instruments.metrics.counter(
             "seamlessflow_gateway_replies_ignored_total", reason="nobody_waits"
         )
         limits: dict[str, Any] = {
@@ -112,7 +111,7 @@ class Link:
             linger_ms=settings.linger_ms,
             report_every_s=_REPORT_EVERY_S,
             waits_for_room=False,  # waiting would stop the event loop, and with it all calls
-            trace=tracing.send,
+            trace=instruments.traces.send,
             **limits,
         )
         self._reply_reader = _ReplyReader(
@@ -121,10 +120,10 @@ class Link:
             self.address.partition,
             self._producer,
             self._deliver,
-            tracing,
+            instruments.traces,
             stopping,
         )
-        metrics.watch(self._reply_reader.reader)
+        instruments.metrics.watch(self._reply_reader.reader)
 
     async def start(self) -> None:
         """Begin to read replies, and wait until Kafka acknowledges a heartbeat.
@@ -288,7 +287,9 @@ class _ReplyReader:
         self._closed = threading.Event()
         self._partition = partition
         letters, client_id = DeadLetters(settings, producer, stopping), f"gateway-{gateway}"
-        self.reader = Reader(settings, client_id, bury=letters.bury, stopping=stopping)
+        self.reader = Reader(
+            settings, client_id, rules=ReadingRules(bury=letters.bury), stopping=stopping
+        )
         self._thread = threading.Thread(target=self._serve, name="replies", daemon=True)
 
     async def start(self) -> None:

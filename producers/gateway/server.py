@@ -10,7 +10,7 @@ import logging
 import secrets
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from math import ceil
 
 import uvicorn
@@ -19,9 +19,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.network.addresses import address_of
 from seamlessflow.infra.process import collect_seldom, ready
-from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.infra.telemetry.output import MetricsOutput
-from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.infra.telemetry.instruments import instruments
 from seamlessflow.producers.gateway.app import App
 from seamlessflow.producers.gateway.http_protocol import HttpProtocol
 from seamlessflow.producers.gateway.link import Link
@@ -64,29 +62,23 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
     listener = _listener(settings.gateway)
     url = settings.gateway.public_url or f"http://{address_of(*listener.getsockname()[:2])}"
     cluster = await asyncio.to_thread(find_cluster, settings.kafka, _TOPICS, stop.is_set)
-    metrics, instance = Metrics(), secrets.token_hex(8)
-    tracing = telemetry(settings.telemetry, "gateway", instance, settings.kafka.topic_prefix)
-    output = MetricsOutput(settings, metrics, "gateway", instance)
-    link = Link(
-        settings.kafka,
-        settings.gateway,
-        url.rstrip("/"),
-        instance,
-        metrics,
-        tracing,
-        cluster.partitions[REPLIES.name],
-        stop.is_set,
-    )
-    await link.start()
-    app = App(link, settings.gateway, url.rstrip("/"), metrics, tracing)
-    # Collecting over the objects made at start took a fifth of a call's CPU.
-    collect_seldom(_GC_THRESHOLDS)
-    try:
-        await _serve(app, link, settings, listener, stop)
-    finally:
-        link.close()
-        tracing.close()
-        output.close()
+    instance, replies = secrets.token_hex(8), cluster.partitions[REPLIES.name]
+    with instruments(settings, "gateway", instance) as made:
+        link = Link(
+            settings.kafka,
+            settings.gateway,
+            url.rstrip("/"),
+            instance,
+            made,
+            replies,
+            stop.is_set,
+        )
+        await link.start()
+        app = App(link, settings.gateway, url.rstrip("/"), made.metrics, made.traces)
+        # Collecting over the objects made at start took a fifth of a call's CPU.
+        collect_seldom(_GC_THRESHOLDS)
+        with closing(link):
+            await _serve(app, link, settings, listener, stop)
 
 
 async def _serve(

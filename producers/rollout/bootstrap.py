@@ -12,9 +12,9 @@ from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.infra.kafka.producer import OnDelivery, Producer
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.settings import RendererSettings
+from seamlessflow.infra.telemetry.instruments import instruments
 from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.infra.telemetry.output import MetricsOutput
-from seamlessflow.infra.telemetry.tracing import Telemetry, telemetry
+from seamlessflow.infra.telemetry.tracing import Telemetry
 from seamlessflow.infra.worker.fleet import Senders
 from seamlessflow.infra.worker.roles import new_incarnation
 from seamlessflow.infra.worker.tags import SHARED
@@ -22,7 +22,7 @@ from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
 from seamlessflow.producers.rollout.counts import Counts
 from seamlessflow.producers.rollout.probe.asking import EngineProbe
 from seamlessflow.producers.rollout.process import RolloutProcess, Undelivered, WorkerInbox
-from seamlessflow.producers.rollout.readers import FleetReader, SlotReader
+from seamlessflow.producers.rollout.readers import FleetReader, Interest, SlotReader
 from seamlessflow.producers.rollout.roles.announcements import Facts
 from seamlessflow.producers.rollout.roles.device import EngineFactory, RolloutDevice
 from seamlessflow.producers.rollout.roles.keeper import RoleKeeper
@@ -46,15 +46,8 @@ def observed(
     settings: RolloutSettings, engines: EngineFactory, stopping: Stopping
 ) -> Iterator[RolloutProcess]:
     """Yield a process whose traces and metrics go where the settings say."""
-    name = settings.rollout.worker
-    prefix, metrics = settings.kafka.topic_prefix, Metrics()
-    traces = telemetry(settings.telemetry, "rollout", name, prefix)
-    output = MetricsOutput(settings, metrics, "rollout", name)
-    try:
-        yield build(settings, traces, metrics, engines, stopping)
-    finally:
-        traces.close()
-        output.close()
+    with instruments(settings, "rollout", settings.rollout.worker) as made:
+        yield build(settings, made.traces, made.metrics, engines, stopping)
 
 
 def build(
@@ -105,17 +98,14 @@ def _fleet_reader(
     settings: RolloutSettings, inbox: WorkerInbox, senders: Senders, stopping: Stopping
 ) -> FleetReader:
     mine = settings.rollout
-    return FleetReader(
-        settings.kafka,
-        f"rollout-{mine.worker}-fleet",
+    interest = Interest(
         mine.worker,
         None if SHARED in mine.tags else mine.policy,
-        inbox.put,
-        inbox.fail,
-        stopping,
         line=mine.update.mode == "rolling",
         senders=None if settings.weights.from_trainer == "never" else senders,
     )
+    client_id = f"rollout-{mine.worker}-fleet"
+    return FleetReader(settings.kafka, client_id, interest, inbox.put, inbox.fail, stopping)
 
 
 def load_parser(policy: PolicyWeights) -> MessageParser:

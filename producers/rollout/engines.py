@@ -9,11 +9,11 @@ from seamlessflow.infra.errors import SeamlessFlowError, SettingsRejected
 from seamlessflow.infra.process import collect_seldom
 from seamlessflow.infra.weights.adapter import BaseModel
 from seamlessflow.infra.weights.manifest import Manifest, verify
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.producers.rollout.clock_engine.answers import AnswerLengths, Answers
 from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
 from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.roles.device import EngineFactory
-from seamlessflow.producers.rollout.roles.moves import PublishedWeights
 from seamlessflow.producers.rollout.scripted_engine import Script, ScriptedEngine
 from seamlessflow.producers.rollout.settings import RolloutSection, RolloutSettings, VllmSection
 from seamlessflow.producers.rollout.turns.message import MessageParser
@@ -68,7 +68,7 @@ class TorchEngines:
             threads=torch.threads,
             deadline_s=ENGINE_DEADLINE_S,
         )
-        engine = TorchEngine.from_directory(Path(weights.directory), settings, weights.version)
+        engine = TorchEngine.from_directory(weights.path, settings, weights.version)
         # Half a million objects of its libraries: a collection of all of them would stop sampling
         # and every move for half a second.
         collect_seldom()
@@ -97,7 +97,7 @@ class VllmEngines:
 
     def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
         """Start a server and wait for it. Raises `VllmNotStarted`, `WeightsRejected`."""
-        settings, directory = self._settings, Path(weights.directory)
+        settings, directory = self._settings, weights.path
         log_file = self._log_dir / f"vllm-{settings.worker}.log"
         return VllmEngine(self._vllm, settings.capacity, directory, weights.version, log_file)
 
@@ -150,7 +150,7 @@ class ClockEngines:
         )
         engine = ClockEngine(self._settings, answers)
         engine.pause("keep")
-        engine.load_weights(Path(weights.directory), weights.version)
+        engine.load_weights(weights.path, weights.version)
         engine.resume()
         return engine
 
@@ -181,7 +181,7 @@ class WeightsCheck:
         Raises `WeightsInvalid`, `WeightsUnsupported` and `AdapterInvalid`.
         """
         if (base := _verified(weights).base) is not None and base not in self._bases:
-            base.verify(Path(weights.directory))
+            base.verify(weights.path)
             self._bases.add(base)
 
 
@@ -195,9 +195,9 @@ def verify_full(weights: PublishedWeights) -> None:
 
 
 def _verified(weights: PublishedWeights) -> Manifest:
-    if weights.kind == "delta":
+    manifest = verify(weights.path, weights.manifest_sha256)
+    if manifest.kind == "delta":
         raise WeightsUnsupported(weights, "kind delta cannot be loaded")
-    manifest = verify(Path(weights.directory), weights.manifest_sha256)
     if manifest.version != weights.version:
         raise WeightsUnsupported(weights, f"the manifest says version {manifest.version}")
     return manifest

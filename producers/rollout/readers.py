@@ -9,13 +9,14 @@ process reads that heartbeat back, it has read all of `fleet` that matters.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.kafka.client import BEGINNING, END, Received
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.outage import WITHOUT_LIMIT
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.worker.fleet import Senders, is_training_beat, of_worker
@@ -41,8 +42,8 @@ class SlotReader:
             deliver(batch)
             self._next = batch[-1].offset + 1
 
-        bury = DeadLetters(settings, producer, stopping).bury
-        self.reader = Reader(settings, client_id, bury=bury, stopping=stopping)
+        rules = ReadingRules(bury=DeadLetters(settings, producer, stopping).bury)
+        self.reader = Reader(settings, client_id, rules=rules, stopping=stopping)
         self._thread = ReaderThread(client_id, self.reader, deliver_and_note, failed)
         self._slot: int | None = None
         self._next = END
@@ -74,6 +75,32 @@ class SlotReader:
         self._slot, self._next = slot, end
 
 
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """Records of the fleet that concern a worker."""
+
+    worker: str
+    policy: str | None
+    """None for a worker that several policies share."""
+    line: bool = False
+    """True: also the records by which workers load new weights one after the other."""
+    senders: Senders | None = None
+    """Takes in where training processes send weights."""
+
+    def concerns(self, record: Record) -> bool:
+        """Return True for a record that the worker folds."""
+        if concerns(record, self.worker, self.policy):
+            return True
+        return self.line and concerns_line(record)
+
+    def keys(self) -> Callable[[bytes], bool]:
+        """Return the test of a record's key, by which others are not even decoded."""
+        is_ours = of_worker(self.worker)
+        if self.senders is None:
+            return is_ours
+        return lambda key: is_ours(key) or is_training_beat(key)
+
+
 class FleetReader:
     """A Kafka consumer in its own thread, for the records of one worker and its policy."""
 
@@ -81,36 +108,21 @@ class FleetReader:
         self,
         settings: KafkaSettings,
         client_id: str,
-        worker: str,
-        policy: str | None,
+        interest: Interest,
         deliver: Callable[[list[Received]], None],
         failed: Callable[[BaseException], None],
         stopping: Stopping,
-        line: bool = False,
-        senders: Senders | None = None,
     ) -> None:
-        """`policy`: None for a worker that several share.
-        `line`: also the records by which workers load new weights one after the other.
-        `senders`: takes in where training processes send weights.
-        """
-
-        def concern(record: Record) -> bool:
-            return concerns(record, worker, policy) or (line and concerns_line(record))
-
         def deliver_ours(batch: list[Received]) -> None:
-            if senders is not None:
+            if interest.senders is not None:
                 for item in batch:
-                    senders.apply(item.record)
-            ours = [item for item in batch if concern(item.record)]
+                    interest.senders.apply(item.record)
+            ours = [item for item in batch if interest.concerns(item.record)]
             if ours:
                 deliver(ours)
 
-        is_ours = of_worker(worker)
-
-        def wanted(key: bytes) -> bool:
-            return is_ours(key) or (senders is not None and is_training_beat(key))
-
-        self.reader = Reader(settings, client_id, wanted=wanted, stopping=stopping)
+        rules = ReadingRules(wanted=interest.keys())
+        self.reader = Reader(settings, client_id, rules=rules, stopping=stopping)
         self._thread = ReaderThread(client_id, self.reader, deliver_ours, failed)
 
     def start(self) -> None:

@@ -99,8 +99,6 @@ class _Finish:
         match record:
             case r.LineageStarted():
                 self._of_policies[record.policy] = False
-            case r.RunFinished(policy=""):  # older releases named no policy, and had one
-                self._of_policies = dict.fromkeys(self._of_policies or {""}, True)
             case r.RunFinished():
                 self._of_policies[record.policy] = True
 

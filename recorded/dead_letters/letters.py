@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from seamlessflow.infra.kafka.client import SOURCE_HEADER, Headers, Received
+from seamlessflow.infra.kafka.reader import ReadingRules
 from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.kafka.whole_topic import read_partitions
@@ -82,7 +83,7 @@ def read_letters(
         for number in range(counts.get(settings.topic_prefix + name, 0))
         if partition in (None, number)
     ]
-    for item in read_partitions(settings, places, decode=Raw):
+    for item in read_partitions(settings, places, rules=ReadingRules(decode=Raw)):
         if isinstance(item.record, Raw):
             yield letter_or_mark(item, item.record)
 

@@ -16,7 +16,7 @@ from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.kafka.client import Partition
 from seamlessflow.infra.kafka.outage import ASK_S, Outage
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.topics.creation import check_prefix
 from seamlessflow.infra.kafka.topics.existing import delete_topics, partition_counts
 from seamlessflow.infra.kafka.unreadable import Raw
@@ -119,7 +119,9 @@ def count_in_log(erasure: LogErasure, show: Shown) -> LogErased:
         name = pair.source.removeprefix(erasure.kafka.topic_prefix)
         counts, ranges = outcome.topics.setdefault(name, TopicErasure()), _of(pair, bounds)
         ends = {place: end for place, (_, end) in ranges.items()}
-        for item in read_partitions(whole, list(ranges), ends=ends, limit_s=ANSWER_S, decode=Raw):
+        for item in read_partitions(
+            whole, list(ranges), ends=ends, limit_s=ANSWER_S, rules=ReadingRules(decode=Raw)
+        ):
             erasure.sieve.kept(name, item, counts)
         show(name, 1, 1)
     return outcome

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from seamlessflow.infra.errors import PartitionsDiffer
 from seamlessflow.infra.kafka.client import Partition, Received
 from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.reader import ReadingRules
 from seamlessflow.infra.kafka.topics.creation import create_copy
 from seamlessflow.infra.kafka.topics.existing import delete_before
 from seamlessflow.infra.kafka.unreadable import Raw
@@ -88,7 +89,7 @@ def copy_with_offsets(
             starts=firsts,
             ends={place: end for place, (_, end) in bounds.items()},
             limit_s=ANSWER_S,
-            decode=_as_it_is,
+            rules=ReadingRules(decode=_as_it_is),
         ):
             writing.write(item, keep(item))
             if writing.full:

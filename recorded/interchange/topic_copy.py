@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from seamlessflow.infra.errors import NewerRelease, PartitionsDiffer, SeamlessFlowError
 from seamlessflow.infra.kafka.client import Partition, Received
 from seamlessflow.infra.kafka.producer import TransactionalProducer
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.topics.creation import create_copy
 from seamlessflow.infra.kafka.whole_topic import read_partitions
@@ -150,7 +150,11 @@ class _Copy:
         batch: list[Received] = []
         size = 0
         for item in read_partitions(
-            self._kafka, list(starts), starts=starts, limit_s=_ANSWER_S, decode=RawRecord
+            self._kafka,
+            list(starts),
+            starts=starts,
+            limit_s=_ANSWER_S,
+            rules=ReadingRules(decode=RawRecord),
         ):
             batch.append(item)
             size += len(item.record.value) if isinstance(item.record, RawRecord) else 0

@@ -12,6 +12,7 @@ from seamlessflow.consumers.trajectories.sessions.logged_partition import Logged
 from seamlessflow.infra.blobs import largest_trajectory
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.reader import ReadingRules
 from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
@@ -197,7 +198,12 @@ class _Merge:
             for n in self._folds
         }
         return read_partitions(
-            self._job.kafka, list(ends), starts=starts, ends=ends, folds=True, stopping=stopping
+            self._job.kafka,
+            list(ends),
+            starts=starts,
+            ends=ends,
+            rules=ReadingRules(folds=True),
+            stopping=stopping,
         )
 
     def _apply(self, item: Received) -> None:

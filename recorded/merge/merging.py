@@ -12,6 +12,7 @@ from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.reader import ReadingRules
 from seamlessflow.infra.kafka.topics.creation import check_prefix, create_topics
 from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
@@ -126,7 +127,12 @@ def two_sessions(
         Refold(LoggedPartition(number), chosen, rewriting(variant)) for variant in (RECORDED, rules)
     ]
     for item in read_partitions(
-        settings, [place], starts={place: start}, ends={place: end}, folds=True, stopping=stopping
+        settings,
+        [place],
+        starts={place: start},
+        ends={place: end},
+        rules=ReadingRules(folds=True),
+        stopping=stopping,
     ):
         if isinstance(item.record, Unreadable):
             continue

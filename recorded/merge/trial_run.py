@@ -10,6 +10,7 @@ from seamlessflow.consumers.trajectories.sessions.assemble import assembled
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.kafka.reader import ReadingRules
 from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
@@ -71,7 +72,12 @@ def run_trial(
     total = sum(end - start for start, end in bounds.values())
     outcome = TrialOutcome()
     for item in read_partitions(
-        kafka, list(ends), starts=starts, ends=ends, folds=True, stopping=stopping
+        kafka,
+        list(ends),
+        starts=starts,
+        ends=ends,
+        rules=ReadingRules(folds=True),
+        stopping=stopping,
     ):
         outcome.events += 1
         if outcome.events % _SHOWN_EVERY == 0:

@@ -7,6 +7,7 @@ from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.kafka.outage import ASK_S, Outage
+from seamlessflow.infra.kafka.reader import ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
 from seamlessflow.infra.kafka.whole_topic import read_partitions
@@ -69,7 +70,12 @@ def ended_sessions(
     place, events = (SESSIONS.name, fold.log.number), 0
     starts, ends = {place: bounds[0]}, {place: bounds[1]}
     for item in read_partitions(
-        settings, [place], starts=starts, ends=ends, folds=True, stopping=stopping
+        settings,
+        [place],
+        starts=starts,
+        ends=ends,
+        rules=ReadingRules(folds=True),
+        stopping=stopping,
     ):
         events += 1
         if events % _COUNTED == 0:

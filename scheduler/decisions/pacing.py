@@ -10,6 +10,7 @@ stall time), and no group is admitted that the remaining steps do not need. Call
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import ceil
 
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
@@ -21,6 +22,16 @@ from seamlessflow.scheduler.state.steps import TrainingProgress
 from seamlessflow.scheduler.tasks.mixture import Draws, TaskSets
 from seamlessflow.scheduler.tasks.source import AGAIN, SamplingRule, TaskRow, TaskSource
 from seamlessflow.schemas import records as r
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUse:
+    """The use of a group, and the rule by which its task was chosen."""
+
+    rule: SamplingRule
+    purpose: str = "train"
+    split: str = ""
+    """Set of tasks of an evaluation; one that trains has that of its task."""
 
 
 def unfinished(state: State, settings: SchedulerSettings) -> Mapping[str, PolicyState]:
@@ -91,7 +102,14 @@ def admissions(
     fresh = range(ledger.drawn, ledger.drawn + count - len(again))
     chosen += [(source.draw(number), source.rule(number)) for number in fresh]
     return [
-        _group(state, settings, f"{settings.run.id}-{ledger.admitted + offset}", row, now_ms, rule)
+        _group(
+            state,
+            settings,
+            f"{settings.run.id}-{ledger.admitted + offset}",
+            row,
+            now_ms,
+            GroupUse(rule),
+        )
         for offset, (row, rule) in enumerate(chosen)
     ]
 
@@ -120,9 +138,7 @@ def evaluations(
             f"{settings.run.id}-{of_set}-{number}",
             source.rows[number],
             now_ms,
-            SamplingRule(),
-            purpose=EVAL,
-            split=split,
+            GroupUse(SamplingRule(), EVAL, split),
         )
         for number in range(begun, len(source.rows))
     ]
@@ -258,13 +274,9 @@ def _group(
     name: str,
     row: TaskRow,
     now_ms: int,
-    rule: SamplingRule,
-    purpose: str = "train",
-    split: str = "",
+    use: GroupUse,
 ) -> r.GroupAdmitted:
-    # An earlier release has no place for sizes, so while one is written they are the settings'.
-    pinned = settings.kafka.write_release is not None
-    size, least = (0, 0) if pinned else _sizes(purpose, split, settings, row)
+    size, least = _sizes(use.purpose, use.split, settings, row)
     return r.GroupAdmitted(
         epoch=state.epoch,
         at_ms=now_ms,
@@ -272,8 +284,8 @@ def _group(
         task_id=row.task_id,
         version=state.first.steps.version or 0,
         deadline_ms=now_ms + milliseconds(settings.pacing.group_timeout_s),
-        purpose=purpose,
-        split=split if purpose == EVAL else row.split or settings.pacing.split,
+        purpose=use.purpose,
+        split=use.split if use.purpose == EVAL else row.split or settings.pacing.split,
         policy=settings.run.policy,
         group_size=size,
         min_group_size=least,
@@ -281,9 +293,9 @@ def _group(
         turn_limit=settings.run.turn_limit if row.turn_limit is None else row.turn_limit,
         parent_session=row.fork.origin.session_id if row.fork else "",
         parent_turn=row.fork.origin.turn_id if row.fork else "",
-        sampler=rule.name,
-        sampler_version=rule.version,
-        sampler_figures=rule.figures,
+        sampler=use.rule.name,
+        sampler_version=use.rule.version,
+        sampler_figures=use.rule.figures,
     )
 
 

@@ -262,8 +262,6 @@ class _TimelineFold:
                 before = self.last_role.get(record.worker, record.role)
                 self.switches += before != record.role
                 self.last_role[record.worker] = record.role
-            case r.WorkerUsage(process="train", computing_ms=None):
-                pass  # of an older release: its steps are training as a whole
             case r.WorkerUsage():
                 self.usage[record.worker, record.process].append(record)
 

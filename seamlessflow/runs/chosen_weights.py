@@ -24,7 +24,6 @@ from seamlessflow.infra.weights.manifest import (
 )
 from seamlessflow.infra.weights.versions import version_directory, versions
 from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
-from seamlessflow.trainer.recovery.control_state import Published
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.publication import Publication
 
@@ -90,10 +89,8 @@ def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: ChosenWei
     publication.prepare()
     dtype = _dtype(weights.model)
     facts = publication.facts(weights.version, weights.step, _LINEAGE, dtype, weights.base)
-    directory, digest = publish(
-        settings.weights_dir.resolve(), facts, lambda draft: _link_all(weights.directory, draft)
-    )
-    published = Published(weights.version, weights.step, str(directory), digest)
+    root = settings.weights_dir.resolve()
+    published = publish(root, facts, lambda draft: _link_all(weights.directory, draft)).weights
     now_ms = clock.now_ms()
     fleet = publication.policy_weights(published, now_ms)
     producer = Producer(kafka, "weights")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.scheduler.tasks.source import TaskRow
@@ -183,7 +183,7 @@ def evaluate(
     cluster = find_cluster(settings, [TASKS, TRAJECTORIES], stopping)
     partitions = [(TRAJECTORIES.name, number) for number in cluster.numbers(TRAJECTORIES)]
     producer = Producer(settings, "evaluation")
-    reader = Reader(settings, "evaluation", folds=True, stopping=stopping)
+    reader = Reader(settings, "evaluation", rules=ReadingRules(folds=True), stopping=stopping)
     try:
         # The place to read from is fixed before the first task can have an answer.
         reader.assign(reader.ends(partitions))

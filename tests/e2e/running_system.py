@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.rendering.settings import RendererSettings, rendering_hash
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.weights.manifest import Manifest, publish
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Sampling
 from seamlessflow.schemas.topics import CONTROL, FLEET, SESSIONS, TRAJECTORIES, fleet_key
@@ -95,31 +96,25 @@ class RunningSystem:
             lineage="test",
             dtype="float32",
         )
-        directory, digest = publish(
-            self.directory / "weights", facts, lambda draft: make_model(draft, seed), sync=False
-        )
-        self._announce_weights(version, directory, digest)
-        self.current = directory
-        return directory
+        root = self.directory / "weights"
+        made = publish(root, facts, lambda draft: make_model(draft, seed), sync=False).weights
+        self._announce_weights(made)
+        self.current = made.path
+        return made.path
 
-    def _announce_weights(self, version: int, directory: Path, digest: str) -> None:
+    def _announce_weights(self, made: PublishedWeights) -> None:
         settings = RendererSettings("qwen3", thinking_retention="all")
         weights = fleet.weights(
             policy=POLICY,
-            version=version,
-            step=version,
-            directory=str(directory),
-            manifest_sha256=digest,
-            tokenizer_directory=str(directory),
-            tokenizer_hash=rendering_hash(directory, settings),
+            **asdict(made),
+            tokenizer_directory=made.directory,
+            tokenizer_hash=rendering_hash(made.path, settings),
             renderer=settings.to_json(),
             max_context=512,
             overrides=Sampling(temperature=1.0),
             at_ms=now_ms(),
         )
-        published = control.published(
-            version, policy=POLICY, directory=str(directory), manifest_sha256=digest, at_ms=now_ms()
-        )
+        published = control.published(policy=POLICY, **asdict(made), at_ms=now_ms())
         self.producer.send(FLEET.name, weights, key=fleet_key(weights))
         self.producer.send(CONTROL.name, published)
         self.producer.flush(30)

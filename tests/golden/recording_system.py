@@ -17,7 +17,7 @@ import openai
 from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.client import BEGINNING
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.rendering.settings import RendererSettings, rendering_hash
 from seamlessflow.infra.settings import KafkaSettings
@@ -151,7 +151,7 @@ class Agent:
 
 def records(kafka: KafkaSettings, trajectories: int) -> list[GoldenRecord]:
     """Return every record on Kafka; waits until there are so many trajectories."""
-    reader = Reader(kafka, "golden", decode=Raw)
+    reader = Reader(kafka, "golden", rules=ReadingRules(decode=Raw))
     places = [(topic.name, n) for topic in SMALL.values() for n in range(topic.partitions)]
     reader.assign(dict.fromkeys(places, BEGINNING))
     ends, found = reader.ends(places), list[GoldenRecord]()

@@ -15,6 +15,7 @@ from seamlessflow.demo.model import make_model
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.weights.manifest import Manifest, publish
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.producers.rollout.settings import VllmSection
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
@@ -33,10 +34,10 @@ TOLERANCE = 1e-4
 
 
 @pytest.fixture
-def weights(tmp_path: Path) -> tuple[Path, str]:
-    """Return a published version 0 and its digest."""
+def weights(tmp_path: Path) -> PublishedWeights:
+    """Return a published version 0."""
     facts = Manifest(policy="any", version=0, optimizer_step=0, lineage="l", dtype="float32")
-    return publish(tmp_path / "weights", facts, make, sync=False)
+    return publish(tmp_path / "weights", facts, make, sync=False).weights
 
 
 def make(directory: Path) -> None:
@@ -45,8 +46,8 @@ def make(directory: Path) -> None:
 
 
 @pytest.fixture
-def system(broker: KafkaSettings, weights: tuple[Path, str]) -> Iterator[RolloutSystem]:
-    with rollout_system(broker, weights[0]) as made:
+def system(broker: KafkaSettings, weights: PublishedWeights) -> Iterator[RolloutSystem]:
+    with rollout_system(broker, weights.path) as made:
         made.deadline_s = START_S
         made.max_context = LONG_CONTEXT
         yield made
@@ -55,12 +56,12 @@ def system(broker: KafkaSettings, weights: tuple[Path, str]) -> Iterator[Rollout
 def test_a_lost_engine_comes_back_with_its_worker_and_dies_with_it(
     system: RolloutSystem,
     section: VllmSection,
-    weights: tuple[Path, str],
+    weights: PublishedWeights,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SEAMLESSFLOW_DATA_DIR", str(tmp_path))
-    system.publish(f"policy-{WORKER}", 0, *weights)
+    system.publish(f"policy-{WORKER}", weights)
     process = system.start_process(
         WORKER, f"policy-{WORKER}", engine="vllm", vllm=section.model_dump_json()
     )
@@ -81,7 +82,7 @@ def test_a_lost_engine_comes_back_with_its_worker_and_dies_with_it(
     again = system.serve(WORKER, 1, incarnation)
     for turn_id, ids in so_far.items():
         generate(system, again, turn_id, turns.index(turn_id), dispatch=2, completion_ids=ids)
-    plain = AutoModelForCausalLM.from_pretrained(weights[0])
+    plain = AutoModelForCausalLM.from_pretrained(weights.path)
     for number, turn_id in enumerate(turns):
         done = system.completed(turn_id)
         assert done.dispatch == (2 if turn_id in cut else 1)

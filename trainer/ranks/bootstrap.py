@@ -10,7 +10,7 @@ from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.inbox import Inbox
 from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.network.line import Line
@@ -211,7 +211,9 @@ def _process(
     status, activity = TrainerStatus(), ActivityAccount(trainer.worker, "train", now_ms())
     wanted = of_worker(trainer.worker)
     options: dict[str, Any] = {"enable.partition.eof": True, "stopping": stopping}
-    reader = Reader(settings.kafka, f"{name}-control", folds=True, wanted=wanted, **options)
+    reader = Reader(
+        settings.kafka, f"{name}-control", rules=ReadingRules(folds=True, wanted=wanted), **options
+    )
     metrics.watch(reader)
     # Before the first heartbeat, so that no assignment to this incarnation is missed.
     control = (CONTROL.name, 0)

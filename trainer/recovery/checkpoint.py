@@ -142,8 +142,7 @@ def _read(directory: Path) -> Checkpoint:
         values["epoch"],
         values["log"],
         directory,
-        # Checkpoints of earlier releases have none.
-        reusable=[_used_group(**group) for group in values.get("reusable", ())],
+        reusable=[_used_group(**group) for group in values["reusable"]],
     )
 
 

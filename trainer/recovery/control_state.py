@@ -7,16 +7,16 @@ recorded step it keeps a `Commit`.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, StepCommitted, StepMethod
 from seamlessflow.trainer.data.figures.evaluation import (
     EvaluatedGroup,
     EvaluationRound,
     Round,
-    evaluated_from,
     rounds_from,
     rounds_json,
 )
@@ -58,10 +58,10 @@ class Commit:
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> "Commit":
-        """Return the step that `to_json` gave these values for; earlier releases gave four."""
-        step, version, lineage, groups, *reused = values
+        """Return the step that `to_json` gave these values for."""
+        step, version, lineage, groups, reused = values
         members = {name: tuple(sessions) for name, sessions in groups.items()}
-        return cls(step, version, lineage, members, reused=tuple(*reused))
+        return cls(step, version, lineage, members, reused=tuple(reused))
 
     def to_json(self) -> list[Any]:
         """Return the step as plain values, without its methods."""
@@ -70,16 +70,6 @@ class Commit:
     def own(self) -> dict[str, Sessions]:
         """Return the groups that no earlier step trained."""
         return {name: sessions for name, sessions in self.groups.items() if name not in self.reused}
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """The weights published last."""
-
-    version: int
-    step: int
-    directory: str
-    manifest_sha256: str
 
 
 @dataclass(slots=True)
@@ -115,7 +105,8 @@ class ControlState:
     """Groups of `commits` whose `GroupConsumed` is on `control`."""
     steps_of: dict[int, int] = field(default_factory=dict)
     """Number of optimizer steps that made each version."""
-    published: Published | None = None
+    published: PublishedWeights | None = None
+    """The weights published last."""
     finished: int = 0
     """Steps of the newest `RunFinished`."""
 
@@ -137,7 +128,9 @@ class ControlState:
                     self.expired.add(record.group_id)
             case r.GroupReady() if (evaluation := self._round_of(record.group_id)) is not None:
                 count = len(record.sessions)
-                evaluation.ended.append(EvaluatedGroup(count, record.reward_mean, record.passed))
+                evaluation.ended.append(
+                    EvaluatedGroup(count, record.reward_mean, record.passed or 0)
+                )
                 self._end(record.group_id)
             case r.EvaluationCompleted():
                 self.rounds.pop((record.version, record.split), None)
@@ -178,7 +171,7 @@ class ControlState:
             "steps_of": list(self.steps_of.items()),
             "rounds": rounds_json(self.rounds),
             "evaluated": self.evaluated,
-            "published": self.published and [getattr(self.published, n) for n in _PUBLISHED],
+            "published": self.published and astuple(self.published),
             "finished": self.finished,
             "dropped": self.dropped,
             "newest_drop": self.newest_drop,
@@ -198,13 +191,13 @@ class ControlState:
                 name: GroupAdmission(*admission) for name, admission in values["under_way"].items()
             },
             **{name: set(values[name]) for name in _SETS},
-            rounds=rounds_from(values),
-            evaluated=evaluated_from(values),
+            rounds=rounds_from(values["rounds"]),
+            evaluated=dict(values["evaluated"]),
             steps_of=dict(values["steps_of"]),
-            published=published and Published(*published),
+            published=published and PublishedWeights(*published),
             finished=values["finished"],
-            dropped=Counter(values.get("dropped", {})),
-            newest_drop=values.get("newest_drop", ""),
+            dropped=Counter(values["dropped"]),
+            newest_drop=values["newest_drop"],
         )
 
     def _apply_step(self, record: Record) -> None:
@@ -225,9 +218,7 @@ class ControlState:
                     self.steps_of[self.highest_version] = record.step + 1
             case r.WeightsPublished():
                 self.steps_of.setdefault(record.version, record.step)
-                self.published = Published(
-                    record.version, record.step, record.directory, record.manifest_sha256
-                )
+                self.published = PublishedWeights.of(record)
             case r.RunFinished():
                 self.finished = record.steps
 
@@ -283,4 +274,3 @@ class ControlState:
 
 
 _SETS = ("skipped", "expired", "over", "consumed")
-_PUBLISHED = ("version", "step", "directory", "manifest_sha256")

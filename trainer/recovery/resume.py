@@ -168,10 +168,8 @@ def recorded_sections(settings: TrainerSettings) -> Mapping[str, Any]:
 
 def lineage_started(
     settings: TrainerSettings, resume: Resume, machine: Machine, at_ms: int
-) -> LineageStarted | None:
-    """Return the record for `control`; None while an earlier release is written, which lacks it."""
-    if settings.kafka.write_release is not None:
-        return None
+) -> LineageStarted:
+    """Return the record for `control`."""
     return LineageStarted(
         at_ms=at_ms,
         policy=settings.run.policy,

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from seamlessflow.schemas.records import EvaluationCompleted
-from seamlessflow.trainer.data.figures.evaluation import ANY_SPLIT, Round, figures
+from seamlessflow.trainer.data.figures.evaluation import Round, figures
 from seamlessflow.trainer.recovery.control_state import ControlState
 
 BEGIN_MS = 120_000
@@ -40,7 +40,7 @@ class Evaluations:
             if not evaluation.open and key not in self._sent
         ]
         reports = []
-        for version, split in sorted(key for key in over if key[0] >= 0):
+        for version, split in sorted(over):
             evaluation = rounds[version, split]
             result = figures(evaluation.ended)
             step = self._control_state.steps_of.get(version, version)
@@ -72,7 +72,7 @@ class Evaluations:
         deadlines = [at for evaluation in rounds.values() for at in evaluation.open.values()]
         begun = all(self._begun(version, split) for split in self._splits)
         if begun and not deadlines:
-            return any(key[0] >= 0 and key not in self._sent for key in rounds)
+            return any(key not in self._sent for key in rounds)
         # Rounds of one set may be under way while that of another has not begun.
         limits = [at + GRACE_MS for at in deadlines]
         limit_ms = max(limits if begun else [*limits, self._ended_ms + BEGIN_MS])
@@ -84,5 +84,4 @@ class Evaluations:
     def _begun(self, version: int, split: str) -> bool:
         """Return whether the round of a version on a set began, or was reported before."""
         state = self._control_state
-        reported = max(state.evaluated.get(name, -1) for name in (split, ANY_SPLIT))
-        return version <= reported or (version, split) in state.rounds
+        return version <= state.evaluated.get(split, -1) or (version, split) in state.rounds

@@ -19,17 +19,17 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.rendering.model_template.discovery import named_for
 from seamlessflow.infra.rendering.renderer import Renderer
-from seamlessflow.infra.rendering.settings import RECORDED_WITHOUT, RendererSettings, rendering_hash
+from seamlessflow.infra.rendering.settings import RendererSettings, rendering_hash
 from seamlessflow.infra.weights.adapter import BaseModel
 from seamlessflow.infra.weights.from_trainer.questions import TOKENIZER
-from seamlessflow.infra.weights.manifest import Manifest, NewVersion, publish_version, read_manifest
+from seamlessflow.infra.weights.manifest import Manifest, NewVersion, publish, read_manifest
 from seamlessflow.infra.weights.remote.sending import weights_sender
 from seamlessflow.infra.weights.tensors import tensors_hash
-from seamlessflow.infra.weights.versions import lease, retain, versions
+from seamlessflow.infra.weights.versions import PublishedWeights, lease, retain, versions
 from seamlessflow.schemas.records import LineageStarted, PolicyWeights, Sampling, WeightsPublished
 from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
 from seamlessflow.trainer.backends.backend import Backend, ModelUnusable
-from seamlessflow.trainer.recovery.control_state import ControlState, Published
+from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import Resume, other_tokens
 from seamlessflow.trainer.settings import TrainerSettings
 
@@ -64,13 +64,8 @@ class Publication:
 
     @cached_property
     def _renderer(self) -> RendererSettings:
-        """Settings of the renderer, found for the model where the configuration names none.
-
-        Earlier releases, to which a run may be pinned, refuse settings that name the other rule.
-        """
-        renderer = named_for(self._rendered, self._settings.policy.renderer)
-        pinned = self._settings.kafka.write_release is not None
-        return replace(renderer, control_tokens=RECORDED_WITHOUT) if pinned else renderer
+        """Settings of the renderer, found for the model where the configuration names none."""
+        return named_for(self._rendered, self._settings.policy.renderer)
 
     @property
     def _rendered(self) -> Path:
@@ -112,7 +107,7 @@ class Publication:
         if reason := other_tokens(self._settings.policy.model, self._root):
             raise ModelUnusable(str(self._settings.policy.model), reason)
 
-    def write(self, backend: Backend, version: int, step: int, lineage: str) -> Published:
+    def write(self, backend: Backend, version: int, step: int, lineage: str) -> PublishedWeights:
         """Write the back end's weights, made by `step` optimizer steps, as `version`.
 
         Versions older than `trainer.versions_kept` allows are deleted. Raises what `settle` does.
@@ -130,12 +125,12 @@ class Publication:
                 if not (draft / path.name).exists():
                     link_or_copy(path, draft / path.name)
 
-        made = publish_version(self._root, facts, fill)
-        self._made = made
+        self._made = publish(self._root, facts, fill)
+        written = self._made.weights
         # Before the copy is made, whose drafts it would take for those of a failed publication.
         retain(self._root, self._settings.trainer.versions_kept)
-        self.send(made.directory)
-        return Published(version, step, str(made.directory), made.manifest_sha256)
+        self.send(written)
+        return written
 
     def facts(
         self, version: int, step: int, lineage: str, dtype: str, base: BaseModel | None
@@ -150,11 +145,10 @@ class Publication:
             kind="adapter" if base else "full",
             base_model=base.directory if base else None,
             base_hash=base.hash if base else None,
-            # Releases before this one, of a run that is being upgraded, read SHA-256 alone.
-            hash="blake3" if self._settings.kafka.write_release is None else "sha256",
+            hash="blake3",
         )
 
-    def send(self, directory: Path) -> None:
+    def send(self, weights: PublishedWeights) -> None:
         """Send a version, and the tokenizer, to the storage that other hosts read, if there is one.
 
         Nothing is sent twice. With `weights.durable` `behind` it is only begun, and one at a time
@@ -165,9 +159,9 @@ class Publication:
             return
 
         def send() -> None:
-            with lease(directory):
+            with lease(weights.path):
                 sender.send_tokenizer(self._tokenizer, self.tokenizer_hash)
-                sender.send(directory)
+                sender.send(weights.path)
 
         self.settle()
         self._under_way = self._behind.submit(send)
@@ -187,18 +181,20 @@ class Publication:
             sent, self._under_way = self._under_way, None
             sent.result()
 
-    def announcement(self, published: Published, lineage: str, now_ms: int) -> WeightsPublished:
+    def announcement(
+        self, published: PublishedWeights, lineage: str, now_ms: int
+    ) -> WeightsPublished:
         """Return the record of published weights for `control`."""
         return WeightsPublished(
             at_ms=now_ms,
             policy=self._settings.run.policy,
             lineage=lineage,
             tensors_hash=self._tensors_hash(published),
-            kind=read_manifest(Path(published.directory)).kind,
+            kind=read_manifest(published.path).kind,
             **asdict(published),
         )
 
-    def policy_weights(self, published: Published, now_ms: int) -> PolicyWeights:
+    def policy_weights(self, published: PublishedWeights, now_ms: int) -> PolicyWeights:
         """Return the record of published weights for `fleet`, which rollout processes load."""
         policy = self._settings.policy
         return PolicyWeights(
@@ -217,11 +213,11 @@ class Publication:
             at_ms=now_ms,
         )
 
-    def _tensors_hash(self, published: Published) -> str:
+    def _tensors_hash(self, published: PublishedWeights) -> str:
         made = self._made
-        if made is not None and made.manifest_sha256 == published.manifest_sha256:
+        if made is not None and made.weights == published:
             return made.tensors_hash
-        return tensors_hash(Path(published.directory))
+        return tensors_hash(published.path)
 
     def _overrides(self) -> Sampling:
         """Return the sampling parameters of all sessions: those of the distribution trained."""
@@ -255,7 +251,7 @@ def companions(directory: Path) -> list[Path]:
 class FirstWeights:
     """The weights that are current when the process begins."""
 
-    published: Published
+    published: PublishedWeights
     new: bool
     """True if they must still be announced on `control`."""
     resume: Resume
@@ -279,8 +275,8 @@ def first_weights(
     if current is None and (url := publication.sent_before()):
         raise WeightsDirectoryInUse(url, "weights.url")
     publication.prepare()
-    if current is not None and Path(current.directory).is_dir():
-        publication.send(Path(current.directory))
+    if current is not None and current.path.is_dir():
+        publication.send(current)
         return FirstWeights(current, False, resume)
     number = 0 if current is None else resume.next_version
     published = publication.write(backend, number, origin.step, resume.lineage)
@@ -293,15 +289,14 @@ def announce(
     publication: Publication,
     producer: Producer,
     at_ms: int,
-    lineage: LineageStarted | None,
+    lineage: LineageStarted,
     stopping: Stopping,
 ) -> None:
-    """Announce the weights on `fleet`, and on `control` if they are new; wait for Kafka.
+    """Announce the lineage, then the weights: on `fleet`, and on `control` if they are new.
 
-    Before them the lineage, unless it is None.
+    Waits for Kafka.
     """
-    if lineage is not None:
-        producer.send(CONTROL.name, lineage)
+    producer.send(CONTROL.name, lineage)
     if first.new:
         name = first.resume.lineage
         producer.send(CONTROL.name, publication.announcement(first.published, name, at_ms))

@@ -23,6 +23,7 @@ from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.producers.rollout.settings import VllmSection
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.topics import CONTROL, FLEET, REQUESTS, TOPICS, fleet_key
@@ -36,8 +37,7 @@ _READY_S = 60.0
 class Served:
     """A published version, and the server that has loaded it."""
 
-    directory: Path
-    manifest_sha256: str
+    weights: PublishedWeights
     vllm: VllmSection
     capacity: int
 
@@ -99,10 +99,10 @@ def _start(children: Children, kafka: KafkaSettings, port: int, served: Served, 
         "SEAMLESSFLOW_GATEWAY__SECRET": _SECRET,
     }
     weights = replace(
-        policy_weights(served.directory),
+        policy_weights(served.weights.path),
         policy=POLICY,
-        directory=str(served.directory),
-        manifest_sha256=served.manifest_sha256,
+        directory=served.weights.directory,
+        manifest_sha256=served.weights.manifest_sha256,
         max_context=MAX_LENGTH,
     )
     worker = {

@@ -72,14 +72,14 @@ def compare(asked: Asked, streams: Streams) -> Figures:
     settings = server_settings(asked)
     facts = Manifest(policy=POLICY, version=0, optimizer_step=0, lineage="part", dtype="float32")
     fill = partial(write_talker, small=asked.small)
-    directory, digest = publish(asked.directory / "weights", facts, fill, sync=False)
+    weights = publish(asked.directory / "weights", facts, fill, sync=False).weights
     with ExitStack() as running:
         log = asked.directory / "vllm.log"
-        server = VllmServer(settings, streams.streams, directory, log)
+        server = VllmServer(settings, streams.streams, weights.path, log)
         running.callback(server.stop)
         server.await_ready()
         shared = settings.model_copy(update={"url": server.url})
-        served = Served(directory, digest, shared, streams.streams)
+        served = Served(weights, shared, streams.streams)
         system = running.enter_context(whole_system(served, asked.directory / "data"))
         system.await_sessions()
         kinds = {kind: _compared(system, server.url, streams, kind) for kind in _KINDS}

@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from seamlessflow.consumers.trajectories.acting.due_sessions import DueSessions
-from seamlessflow.consumers.trajectories.acting.failures import Failures, named
+from seamlessflow.consumers.trajectories.acting.failures import Acting, named
 from seamlessflow.consumers.trajectories.acting.placement import Placement
-from seamlessflow.consumers.trajectories.bus.outbox import Outbox
 from seamlessflow.consumers.trajectories.bus.request_ends import RequestEnds
 from seamlessflow.consumers.trajectories.decisions.context import (
     Context,
-    Contexts,
     Decision,
     refuse,
 )
@@ -23,6 +21,7 @@ from seamlessflow.consumers.trajectories.decisions.decide import decide
 from seamlessflow.consumers.trajectories.decisions.questions import count, describe, unanswered
 from seamlessflow.consumers.trajectories.matching.renderers import LongPrompts
 from seamlessflow.consumers.trajectories.sessions.addressing import Command, Question
+from seamlessflow.consumers.trajectories.sessions.assemble import assembled
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.consumers.trajectories.sessions.replies import answered, replies
@@ -30,8 +29,7 @@ from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.errors import ENDS_PROCESS
 from seamlessflow.infra.kafka.client import Headers, Received
 from seamlessflow.infra.rendering.long_texts import TokensWanted
-from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.infra.telemetry.tracing import Telemetry
+from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import Record
@@ -49,26 +47,22 @@ class Actor:
 
     def __init__(
         self,
-        partitions: Mapping[int, Partition],
-        contexts: Contexts,
+        acting: Acting,
         placement: Placement,
-        outbox: Outbox,
-        telemetry: Telemetry,
-        metrics: Metrics,
+        instruments: Instruments,
         request_ends: RequestEnds,
-        failures: Failures,
         long_prompts: LongPrompts,
     ) -> None:
-        self._failures = failures
+        self._failures = acting.failures
         self._long_prompts = long_prompts
-        self._partitions = partitions
-        self._contexts = contexts
-        self._fleet = contexts.fleet
+        self._partitions: Mapping[int, Partition] = acting.partitions
+        self._contexts = acting.contexts
+        self._fleet = acting.contexts.fleet
         self._placement = placement
-        self._outbox = outbox
-        self._telemetry = telemetry
-        self._metrics = metrics
-        self._due = DueSessions(partitions, contexts, outbox, request_ends, failures)
+        self._outbox = acting.outbox
+        self._telemetry = instruments.traces
+        self._metrics = instruments.metrics
+        self._due = DueSessions(acting, request_ends)
         self._deferred: defaultdict[int, dict[str, deque[Received]]] = defaultdict(dict)
         """Commands that wait until events of their session are read back, by partition and name."""
         self._untokenised: dict[tuple[int, str], Received] = {}
@@ -137,6 +131,17 @@ class Actor:
             return
         with self._failures.guard(partition, folded.session, f"answer {named(received)}"):
             self._reply(received, folded, self._outbox.reply)
+
+    def emit(self, partition: Partition, session: Session, headers: Headers) -> None:
+        """Build the trajectory of a finalized session, and end the session.
+
+        It has no tokens if it cannot be assembled.
+        """
+        largest = self._contexts.largest_trajectory
+        made, failure = assembled(session, partition.number, largest)
+        partition.emit(session, made, headers)
+        if failure is not None:
+            self._failures.not_assembled(partition, session.session_id, failure)
 
     def end_failed(self, partition: Partition, received: Received, folded: Folded) -> None:
         """End the session that an event failed under a former owner, unless that one ended it."""
@@ -209,9 +214,7 @@ class Actor:
             self._placement.trace(event.turn_id, received.headers)
         if isinstance(event, r.SessionFinalized) and folded.accepted:
             self._contexts.fates.note_finalized(session.opened, session.closed)
-            failure = partition.emit(session, received.headers)
-            if failure is not None:
-                self._failures.not_assembled(partition, session.session_id, failure)
+            self.emit(partition, session, received.headers)
         elif isinstance(event, r.TurnInterrupted) and folded.accepted:
             self._fleet.remove_turn(event.worker, event.incarnation)
             self._placement.place(partition, session, "interrupted", received.headers)

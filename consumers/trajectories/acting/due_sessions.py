@@ -8,11 +8,9 @@ blocks.
 import heapq
 from collections.abc import Iterator, Mapping
 
-from seamlessflow.consumers.trajectories.acting.failures import Failures
-from seamlessflow.consumers.trajectories.bus.outbox import Outbox
+from seamlessflow.consumers.trajectories.acting.failures import Acting
 from seamlessflow.consumers.trajectories.bus.request_ends import RequestEnds
 from seamlessflow.consumers.trajectories.decisions import deadlines
-from seamlessflow.consumers.trajectories.decisions.context import Contexts
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.consumers.trajectories.sessions.session import Session
 
@@ -55,17 +53,14 @@ class DueSessions:
 
     def __init__(
         self,
-        partitions: Mapping[int, Partition],
-        contexts: Contexts,
-        outbox: Outbox,
+        acting: Acting,
         request_ends: RequestEnds,
-        failures: Failures,
     ) -> None:
-        self._partitions = partitions
-        self._contexts = contexts
-        self._outbox = outbox
+        self._partitions: Mapping[int, Partition] = acting.partitions
+        self._contexts = acting.contexts
+        self._outbox = acting.outbox
         self._request_ends = request_ends
-        self._failures = failures
+        self._failures = acting.failures
         self._alarms = Alarms()
 
     @property

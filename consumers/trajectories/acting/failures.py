@@ -9,6 +9,7 @@ Main thread only; no method blocks.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from seamlessflow.consumers.trajectories.bus.outbox import Outbox
 from seamlessflow.consumers.trajectories.decisions.context import Contexts
@@ -74,6 +75,17 @@ class Failures:
         self._metrics.counter(_FAILURES, about="session").inc()
         partition.given_up.add(session_id)
         self._outbox.carry_out(partition, given_up(session, self._contexts.now(partition)))
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """Partitions that a manager acts in, and what all who act there share."""
+
+    partitions: dict[int, Partition]
+    """Those that are assigned, by number; `Ownership` alone changes the mapping."""
+    contexts: Contexts
+    outbox: Outbox
+    failures: Failures
 
 
 def named(received: Received) -> str:

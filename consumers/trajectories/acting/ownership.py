@@ -12,12 +12,10 @@ from collections.abc import Mapping
 from functools import partial
 
 from seamlessflow.consumers.trajectories.acting.actor import Actor
-from seamlessflow.consumers.trajectories.acting.failures import Failures
+from seamlessflow.consumers.trajectories.acting.failures import Acting
 from seamlessflow.consumers.trajectories.acting.takeover import ReadAhead, Takeover
 from seamlessflow.consumers.trajectories.bus.connections import Connections
-from seamlessflow.consumers.trajectories.bus.outbox import Outbox
 from seamlessflow.consumers.trajectories.bus.request_ends import RequestEnds
-from seamlessflow.consumers.trajectories.decisions.context import Contexts
 from seamlessflow.consumers.trajectories.sessions.ended import EndedRead
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
 from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
@@ -37,22 +35,18 @@ class Ownership:
     def __init__(
         self,
         manager: str,
-        partitions: dict[int, Partition],
-        contexts: Contexts,
+        acting: Acting,
         connections: Connections,
-        outbox: Outbox,
         actor: Actor,
         request_ends: RequestEnds,
-        failures: Failures,
     ) -> None:
-        self._failures = failures
         self._manager = manager
-        self._partitions = partitions
-        self._contexts = contexts
+        self._partitions = acting.partitions
+        self._contexts = acting.contexts
         self._readers = connections.readers
         self._committer = connections.committer
         self._inbox = connections.inbox
-        self._outbox = outbox
+        self._outbox = acting.outbox
         self._actor = actor
         self._request_ends = request_ends
         self._assignments = 0
@@ -77,14 +71,7 @@ class Ownership:
         owner = f"{self._manager}.{self._assignments}"
         begun = []
         for number, (offset, progress) in partitions.items():
-            partition = Partition(
-                number,
-                progress,
-                owner,
-                self._contexts.largest_trajectory,
-                next_request=offset,
-                read_again_to=None,
-            )
+            partition = Partition(number, progress, owner, next_request=offset, read_again_to=None)
             takeover = Takeover(partition)
             self._forget(number)
             self._partitions[number], self._takeovers[number] = partition, takeover
@@ -130,10 +117,9 @@ class Ownership:
         if isinstance(received.record, PartitionClaimed):
             self._claimed(partition, received.record)
         elif takeover is not None:
-            failure = takeover.note_event(received, folded)
+            if takeover.note_event(received, folded) and folded.session is not None:
+                self._actor.emit(partition, folded.session, received.headers)
             self._answer_early(takeover, folded)
-            if failure is not None and folded.session is not None:
-                self._failures.not_assembled(partition, folded.session.session_id, failure)
         else:
             self._actor.handle_event(partition, received, folded)
 

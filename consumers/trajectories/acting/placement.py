@@ -6,10 +6,9 @@ The records themselves come from `decisions/dispatch.py`. Main thread only; no m
 
 from collections.abc import Iterator, Mapping
 
-from seamlessflow.consumers.trajectories.acting.failures import Failures
-from seamlessflow.consumers.trajectories.bus.outbox import Outbox
+from seamlessflow.consumers.trajectories.acting.failures import Acting
 from seamlessflow.consumers.trajectories.decisions import dispatch
-from seamlessflow.consumers.trajectories.decisions.context import Contexts, Decision
+from seamlessflow.consumers.trajectories.decisions.context import Decision
 from seamlessflow.consumers.trajectories.decisions.fleet import Departure
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
@@ -26,18 +25,15 @@ class Placement:
 
     def __init__(
         self,
-        partitions: Mapping[int, Partition],
-        contexts: Contexts,
-        outbox: Outbox,
+        acting: Acting,
         hand_back_ms: int,
-        failures: Failures,
     ) -> None:
-        self._partitions = partitions
-        self._contexts = contexts
-        self._fleet = contexts.fleet
-        self._outbox = outbox
+        self._partitions: Mapping[int, Partition] = acting.partitions
+        self._contexts = acting.contexts
+        self._fleet = acting.contexts.fleet
+        self._outbox = acting.outbox
         self._hand_back_ms = hand_back_ms
-        self._failures = failures
+        self._failures = acting.failures
         self._hand_back_until: dict[str, int] = {}
         """Time until which a worker that left its role may hand back turns, by worker."""
         self._waiting: dict[tuple[int, str], None] = {}

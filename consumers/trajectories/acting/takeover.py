@@ -34,10 +34,10 @@ class Takeover:
     failed: list[tuple[Received, Folded]] = field(default_factory=list)
     """Events that failed their sessions."""
 
-    def note_event(self, received: Received, folded: Folded) -> Exception | None:
+    def note_event(self, received: Received, folded: Folded) -> bool:
         """Note an event of a former owner that the partition has just applied.
 
-        Returns the error of a session whose trajectory could not be assembled.
+        Returns True if its session has ended, and no owner committed the trajectory.
         """
         partition, session = self.partition, folded.session
         # A former owner has sent the replies and committed the trajectories of covered events.
@@ -54,11 +54,10 @@ class Takeover:
             if not partition.progress.known and partition.has_ended(session.session_id):
                 covered = True  # by a progress that the consumer group has lost
                 self.unanswered.pop(session.session_id, None)
-            if covered:
-                partition.end(session)
-            else:
-                return partition.emit(session, received.headers)
-        return None
+            if not covered:
+                return True
+            partition.end(session)
+        return False
 
 
 class ReadAhead:

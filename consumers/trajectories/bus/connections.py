@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from seamlessflow.consumers.trajectories.bus.committer import Committer
 from seamlessflow.consumers.trajectories.bus.inbox import ManagerInbox
 from seamlessflow.consumers.trajectories.bus.outbox import Echoes
-from seamlessflow.consumers.trajectories.bus.readers import Readers
+from seamlessflow.consumers.trajectories.bus.readers import Member, Readers
 from seamlessflow.consumers.trajectories.settings import ManagerSettings
 from seamlessflow.infra.blobs import largest_trajectory
 from seamlessflow.infra.deadline import Stopping
-from seamlessflow.infra.kafka.client import TraceSend
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.schemas.topics import TRAJECTORIES
 
 
@@ -32,9 +31,8 @@ def connect(
     settings: ManagerSettings,
     name: str,
     static: str | None,
-    metrics: Metrics,
+    instruments: Instruments,
     stopping: Stopping,
-    trace: TraceSend | None = None,
 ) -> Connections:
     """Return the connections of the manager `name`. No reader polls yet.
 
@@ -42,10 +40,12 @@ def connect(
     its transactions can begin. Raises what `TransactionalProducer` raises.
     """
     kafka, group = settings.kafka, settings.manager.group
-    inbox, echoes = ManagerInbox(), Echoes()
+    inbox, echoes, trace = ManagerInbox(), Echoes(), instruments.traces.send
     member = settings.manager.slot
     instance = f"manager-{static}" if static else None
-    readers = Readers(kafka, name, group, inbox, echoes, metrics, instance, stopping)
+    readers = Readers(
+        kafka, Member(name, group, instance), inbox, echoes, instruments.metrics, stopping
+    )
     producer = Producer(kafka, name, trace=trace)
     committer = Committer(kafka, member, producer, readers.requests, group, stopping, trace)
     largest = largest_trajectory(kafka)

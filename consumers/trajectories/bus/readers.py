@@ -12,6 +12,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from seamlessflow.consumers.trajectories.bus.inbox import ManagerInbox
@@ -26,7 +27,7 @@ from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.outage import WITHOUT_LIMIT, Outage
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.reader_thread import Deliver, ReaderThread
 from seamlessflow.infra.kafka.start.group import membership
 from seamlessflow.infra.kafka.unreadable import Letter
@@ -65,6 +66,17 @@ def decode_ended(value: bytes) -> Record:
     return record
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A manager as a member of the Kafka consumer group of managers."""
+
+    manager: str
+    group: str
+    """Name of the group, without the prefix of topics."""
+    instance: str | None
+    """Name that outlives a restart, by which Kafka knows a static member; None of another one."""
+
+
 class Readers:
     """Puts all records and reader errors into the inbox.
 
@@ -74,35 +86,37 @@ class Readers:
     def __init__(
         self,
         kafka: KafkaSettings,
-        manager: str,
-        group: str,
+        member: Member,
         inbox: ManagerInbox,
         echoes: Echoes,
         metrics: Metrics,
-        instance: str | None,
         stopping: Stopping,
     ) -> None:
-        self._letters = Producer(kafka, f"{manager}-dead-letters")
+        group = member.group
+        self._letters = Producer(kafka, f"{member.manager}-dead-letters")
         self._dead = DeadLetters(kafka, self._letters, stopping)
         bury = self._dead.bury
 
-        def thread(name: str, deliver: Deliver, **options: Any) -> ReaderThread:
-            client_id = f"{manager}-{name}"
-            reader = Reader(kafka, client_id, folds=True, stopping=stopping, **options)
+        def thread(
+            name: str, deliver: Deliver, rules: ReadingRules, **options: Any
+        ) -> ReaderThread:
+            client_id = f"{member.manager}-{name}"
+            reader = Reader(kafka, client_id, rules=rules, stopping=stopping, **options)
             metrics.watch(reader)
             return ReaderThread(f"{name} reader", reader, deliver, inbox.fail)
 
         # The main thread waits until the fleet is read before it empties the inbox: no limit.
-        self._fleet = thread("fleet", inbox.post)
+        self._fleet = thread("fleet", inbox.post, ReadingRules(folds=True))
         self.requests = thread(
             "requests",
             inbox.put,
+            ReadingRules(bury=bury, folds=True, decode=decode_command),
             group=group,
-            bury=bury,
-            decode=decode_command,
-            **membership(kafka, group, REQUESTS, instance, stopping),
+            **membership(kafka, group, REQUESTS, member.instance, stopping),
         )
-        self._sessions = thread("sessions", inbox.put, bury=bury, decode=echoes.decode)
+        self._sessions = thread(
+            "sessions", inbox.put, ReadingRules(bury=bury, folds=True, decode=echoes.decode)
+        )
         self._ended = EndedReader(kafka, bury, inbox.fail)
         self._kafka = kafka
         self._stopping = stopping
@@ -268,9 +282,7 @@ class EndedReader:
             self._kafka,
             places,
             stopping=self._closing.is_set,
-            bury=self._bury,
-            folds=True,
-            decode=decode_ended,
+            rules=ReadingRules(bury=self._bury, folds=True, decode=decode_ended),
         ):
             if isinstance(item.record, EndedSession):
                 ended[item.partition].apply(item.record)

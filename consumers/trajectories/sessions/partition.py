@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from seamlessflow.consumers.trajectories.sessions import calls
 from seamlessflow.consumers.trajectories.sessions.addressing import Command, Question, addressed
-from seamlessflow.consumers.trajectories.sessions.assemble import assembled
 from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions, kept_of
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
@@ -22,7 +21,6 @@ from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import Record, Trajectory
-from seamlessflow.schemas.topics import TRAJECTORIES
 
 _NODE_BYTES = 256
 _OUTAGE_MS = 5_000
@@ -131,8 +129,6 @@ class Partition(LoggedPartition):
     sessions: OpenSessions = field(default_factory=OpenSessions, kw_only=True)
     progress: PartitionProgress = PartitionProgress()
     manager: str = ""
-    largest_trajectory: int = TRAJECTORIES.max_record_bytes
-    """Most bytes of a trajectory with its tokens."""
     owned: bool = False
     fenced: bool = False
     """True once a newer claim of another manager was read: that one acts from now on."""
@@ -211,16 +207,11 @@ class Partition(LoggedPartition):
         if isinstance(event, r.TurnStarted | r.TurnCompleted):
             self.traced.setdefault(event.session_id, {})[event.turn_id] = trace
 
-    def emit(self, session: Session, end_trace: Trace = ()) -> Exception | None:
-        """Assemble the trajectory of a finalized session, and end it.
-
-        Returns the error if that was not possible: the trajectory has no tokens then.
-        """
-        made, failure = assembled(session, self.number, self.largest_trajectory)
+    def emit(self, session: Session, made: Trajectory, end_trace: Trace = ()) -> None:
+        """End a finalized session, and keep its trajectory until that is committed."""
         turns = tuple(self.traced.get(session.session_id, {}).values())
         epoch = session.opened.epoch
         self.emitted.append(Emission(made, self.end(session), end_trace, turns, epoch))
-        return failure
 
     def end(self, session: Session) -> r.EndedSession:
         """Drop a finalized session; return what is kept of it."""

@@ -17,11 +17,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.weights.versions import WeightsGone, lease
+from seamlessflow.infra.weights.versions import PublishedWeights, WeightsGone, lease
 from seamlessflow.infra.worker.activity import PhaseTimes
 from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.probe.questions import PROMPT_TEXT
@@ -37,7 +36,6 @@ from seamlessflow.producers.rollout.roles.moves import (
     Paused,
     Preload,
     Preloaded,
-    PublishedWeights,
     Release,
     Released,
 )
@@ -128,7 +126,7 @@ class RolloutDevice:
             weights = self._here(move)
         except SeamlessFlowError as error:
             return NotStarted(move, error)
-        with lease(Path(weights.directory)):
+        with lease(weights.path):
             try:
                 parser = self._parser_for(move.policy, weights)
             except SeamlessFlowError as error:
@@ -144,7 +142,7 @@ class RolloutDevice:
         """Return the weights of a move with a directory of this host."""
         if self._loaded == move.weights:
             return self._loaded  # the files are not needed
-        if self._verified == move.weights and Path(self._verified.directory).is_dir():
+        if self._verified == move.weights and self._verified.path.is_dir():
             return self._verified
         return self._places.weights(move.weights, move.policy.policy)
 
@@ -159,7 +157,7 @@ class RolloutDevice:
 
     def _known(self, weights: PublishedWeights) -> bool:
         """Return True for weights in the engine, and for those verified that are still on disk."""
-        verified = weights == self._verified and Path(weights.directory).is_dir()
+        verified = weights == self._verified and weights.path.is_dir()
         return verified or weights == self._loaded
 
     def _acquire(
@@ -218,14 +216,14 @@ class RolloutDevice:
         try:
             return self._engines.build(weights, parser)
         except Exception as error:
-            if Path(weights.directory).is_dir():
+            if weights.path.is_dir():
                 raise
             raise WeightsGone(weights.directory) from error
 
     def _change(self, engine: Engine, weights: PublishedWeights) -> None:
         """Load `weights` into a paused engine, if it has others."""
         if weights != self._loaded:
-            engine.load_weights(Path(weights.directory), weights.version)
+            engine.load_weights(weights.path, weights.version)
             self._loaded = weights
 
     def _free(self, times: PhaseTimes) -> int:

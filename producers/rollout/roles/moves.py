@@ -4,23 +4,13 @@
 the outcomes.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.infra.worker.activity import PhaseTimes
 from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.schemas.records import PolicyWeights
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedWeights:
-    """A published policy version; equal to another one of the same content, wherever that is."""
-
-    version: int
-    directory: str = field(compare=False)
-    manifest_sha256: str
-    kind: str = field(default="full", compare=False)
-    """As the record on `control` has it; that on `fleet` of the same version names none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from seamlessflow.infra.weights.from_trainer.chosen import Addresses, weights_re
 from seamlessflow.infra.weights.manifest import MANIFEST, WeightsInvalid, sha256
 from seamlessflow.infra.weights.remote.fetching import weights_fetcher
 from seamlessflow.infra.weights.settings import WeightsSection
-from seamlessflow.producers.rollout.roles.moves import PublishedWeights
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.schemas.records import PolicyWeights
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class HostPlaces:
         self._sources("")  # a wrong URL is a mistake in the settings, not in a move
 
     def weights(self, weights: PublishedWeights, policy: str) -> PublishedWeights:
-        shown = _is_there(Path(weights.directory), weights.manifest_sha256)
+        shown = _is_there(weights)
         taken = self._taken(
             policy, shown, lambda source: source.version(weights.version, weights.manifest_sha256)
         )
@@ -106,10 +106,10 @@ class HostPlaces:
         return sources
 
 
-def _is_there(directory: Path, manifest_sha256: str) -> bool:
+def _is_there(weights: PublishedWeights) -> bool:
     """Return whether the host sees that version, and not one of another run by the same path."""
     try:
-        return sha256(directory / MANIFEST) == manifest_sha256
+        return sha256(weights.path / MANIFEST) == weights.manifest_sha256
     except OSError:
         return False
 

@@ -9,13 +9,13 @@ same worker has given up its own.
 
 from dataclasses import dataclass, field
 
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.infra.worker.roles import WorkerRoles
 from seamlessflow.producers.rollout.roles.moves import (
     Acquire,
     Load,
     Move,
     Preload,
-    PublishedWeights,
     Rejoin,
     Release,
 )
@@ -67,7 +67,7 @@ class RolloutRoles(WorkerRoles):
             case r.WorkerLost() if record.worker == self.worker:
                 self._lose(record)
             case r.WeightsPublished() if record.policy == self.policy:
-                self.published = _published(record)
+                self.published = PublishedWeights.of(record)
             case PolicyWeights() if record.policy == self.policy:
                 self._apply_policy(record)
             case r.WeightsPublished() | PolicyWeights() if self.shared:
@@ -113,7 +113,7 @@ class RolloutRoles(WorkerRoles):
         if isinstance(record, PolicyWeights):
             weights = record
         if published is None or record.version > published.version:
-            published = _published(record)
+            published = PublishedWeights.of(record)
         self.others[record.policy] = published, weights
 
     def begin(self, move: Move) -> None:
@@ -199,7 +199,7 @@ class RolloutRoles(WorkerRoles):
     def _apply_policy(self, record: PolicyWeights) -> None:
         self.policy_weights = record
         if self.published is None or record.version > self.published.version:
-            self.published = _published(record)
+            self.published = PublishedWeights.of(record)
 
     def _apply_process(self, record: Record) -> None:
         match record:
@@ -221,13 +221,6 @@ class RolloutRoles(WorkerRoles):
     def _note_trainer(self, at_ms: int, holds: bool) -> None:
         if at_ms >= self.trainer[0]:  # `control` and `fleet` have no common order
             self.trainer = (at_ms, holds)
-
-
-def _published(record: r.WeightsPublished | PolicyWeights) -> PublishedWeights:
-    place = record.directory, record.manifest_sha256
-    if isinstance(record, PolicyWeights):
-        return PublishedWeights(record.version, *place)
-    return PublishedWeights(record.version, *place, record.kind)
 
 
 def concerns(record: Record, worker: str, policy: str | None) -> bool:

@@ -17,7 +17,7 @@ from seamlessflow.infra.errors import KafkaRefused
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.kafka.client import Partition
 from seamlessflow.infra.kafka.outage import Outage
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.topics.groups import GroupLookup
@@ -173,7 +173,7 @@ def _count(settings: KafkaSettings, state: TopicState, until_s: float) -> tuple[
     if time.monotonic() > until_s:
         return number, False
     places = [(state.name, partition) for partition in range(state.partitions)]
-    for _ in read_partitions(settings, places, decode=lambda _: record):
+    for _ in read_partitions(settings, places, rules=ReadingRules(decode=lambda _: record)):
         number += 1
         if time.monotonic() > until_s:
             return number, False

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
@@ -19,7 +20,6 @@ from seamlessflow.producers.rollout.engine.contract import (
 from seamlessflow.producers.rollout.engine.errors import RequestInvalid
 from seamlessflow.producers.rollout.engine.request import last_chunk
 from seamlessflow.producers.rollout.engine.threaded_engine import ThreadedEngine
-from seamlessflow.producers.rollout.roles.moves import PublishedWeights
 from seamlessflow.producers.rollout.scripted_engine import Script
 from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.schemas.tokens import pack, unpack

@@ -41,9 +41,8 @@ class Versions:
         if self.count:
             changed = self.random.random(self.elements) < self.share
             self.values[changed] += np.uint16(1)
-        return publish(self.root, replace(facts(self.count), **self.kind), self._fill, sync=False)[
-            0
-        ]
+        kind = replace(facts(self.count), **self.kind)
+        return publish(self.root, kind, self._fill, sync=False).weights.path
 
     def _fill(self, draft: Path) -> None:
         whole = np.arange(5, dtype=np.float32) + self.count

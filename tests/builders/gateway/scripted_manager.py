@@ -13,7 +13,7 @@ import httpx
 import orjson
 
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.settings import KafkaSettings
@@ -111,7 +111,7 @@ class ScriptedManager:
         self.headers: dict[str, dict[str, bytes]] = {}
         """Kafka headers of the last command of each session."""
         self._producer = Producer(kafka, "scripted-manager")
-        self._reader = Reader(kafka, "scripted-manager", decode=decode)
+        self._reader = Reader(kafka, "scripted-manager", rules=ReadingRules(decode=decode))
         partitions = range(SMALL[REQUESTS.name].partitions)
         self._reader.assign({(REQUESTS.name, number): 0 for number in partitions})
         self._closed = threading.Event()

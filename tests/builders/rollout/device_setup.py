@@ -5,7 +5,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.weights.versions import version_directory
+from seamlessflow.infra.weights.versions import PublishedWeights, version_directory
 from seamlessflow.infra.worker.activity import PhaseTimes
 from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.probe.answers import EngineProbeFailed
@@ -14,7 +14,6 @@ from seamlessflow.producers.rollout.roles.moves import (
     Acquire,
     DeviceMove,
     Outcome,
-    PublishedWeights,
 )
 from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.schemas.records import PolicyWeights
@@ -95,7 +94,7 @@ def acquire(version: int = 0, assignment: int = 1) -> Acquire:
 
 def weights(version: int, root: Path | None = None) -> PublishedWeights:
     directory = f"v{version}" if root is None else str(version_directory(root, version))
-    return PublishedWeights(version, directory, "sha")
+    return PublishedWeights(version, version, directory, "sha")
 
 
 def five_versions(root: Path) -> None:

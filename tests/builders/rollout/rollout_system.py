@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from seamlessflow.infra.rendering.settings import RendererSettings
 from seamlessflow.infra.settings import KafkaSettings, TelemetrySettings
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.producers.rollout.bootstrap import build
 from seamlessflow.producers.rollout.engines import engine_factory
 from seamlessflow.producers.rollout.roles.device import EngineFactory
@@ -93,13 +94,11 @@ class RolloutSystem:
         self.max_context = 512
         """Return the most tokens of prompt and completion."""
 
-    def publish(self, policy: str, version: int, directory: Path, digest: str) -> None:
+    def publish(self, policy: str, weights: PublishedWeights) -> None:
         """Publish weights as the trainer does, on `control` and `fleet`."""
-        weights = control.published(
-            version, at_ms=now_ms(), policy=policy, directory=str(directory), manifest_sha256=digest
-        )
-        self.producer.send(CONTROL.name, weights, partition=0)
-        self.producer.send(FLEET.name, self._policy(weights), key=f"PolicyWeights/{policy}")
+        record = control.published(at_ms=now_ms(), policy=policy, **asdict(weights))
+        self.producer.send(CONTROL.name, record, partition=0)
+        self.producer.send(FLEET.name, self._policy(record), key=f"PolicyWeights/{policy}")
 
     def start(
         self,
@@ -159,7 +158,7 @@ class RolloutSystem:
 
     def publish_unread(self, name: str, version: int) -> None:
         """Publish weights for a worker whose engine does not read them."""
-        self.publish(f"policy-{name}", version, Path("nowhere"), "none")
+        self.publish(f"policy-{name}", PublishedWeights(version, version, "nowhere", "none"))
 
     def serve_scripted(self, name: str, slot: int, script: dict[str, object]) -> r.RoleAcquired:
         """Start a worker with a script; return its role."""

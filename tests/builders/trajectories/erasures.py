@@ -4,6 +4,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from seamlessflow.__main__ import app
+from seamlessflow.infra.kafka.reader import ReadingRules
 from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.kafka.whole_topic import read_partitions
@@ -35,7 +36,7 @@ def records(kafka: KafkaSettings) -> dict[Place, Stored]:
         for number in range(counts.get(kafka.topic_prefix + name, 0))
     ]
     found = {}
-    for item in read_partitions(kafka, places, decode=Raw):
+    for item in read_partitions(kafka, places, rules=ReadingRules(decode=Raw)):
         assert isinstance(item.record, Raw)
         value = item.record.value, item.record.key or b"", tuple(item.headers), item.timestamp_ms
         found[item.topic, item.partition, item.offset] = value

@@ -3,10 +3,11 @@
 import time
 
 from seamlessflow.infra.settings import TelemetrySettings
+from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.tracing import telemetry
 from seamlessflow.producers.agents.ended_groups import EndedGroups
-from seamlessflow.producers.agents.episode import Episodes
+from seamlessflow.producers.agents.episode import Episodes, UserCode
 from seamlessflow.producers.agents.gateway_client.client import GatewayClient
 from seamlessflow.producers.agents.harness.agent import Agent
 from seamlessflow.producers.agents.harness.callables import Callback, CallThreads
@@ -61,8 +62,8 @@ def run(
             client = GatewayClient(gateway.url, "admin", section.call_limit_s)
             metrics = Metrics()
             left = Leftovers("agents", 1, report=print, give_up=print, metrics=metrics)
-            parts = section, agent, judge, client, THREADS, NO_TRACES, metrics, left
-            episodes = Episodes(*parts, ended, serving)
+            code, instruments = UserCode(agent, judge, THREADS), Instruments(NO_TRACES, metrics)
+            episodes = Episodes(section, code, client, instruments, left, ended, serving)
             try:
                 await episodes.run(task or a_task())
             finally:

@@ -13,7 +13,7 @@ from seamlessflow.infra.blobs import FsspecStore, reference
 from seamlessflow.infra.errors import BlobUnavailable
 from seamlessflow.infra.kafka.client import BEGINNING, Received
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.kafka.unreadable import Raw, Unreadable
 from seamlessflow.infra.settings import KafkaSettings
@@ -51,7 +51,7 @@ def read(settings: KafkaSettings, **options: object) -> list[Record]:
 
 
 def kept_reference(settings: KafkaSettings) -> r.BlobReference:
-    raw = read(settings, decode=Raw)[1]
+    raw = read(settings, rules=ReadingRules(decode=Raw))[1]
     assert isinstance(raw, Raw)
     found = reference(raw.value)
     assert found is not None
@@ -59,7 +59,7 @@ def kept_reference(settings: KafkaSettings) -> r.BlobReference:
 
 
 def test_a_record_that_is_too_large_is_read_as_it_was_sent(stored: KafkaSettings) -> None:
-    assert read(stored, folds=True) == [control.lost(), LARGE, control.lost()]
+    assert read(stored, rules=ReadingRules(folds=True)) == [control.lost(), LARGE, control.lost()]
 
     found = kept_reference(stored)
     assert (found.record, found.size > CONTROL.max_record_bytes) == ("WorkerLost", True)
@@ -71,7 +71,7 @@ def test_a_process_that_folds_stops_at_a_blob_that_is_gone_and_an_observer_count
     FsspecStore(str(stored.blobs)).remove(kept_reference(stored).sha256)
 
     with pytest.raises(BlobUnavailable, match="is not there"):
-        read(stored, folds=True)
+        read(stored, rules=ReadingRules(folds=True))
     observed = read(stored)[1]
     assert isinstance(observed, Unreadable) and isinstance(observed.missed, BlobUnavailable)
 

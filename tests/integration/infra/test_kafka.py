@@ -13,7 +13,7 @@ from seamlessflow.infra.errors import DeliveryFailed, NewerRelease
 from seamlessflow.infra.kafka.client import BEGINNING, Received
 from seamlessflow.infra.kafka.dead_letters import DeadLetters, send_letter
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.kafka.unreadable import Letter as Garbage
 from seamlessflow.infra.kafka.unreadable import Raw, Unreadable
@@ -49,7 +49,7 @@ def reading(
     folds: bool = False,
 ) -> Iterator[Reader]:
     bury = letters.bury if letters else None
-    reader = Reader(kafka, "reader", bury=bury, decode=decode, folds=folds)
+    reader = Reader(kafka, "reader", rules=ReadingRules(bury=bury, decode=decode, folds=folds))
     reader.assign({(topic, number): BEGINNING for number in range(TOPIC.partitions)})
     yield reader
     reader.close()

@@ -8,7 +8,7 @@ from seamlessflow.infra.errors import NewerRelease, WrittenReleaseLacks
 from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.kafka.messages import refusing
 from seamlessflow.infra.kafka.producer import Producer
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Record
@@ -31,7 +31,9 @@ def test_an_older_process_reads_a_pinned_one_and_stops_at_one_without_a_pin(
     with (
         closing(pinned(kafka, SECOND)) as careful,
         closing(Producer(kafka, "unpinned")) as careless,
-        closing(Reader(kafka, "old", decode=decoder_then(SECOND), folds=True)) as reader,
+        closing(
+            Reader(kafka, "old", rules=ReadingRules(decode=decoder_then(SECOND), folds=True))
+        ) as reader,
     ):
         reader.assign({(FLEET.name, 0): BEGINNING})
         careful.send(FLEET.name, beat, key=fleet_key(beat))

@@ -16,6 +16,7 @@ from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.weights.from_trainer.receiving import WeightsReceiver
 from seamlessflow.infra.weights.from_trainer.sending import WeightsService
 from seamlessflow.infra.weights.manifest import MANIFEST, publish, sha256, verify
+from seamlessflow.infra.weights.versions import PublishedWeights
 from tests.builders.disks.weights import facts
 from tests.waiting import until
 
@@ -39,15 +40,15 @@ receiver.version(0, sys.argv[3])
 
 
 @pytest.fixture
-def published(tmp_path: Path) -> tuple[Path, str]:
-    """A large version and the hash of its manifest."""
+def published(tmp_path: Path) -> PublishedWeights:
+    """A large version."""
 
     def fill(draft: Path) -> None:
         with (draft / "weights.bin").open("wb") as file:
             file.truncate(BYTES)
             file.write(os.urandom(64))
 
-    return publish(tmp_path / "weights", facts(0), fill, sync=False)
+    return publish(tmp_path / "weights", facts(0), fill, sync=False).weights
 
 
 @contextmanager
@@ -74,9 +75,9 @@ def stop_in_the_middle(child: subprocess.Popen[str], cache: Path) -> None:
 
 
 def test_a_sender_that_is_killed_leaves_its_share_to_another(
-    tmp_path: Path, published: tuple[Path, str], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, published: PublishedWeights, caplog: pytest.LogCaptureFixture
 ) -> None:
-    directory, manifest_sha256 = published
+    directory, manifest_sha256 = published.path, published.manifest_sha256
     cache, other = tmp_path / "cache", WeightsService(directory.parent, HOST)
     with process(SENDS, directory.parent, HOST) as child, caplog.at_level(logging.WARNING):
         assert child.stdout is not None
@@ -93,9 +94,9 @@ def test_a_sender_that_is_killed_leaves_its_share_to_another(
 
 
 def test_a_host_that_is_killed_does_not_hold_the_next_one_up(
-    tmp_path: Path, published: tuple[Path, str], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, published: PublishedWeights, caplog: pytest.LogCaptureFixture
 ) -> None:
-    directory, manifest_sha256 = published
+    directory, manifest_sha256 = published.path, published.manifest_sha256
     service, cache = WeightsService(directory.parent, HOST), tmp_path / "killed"
     with caplog.at_level(logging.WARNING):
         with process(RECEIVES, service.address, cache, manifest_sha256) as child:

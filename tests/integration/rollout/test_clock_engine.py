@@ -30,8 +30,7 @@ def published(system: RolloutSystem, root: Path, version: int) -> None:
     facts = Manifest(
         policy="policy-clock", version=version, optimizer_step=version, lineage="a", dtype="float32"
     )
-    directory, digest = publish(root, facts, filled, False)
-    system.publish("policy-clock", version, directory, digest)
+    system.publish("policy-clock", publish(root, facts, filled, False).weights)
 
 
 def wait_for_load(system: RolloutSystem, worker: str, version: int) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.infra.worker.roles import ENDED
 from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.probe.answers import EngineProbeFailed
 from seamlessflow.producers.rollout.process import EngineBroke
-from seamlessflow.producers.rollout.roles.moves import PublishedWeights
 from seamlessflow.producers.rollout.scripted_engine import Script, ScriptedEngine
 from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.schemas import records as r

@@ -22,7 +22,7 @@ def test_told_to_end_in_the_middle_of_a_turn_while_kafka_is_away_it_does(tmp_pat
         Broker(tmp_path / "kafka", short_lived=True) as broker,
         rollout_system(broker.settings, tmp_path) as system,
     ):
-        system.publish("policy-w", 0, Path("nowhere"), "none")
+        system.publish_unread("w", 0)
         process = system.start_process("w", "policy-w", engine="scripted", scripted=ENDLESS)
         system.generate(system.serve("w", 1), "t", stream=True)
         system.wait(r.TurnProgressed, lambda some: some.turn_id == "t")

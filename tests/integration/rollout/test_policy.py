@@ -1,9 +1,8 @@
 """The rollout worker with the torch engine: what is on the log is what the policy says."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from seamlessflow.demo.model import make_model
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.weights.manifest import Manifest, WeightsInvalid, publish
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.tokens import unpack
@@ -27,21 +27,14 @@ ONE_THREAD = {"threads": 1, "kv_bytes": 64 * 1024 * 1024}
 TOLERANCE = 1e-4
 
 
-@dataclass(frozen=True)
-class Version:
-    """Published weights, and the same weights as a plain model."""
-
-    number: int
-    directory: Path
-    digest: str
-
-    def model(self) -> PreTrainedModel:
-        loaded: PreTrainedModel = AutoModelForCausalLM.from_pretrained(self.directory)
-        return loaded
+def plain_model(weights: PublishedWeights) -> PreTrainedModel:
+    """Return the same weights as a plain model."""
+    loaded: PreTrainedModel = AutoModelForCausalLM.from_pretrained(weights.directory)
+    return loaded
 
 
 @pytest.fixture(scope="module")
-def versions(tmp_path_factory: pytest.TempPathFactory) -> list[Version]:
+def versions(tmp_path_factory: pytest.TempPathFactory) -> list[PublishedWeights]:
     """Return two versions of a random model, with a tokenizer."""
     root = tmp_path_factory.mktemp("weights")
     made = []
@@ -49,26 +42,27 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> list[Version]:
         facts = Manifest(
             policy="any", version=number, optimizer_step=number, lineage="l", dtype="float32"
         )
-        directory, digest = publish(root, facts, partial(make_model, seed=number), False)
-        made.append(Version(number, directory, digest))
+        made.append(publish(root, facts, partial(make_model, seed=number), False).weights)
     return made
 
 
 @pytest.fixture(scope="module")
-def system(broker: KafkaSettings, versions: list[Version]) -> Iterator[RolloutSystem]:
-    with rollout_system(broker, versions[0].directory) as made:
+def system(broker: KafkaSettings, versions: list[PublishedWeights]) -> Iterator[RolloutSystem]:
+    with rollout_system(broker, versions[0].path) as made:
         yield made
 
 
-def serving(system: RolloutSystem, name: str, slot: int, version: Version) -> r.RoleAcquired:
+def serving(
+    system: RolloutSystem, name: str, slot: int, version: PublishedWeights
+) -> r.RoleAcquired:
     """Start a worker that samples with this version; return its role."""
     announce(system, name, version)
     system.start(name, f"policy-{name}", capacity=8, torch=ONE_THREAD)
     return system.serve(name, slot)
 
 
-def announce(system: RolloutSystem, name: str, version: Version) -> None:
-    system.publish(f"policy-{name}", version.number, version.directory, version.digest)
+def announce(system: RolloutSystem, name: str, version: PublishedWeights) -> None:
+    system.publish(f"policy-{name}", version)
 
 
 def prompt(number: int) -> list[int]:
@@ -88,7 +82,7 @@ def ids_and_logprobs(records: Sequence[Record]) -> tuple[list[int], npt.NDArray[
 
 
 def test_turns_taken_from_one_worker_go_on_at_another_as_the_policy_would(
-    system: RolloutSystem, versions: list[Version]
+    system: RolloutSystem, versions: list[PublishedWeights]
 ) -> None:
     first = serving(system, "first", 1, versions[0])
     turns = [f"t-moved-{number}" for number in range(TURNS)]
@@ -114,7 +108,7 @@ def test_turns_taken_from_one_worker_go_on_at_another_as_the_policy_would(
                 completion_ids=np.array(ids, "<i4").tobytes(),
             )
     assert moved, "no turn was interrupted in its middle"
-    plain = versions[0].model()
+    plain = plain_model(versions[0])
     for number, turn_id in enumerate(turns):
         done = system.completed(turn_id)
         ids, logprobs = ids_and_logprobs(system.outputs(turn_id))
@@ -124,7 +118,7 @@ def test_turns_taken_from_one_worker_go_on_at_another_as_the_policy_would(
 
 
 def test_tokens_under_new_weights_are_what_these_say_of_the_whole_history(
-    system: RolloutSystem, versions: list[Version]
+    system: RolloutSystem, versions: list[PublishedWeights]
 ) -> None:
     role = serving(system, "learns", 3, versions[0])
     turns = [f"t-learns-{number}" for number in range(TURNS)]
@@ -133,7 +127,7 @@ def test_tokens_under_new_weights_are_what_these_say_of_the_whole_history(
     system.progressed(turns[0], 1)
     announce(system, "learns", versions[1])
     system.wait(r.GenerationResumed, lambda resumed: resumed.worker == "learns")
-    plain = [version.model() for version in versions]
+    plain = [plain_model(version) for version in versions]
     mixed = 0
     for number, turn_id in enumerate(turns):
         system.completed(turn_id)
@@ -161,7 +155,7 @@ def versions_by_token(records: Sequence[Record], count: int) -> list[int]:
 
 
 def test_the_most_likely_tokens_beside_each_are_those_of_the_policy(
-    system: RolloutSystem, versions: list[Version]
+    system: RolloutSystem, versions: list[PublishedWeights]
 ) -> None:
     role = serving(system, "tells", 5, versions[0])
     asked = r.Sampling(max_tokens=200, temperature=1.7, top_logprobs=5)
@@ -178,14 +172,14 @@ def test_the_most_likely_tokens_beside_each_are_those_of_the_policy(
             assert tensor.to_token == record.token_offset + tokens
             assert tensor.shape == (tokens, 5)
             found[tensor.name].append(tensor.data or b"")
-    top_ids, top_logprobs = plain_top(versions[0].model(), prompt(0) + ids, 5, 5, 1.7)
+    top_ids, top_logprobs = plain_top(plain_model(versions[0]), prompt(0) + ids, 5, 5, 1.7)
     assert unpack(b"".join(found["topk_ids"])) == [token for row in top_ids for token in row]
     told = np.frombuffer(b"".join(found["topk_logprobs"]), "<f4").reshape(-1, 5)
     np.testing.assert_allclose(told, top_logprobs, atol=TOLERANCE)
 
 
 def test_a_seeded_turn_that_begins_anew_is_the_same(
-    system: RolloutSystem, versions: list[Version]
+    system: RolloutSystem, versions: list[PublishedWeights]
 ) -> None:
     role = serving(system, "draws", 6, versions[0])
     asked = r.Sampling(max_tokens=40, seed=7)
@@ -199,13 +193,15 @@ def test_a_seeded_turn_that_begins_anew_is_the_same(
     assert first.token_ids == again.token_ids != system.completed("t-draws-else").token_ids
 
 
-def test_spoilt_weights_are_never_served(system: RolloutSystem, versions: list[Version]) -> None:
+def test_spoilt_weights_are_never_served(
+    system: RolloutSystem, versions: list[PublishedWeights]
+) -> None:
     announce(system, "refuses", versions[0])
     worker = system.start("refuses", "policy-refuses", torch=ONE_THREAD)
     role = system.serve("refuses", 4)
     system.generate(role, "t-before", prompt(0), sampling=r.Sampling(max_tokens=3))
     system.completed("t-before")
-    system.publish("policy-refuses", 1, versions[1].directory, "0" * 64)
+    system.publish("policy-refuses", replace(versions[1], manifest_sha256="0" * 64))
     worker.join()
     assert isinstance(worker.error, WeightsInvalid)
     beats = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.infra.kafka.client import BEGINNING
-from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
@@ -161,7 +161,7 @@ def test_an_undecodable_command_goes_to_the_dead_letters_and_the_rest_goes_on(
     served.producer.send_bytes(REQUESTS.name, b"garbage", "s6", partition=0)
     served.open_session("s6")
 
-    letters = Reader(served.kafka, "letters", decode=Raw)
+    letters = Reader(served.kafka, "letters", rules=ReadingRules(decode=Raw))
     letters.assign({(REQUESTS.dead_letters, 0): BEGINNING})
     (letter,) = letters.poll(20)
     letters.close()

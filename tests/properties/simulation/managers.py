@@ -19,7 +19,7 @@ from seamlessflow.consumers.trajectories.settings import ManagerSection
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.settings import TelemetrySettings
-from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.infra.telemetry.tracing import telemetry
 from seamlessflow.schemas.records import Record, Trajectory, TurnJoined, TurnStarted
 from seamlessflow.schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, TRAJECTORIES
@@ -32,8 +32,7 @@ from tests.properties.simulation.manager_doubles import (
 )
 from tests.properties.simulation.topics import Sending, Topics
 
-_TELEMETRY = telemetry(TelemetrySettings(), "manager", "test")
-_METRICS = Metrics()
+_INSTRUMENTS = Instruments(telemetry(TelemetrySettings(), "manager", "test"))
 
 
 @dataclass
@@ -75,8 +74,7 @@ class SteppedManager(Manager):
             self.settings,
             self._stepped(),
             SteppedRenderers(self.renders(renderer)),  # type: ignore[arg-type]
-            _TELEMETRY,
-            _METRICS,
+            _INSTRUMENTS,
             self.spilled,
             clock,
         )

@@ -14,10 +14,6 @@ PASSED = 1.0
 """Least return of a session that passes."""
 Round = tuple[int, str]
 """Version and split of an evaluation."""
-ANY_SPLIT = ""
-"""The split of evaluations of which a checkpoint of an earlier release does not name it."""
-_UNKNOWN: Round = (-1, "")
-"""The round of groups from a checkpoint that did not keep it; it is not reported."""
 
 
 class EvaluatedGroup(NamedTuple):
@@ -25,8 +21,8 @@ class EvaluatedGroup(NamedTuple):
 
     sessions: int
     reward_mean: float
-    passed: int | None
-    """Sessions with a return of 1 or more; None if an earlier release did not record it."""
+    passed: int
+    """Sessions with a return of 1 or more."""
 
     @classmethod
     def of(cls, returns: Sequence[float]) -> "EvaluatedGroup":
@@ -73,9 +69,8 @@ def figures(groups: Sequence[EvaluatedGroup]) -> EvaluationFigures:
     mean = sum(group.sessions * group.reward_mean for group in counted) / sessions
     spread = sum((group.sessions * (group.reward_mean - mean)) ** 2 for group in counted)
     error = sqrt(count / (count - 1) * spread) / sessions if count > 1 else None
-    passing = [(group.sessions, group.passed) for group in counted if group.passed is not None]
-    complete = len(passing) == count
-    return EvaluationFigures(mean, error, sessions, pass_at_k(passing) if complete else {})
+    passing = [(group.sessions, group.passed) for group in counted]
+    return EvaluationFigures(mean, error, sessions, pass_at_k(passing))
 
 
 def pass_at_k(groups: Iterable[tuple[int, int]]) -> dict[int, float]:
@@ -106,27 +101,11 @@ def rounds_json(rounds: Mapping[Round, EvaluationRound]) -> list[list[Any]]:
     ]
 
 
-def rounds_from(values: Mapping[str, Any]) -> dict[Round, EvaluationRound]:
-    """Return the rounds among the plain values of a checkpoint, also of an earlier release."""
-    if "rounds" in values:
-        return {
-            (version, split): EvaluationRound(dict(open_), groups, _ended(*ended))
-            for version, split, open_, groups, *ended in values["rounds"]
-        }
-    # A checkpoint of an earlier release knows only the groups.
-    older = dict.fromkeys(values["evaluating"], 0)
-    return {_UNKNOWN: EvaluationRound(older, len(older))} if older else {}
-
-
-def evaluated_from(values: Mapping[str, Any]) -> dict[str, int]:
-    """Return the newest evaluated version by split, also of an earlier release's checkpoint."""
-    versions = values.get("evaluated", {})
-    # A checkpoint of an earlier release has one number: that of its only set.
-    return {ANY_SPLIT: versions} if isinstance(versions, int) else dict(versions)
-
-
-def _ended(groups: Sequence[Sequence[Any]] | int, rewards: float = 0) -> list[EvaluatedGroup]:
-    """Return the groups of a round; of an earlier release their sessions and rewards in one."""
-    if isinstance(groups, int):
-        return [EvaluatedGroup(groups, rewards / groups, None)] if groups else []
-    return [EvaluatedGroup(*group) for group in groups]
+def rounds_from(values: Sequence[Sequence[Any]]) -> dict[Round, EvaluationRound]:
+    """Return the rounds that `rounds_json` gave these values for."""
+    return {
+        (version, split): EvaluationRound(
+            dict(open_), groups, [EvaluatedGroup(*group) for group in ended]
+        )
+        for version, split, open_, groups, ended in values
+    }

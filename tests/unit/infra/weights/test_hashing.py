@@ -13,6 +13,7 @@ import pytest
 
 from seamlessflow.infra.weights.hashing import HostMarks
 from seamlessflow.infra.weights.manifest import MANIFEST, Manifest, WeightsInvalid, publish, verify
+from seamlessflow.infra.weights.versions import PublishedWeights
 
 FACTS = Manifest(policy="p", version=1, optimizer_step=1, lineage="a", dtype="float32")
 MODEL = "model.safetensors"
@@ -27,7 +28,7 @@ def own_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def put(root: Path, version: int = 1) -> tuple[Path, str]:
+def put(root: Path, version: int = 1) -> PublishedWeights:
     """Publish one file, whose change is so long ago that the next one has another time."""
 
     def fill(draft: Path) -> None:
@@ -36,7 +37,7 @@ def put(root: Path, version: int = 1) -> tuple[Path, str]:
         while time.time() < settled:
             os.sched_yield()
 
-    return publish(root, replace(FACTS, version=version), fill, sync=False)
+    return publish(root, replace(FACTS, version=version), fill, sync=False).weights
 
 
 def bytes_read(work: Callable[[], object]) -> int:
@@ -51,7 +52,8 @@ def bytes_read(work: Callable[[], object]) -> int:
 def test_the_publisher_and_the_first_check_read_the_files_and_further_checks_do_not(
     tmp_path: Path, own_marks: Path
 ) -> None:
-    directory, digest = put(tmp_path / "weights")
+    weights = put(tmp_path / "weights")
+    directory, digest = weights.path, weights.manifest_sha256
     assert bytes_read(lambda: verify(directory, digest)) < SIZE / 2
     for mark in own_marks.rglob("*.json"):
         mark.unlink()
@@ -63,7 +65,8 @@ def test_the_publisher_and_the_first_check_read_the_files_and_further_checks_do_
 def test_an_altered_byte_is_found_although_the_file_was_checked(
     tmp_path: Path, own_marks: Path, same_times: bool
 ) -> None:
-    directory, digest = put(tmp_path / "weights")
+    weights = put(tmp_path / "weights")
+    directory, digest = weights.path, weights.manifest_sha256
     before = (directory / MODEL).stat()
     with (directory / MODEL).open("r+b") as file:
         first = file.read(1)[0]
@@ -78,7 +81,8 @@ def test_an_altered_byte_is_found_although_the_file_was_checked(
 def test_a_file_put_in_the_place_of_a_checked_one_is_hashed(
     tmp_path: Path, own_marks: Path
 ) -> None:
-    directory, digest = put(tmp_path / "weights")
+    weights = put(tmp_path / "weights")
+    directory, digest = weights.path, weights.manifest_sha256
     other = directory / "other"
     other.write_bytes(bytes(SIZE))
     other.replace(directory / MODEL)
@@ -87,7 +91,8 @@ def test_a_file_put_in_the_place_of_a_checked_one_is_hashed(
 
 
 def test_a_mark_holds_for_one_manifest_only(tmp_path: Path, own_marks: Path) -> None:
-    directory, digest = put(tmp_path / "weights")
+    weights = put(tmp_path / "weights")
+    directory, digest = weights.path, weights.manifest_sha256
     text = (directory / MANIFEST).read_text()
     found = next(line for line in text.splitlines() if MODEL in line).split('"')[3]
     (directory / MANIFEST).write_text(text.replace(found, "0" * len(found)))
@@ -99,14 +104,16 @@ def test_a_mark_holds_for_one_manifest_only(tmp_path: Path, own_marks: Path) -> 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b'{"boot": 1}', b"\xff"])
 def test_a_mark_that_cannot_be_read_is_none(tmp_path: Path, own_marks: Path, damage: bytes) -> None:
-    directory, digest = put(tmp_path / "weights")
+    weights = put(tmp_path / "weights")
+    directory, digest = weights.path, weights.manifest_sha256
     for mark in own_marks.rglob("*.json"):
         mark.write_bytes(damage)
     assert bytes_read(lambda: verify(directory, digest)) > SIZE
 
 
 def test_marks_are_not_kept_where_others_may_write(tmp_path: Path, own_marks: Path) -> None:
-    directory, digest = put(tmp_path / "weights")
+    weights = put(tmp_path / "weights")
+    directory, digest = weights.path, weights.manifest_sha256
     next(own_marks.iterdir()).chmod(0o777)
     assert HostMarks(directory).read(digest) == {}
     verify(directory, digest)
@@ -114,7 +121,7 @@ def test_marks_are_not_kept_where_others_may_write(tmp_path: Path, own_marks: Pa
 
 
 def test_marks_of_versions_that_are_gone_are_removed(tmp_path: Path, own_marks: Path) -> None:
-    directory, _ = put(tmp_path)
+    directory = put(tmp_path).path
     directory.rename(tmp_path / "elsewhere")
     put(tmp_path, version=2)
     assert len(list(own_marks.rglob("*.json"))) == 1

@@ -19,7 +19,6 @@ from seamlessflow.infra.weights.manifest import (
     Manifest,
     WeightsInvalid,
     publish,
-    publish_version,
     read_manifest,
     verify,
 )
@@ -45,11 +44,12 @@ def fill(directory: Path) -> None:
 
 
 def put(root: Path, version: int = 4) -> Path:
-    return publish(root, facts(version), fill, sync=False)[0]
+    return publish(root, facts(version), fill, sync=False).weights.path
 
 
 def test_what_was_published_verifies_and_says_what_it_is(tmp_path: Path) -> None:
-    directory, digest = publish(tmp_path, facts(), fill)
+    weights = publish(tmp_path, facts(), fill).weights
+    directory, digest = weights.path, weights.manifest_sha256
     manifest = verify(directory, digest)
     assert (manifest.policy, manifest.version, manifest.kind) == ("tiny", 4, "full")
     assert set(manifest.files) == {"model.safetensors", "config.json"}
@@ -57,7 +57,8 @@ def test_what_was_published_verifies_and_says_what_it_is(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("file", ["model.safetensors", "config.json", MANIFEST])
 def test_a_changed_file_is_named(tmp_path: Path, file: str) -> None:
-    directory, digest = publish(tmp_path, facts(), fill, sync=False)
+    weights = publish(tmp_path, facts(), fill, sync=False).weights
+    directory, digest = weights.path, weights.manifest_sha256
     (directory / file).write_bytes((directory / file).read_bytes() + b" ")
     with pytest.raises(WeightsInvalid) as raised:
         verify(directory, digest)
@@ -195,7 +196,8 @@ def test_a_reader_that_cannot_make_a_mark_reads_without_a_lease(tmp_path: Path) 
 
 
 def test_manifests_of_earlier_releases_are_read_and_written_as_they_were(tmp_path: Path) -> None:
-    directory, digest = publish(tmp_path, facts(), fill, sync=False)
+    weights = publish(tmp_path, facts(), fill, sync=False).weights
+    directory, digest = weights.path, weights.manifest_sha256
     fields = json.loads((directory / MANIFEST).read_bytes())
     assert "hash" not in fields
     assert fields["files"]["config.json"] == hashlib.sha256(b"{}").hexdigest()
@@ -203,7 +205,8 @@ def test_manifests_of_earlier_releases_are_read_and_written_as_they_were(tmp_pat
 
 
 def test_a_manifest_names_the_hash_of_its_files(tmp_path: Path) -> None:
-    directory, digest = publish(tmp_path, replace(facts(), hash="blake3"), fill, sync=False)
+    weights = publish(tmp_path, replace(facts(), hash="blake3"), fill, sync=False).weights
+    directory, digest = weights.path, weights.manifest_sha256
     assert read_manifest(directory).hash == "blake3"
     verify(directory, digest)
     (directory / "config.json").write_text("[]")
@@ -212,7 +215,7 @@ def test_a_manifest_names_the_hash_of_its_files(tmp_path: Path) -> None:
 
 
 def test_a_hash_of_a_later_release_is_refused_by_name(tmp_path: Path) -> None:
-    directory = publish(tmp_path, replace(facts(), hash="blake3"), fill, sync=False)[0]
+    directory = publish(tmp_path, replace(facts(), hash="blake3"), fill, sync=False).weights.path
     text = (directory / MANIFEST).read_text().replace("blake3", "blake9")
     (directory / MANIFEST).write_text(text)
     with pytest.raises(WeightsInvalid, match="unknown hash 'blake9'"):
@@ -224,5 +227,5 @@ def test_publishing_finds_the_hash_of_all_tensors_beside_those_of_files(tmp_path
         save_file({"a": np.ones(3, np.float32)}, draft / "one.safetensors")
         save_file({"b": np.ones(4, np.float32)}, draft / "two.safetensors")
 
-    made = publish_version(tmp_path, facts(), fill_two, sync=False)
-    assert made.tensors_hash == tensors_hash(made.directory)
+    made = publish(tmp_path, facts(), fill_two, sync=False)
+    assert made.tensors_hash == tensors_hash(made.weights.path)

@@ -6,8 +6,8 @@ import pytest
 
 from seamlessflow.infra.weights.adapter import TENSORS, AdapterInvalid
 from seamlessflow.infra.weights.manifest import MANIFEST, WeightsInvalid, sha256
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.producers.rollout.engines import WeightsCheck, WeightsUnsupported, verify_full
-from seamlessflow.producers.rollout.roles.moves import PublishedWeights
 from tests.builders.engines.adapters import adapter
 from tests.builders.trainer.models import write_tiny
 
@@ -18,7 +18,7 @@ def base(tmp_path: Path) -> Path:
 
 
 def published(directory: Path, version: int) -> PublishedWeights:
-    return PublishedWeights(version, str(directory), sha256(directory / MANIFEST))
+    return PublishedWeights(version, version, str(directory), sha256(directory / MANIFEST))
 
 
 def test_an_adapter_is_accepted_with_its_base_and_by_a_rehearsal_refused(

@@ -1,16 +1,18 @@
 """The clock engine by its settings: modelled times, roles, and what it reports of them."""
 
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from seamlessflow.infra.device_model.presets import hardware_named
 from seamlessflow.infra.device_model.rates import ModelTooLarge
 from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
+from seamlessflow.infra.weights.manifest import Manifest, publish
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
 from seamlessflow.producers.rollout.engine.contract import EngineHealth, SamplingParams
 from seamlessflow.producers.rollout.engines import ClockEngines, WeightsUnsupported
-from seamlessflow.producers.rollout.roles.moves import PublishedWeights
 from seamlessflow.producers.rollout.settings import RolloutSection
 from tests.builders.rollout.clock_turns import answers
 from tests.builders.rollout.completions import LetterParser
@@ -75,7 +77,7 @@ def test_the_factory_takes_devices_and_capacity_of_the_worker() -> None:
     devices = scaled(1e-3)
 
     with closing(
-        ClockEngines(section, devices).build(PublishedWeights(4, "", ""), LetterParser())
+        ClockEngines(section, devices).build(PublishedWeights(4, 4, "", ""), LetterParser())
     ) as engine:
         health = engine.health()
         engine.pause("keep")
@@ -86,10 +88,12 @@ def test_the_factory_takes_devices_and_capacity_of_the_worker() -> None:
     assert free == hardware_named(DEVICES.hardware).memory_bytes
 
 
-def test_what_no_rehearsal_can_do_is_refused() -> None:
+def test_what_no_rehearsal_can_do_is_refused(tmp_path: Path) -> None:
+    facts = Manifest(
+        policy="p", version=1, optimizer_step=1, lineage="a", dtype="float32", kind="delta"
+    )
+    delta = publish(tmp_path, facts, lambda draft: None, sync=False).weights
     with pytest.raises(ModelTooLarge, match=r"Qwen2.5-72B needs 145 GB, 1 H100"):
         ClockEngines(RolloutSection(), DeviceModelSection(model="Qwen2.5-72B"))
     with pytest.raises(WeightsUnsupported, match="kind delta"):
-        ClockEngines(RolloutSection(), DeviceModelSection()).verify(
-            PublishedWeights(1, "", "", "delta")
-        )
+        ClockEngines(RolloutSection(), DeviceModelSection()).verify(delta)

@@ -16,8 +16,7 @@ from seamlessflow.infra.weights.from_trainer.sending import WeightsService
 from seamlessflow.infra.weights.host_cache import CacheUnusable
 from seamlessflow.infra.weights.manifest import verify
 from seamlessflow.infra.weights.settings import WeightsSection
-from seamlessflow.infra.weights.versions import WeightsGone
-from seamlessflow.producers.rollout.roles.moves import PublishedWeights
+from seamlessflow.infra.weights.versions import PublishedWeights, WeightsGone
 from seamlessflow.producers.rollout.roles.places import HostPlaces
 from seamlessflow.schemas.records import PolicyWeights
 from seamlessflow.trainer.policy import PolicySection
@@ -64,7 +63,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def named(record: PolicyWeights) -> PublishedWeights:
-    return PublishedWeights(record.version, record.directory, record.manifest_sha256)
+    return PublishedWeights.of(record)
 
 
 def test_a_host_that_sees_the_directory_uses_it(run: Run) -> None:

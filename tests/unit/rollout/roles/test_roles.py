@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.producers.rollout.roles.moves import (
     Acquire,
     Load,
     Preload,
-    PublishedWeights,
     Rejoin,
     Release,
 )
@@ -73,7 +73,7 @@ def training(loads_asleep: bool = True) -> RolloutRoles:
 
 def test_a_role_is_acquired_with_the_newest_weights() -> None:
     move = fed(policy(3), heartbeat(), assigned(1)).next_move()
-    assert move == Acquire(1, 4, PublishedWeights(3, "v3", "sha"), policy(3))
+    assert move == Acquire(1, 4, PublishedWeights(3, 3, "v3", "sha"), policy(3))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_published_weights_are_loaded_and_only_the_newest() -> None:
     roles = holding(0)
     roles.apply(published(1))
     move = roles.next_move()
-    assert move == Load(PublishedWeights(1, "v1", "sha"), policy(0))
+    assert move == Load(PublishedWeights(1, 1, "v1", "sha"), policy(0))
     roles.begin(move)
     roles.apply(published(2))
     roles.apply(published(3))
@@ -203,7 +203,7 @@ def test_an_engine_that_sleeps_gets_the_newest_weights_while_the_trainer_holds_t
     roles = training()
     assert roles.next_move() is None
     roles.apply(published(1))
-    ahead = Preload(PublishedWeights(1, "v1", "sha"), policy(0))
+    ahead = Preload(PublishedWeights(1, 1, "v1", "sha"), policy(0))
     assert roles.next_move() == ahead
     roles.begin(ahead)
     roles.apply(published(2))

@@ -4,12 +4,12 @@ import pytest
 
 from seamlessflow.config import RestartsSection
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.processes.restarts import EndRun, after_end
 from seamlessflow.producers.agents.harness.callables import CallableNotFound
 from seamlessflow.producers.rollout.engine.errors import ModelUnsupported
 from seamlessflow.producers.rollout.engines import WeightsUnsupported
 from seamlessflow.producers.rollout.roles.device import TruncationUnsupported
-from seamlessflow.producers.rollout.roles.moves import PublishedWeights
 from seamlessflow.scheduler.decisions.strategies.registry import UnknownStrategy
 from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.metrics.trackers import SinkUnavailable
@@ -27,7 +27,7 @@ LASTING = [
     TruncationUnsupported("policy"),
     UnknownStrategy("strategy", "there is none"),
     WeightsDirectoryInUse("weights"),
-    WeightsUnsupported(PublishedWeights(1, "weights", "0" * 64), "kind delta cannot be loaded"),
+    WeightsUnsupported(PublishedWeights(1, 1, "weights", "0" * 64), "kind delta cannot be loaded"),
 ]
 
 

@@ -15,13 +15,13 @@ from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.infra.rendering.settings import FROM_MODEL, RendererError, RendererSettings
 from seamlessflow.infra.weights.manifest import verify
 from seamlessflow.infra.weights.settings import WeightsSection
-from seamlessflow.infra.weights.versions import PathOutside, versions
+from seamlessflow.infra.weights.versions import PathOutside, PublishedWeights, versions
 from seamlessflow.schemas.records import Sampling
 from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.recovery import checkpoint
 from seamlessflow.trainer.recovery.checkpoint import STATE, Checkpoint, CheckpointForeign
-from seamlessflow.trainer.recovery.control_state import ControlState, Published
+from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import Origin, resume_from
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.publication import Publication, WeightsDirectoryInUse, first_weights
@@ -202,23 +202,8 @@ def test_a_renderer_without_a_name_is_the_one_of_the_models_template(
     policy = settings.policy.model_copy(update={"renderer": unnamed})
     publication = Publication(settings.model_copy(update={"policy": policy}))
     publication.prepare()
-    announced = publication.policy_weights(Published(0, 0, "", ""), 0)
+    announced = publication.policy_weights(PublishedWeights(0, 0, "", ""), 0)
     assert announced.renderer == RendererSettings("qwen3", "all").to_json()
-
-
-def test_a_pinned_run_announces_the_rule_of_control_tokens_that_earlier_releases_have(
-    settings: TrainerSettings,
-) -> None:
-    make_tokenizer(settings.policy.model)
-    pinned = settings.kafka.model_copy(update={"write_release": "0.1.0"})
-    announced = {}
-    for name, kafka in (("free", settings.kafka), ("pinned", pinned)):
-        publication = Publication(settings.model_copy(update={"kafka": kafka}))
-        publication.prepare()
-        policy = publication.policy_weights(Published(0, 0, "", ""), 0)
-        announced[name] = RendererSettings.from_json(policy.renderer).control_tokens
-        assert policy.tokenizer_hash == publication.tokenizer_hash
-    assert announced == {"free": "text", "pinned": "tokens"}
 
 
 def test_a_policy_that_cannot_be_rendered_is_refused(settings: TrainerSettings) -> None:

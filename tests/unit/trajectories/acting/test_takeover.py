@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from seamlessflow.consumers.trajectories.acting.takeover import ReadAhead, Takeover
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
 from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.schemas.topics import REQUESTS, SESSIONS
@@ -39,7 +40,8 @@ def command(size: int = 0) -> Received:
 def emit(one: Takeover) -> None:
     for offset, event in enumerate((claimed(1), opened(), closed(), finalized())):
         one.partition.apply(event, offset, lambda _: "exact")
-    one.partition.emit(one.partition.sessions["s"])
+    session = one.partition.sessions["s"]
+    one.partition.emit(session, trajectory(session, one.partition.number))
 
 
 def test_requests_wait_while_too_many_commands_do() -> None:

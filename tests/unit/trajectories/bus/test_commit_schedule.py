@@ -1,6 +1,7 @@
 """The part of what was emitted that one transaction commits."""
 
 from seamlessflow.consumers.trajectories.bus.commit_schedule import portion
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
 from seamlessflow.consumers.trajectories.sessions.partition import (
     Emission,
     Partition,
@@ -23,7 +24,7 @@ def emitted(*names: str) -> Partition:
     for offset, event in enumerate(log(*names)):
         folded = partition.apply(event, offset, lambda _: "exact")
         if folded.session is not None and folded.session.finalized_at_ms is not None:
-            partition.emit(folded.session)
+            partition.emit(folded.session, trajectory(folded.session, partition.number))
     return partition
 
 

@@ -104,7 +104,6 @@ class History:
 
     def _report(self, worker: PastWorker) -> None:
         stretch_ms = self.now_ms - worker.reported_ms
-        computing_ms = self._choices.randint(0, stretch_ms)
         self._add(
             control.usage(
                 worker.name,
@@ -112,7 +111,7 @@ class History:
                 from_ms=worker.reported_ms,
                 at_ms=self.now_ms,
                 training_ms=stretch_ms,
-                computing_ms=self._choices.choice((computing_ms, None)),
+                computing_ms=self._choices.randint(0, stretch_ms),
             )
         )
         decoding_ms = self._choices.randint(0, stretch_ms)

@@ -95,11 +95,10 @@ def test_of_a_gang_only_the_own_part_of_each_member_is_training() -> None:
     }
 
 
-def test_a_step_of_which_no_report_tells_an_own_part_is_training() -> None:
-    earlier = control.usage("w", "train", from_ms=0, at_ms=50, training_ms=30)
+def test_a_step_without_a_report_is_training() -> None:
     step = [control.started(["w"], at_ms=20), control.completed(at_ms=70)]
 
-    found = timeline([control.joined("w", "train", at_ms=0), *step, earlier])
+    found = timeline([control.joined("w", "train", at_ms=0), *step])
 
     assert found.device_time((0, 70))["w"].ms == {WAITING: 20, TRAINING: 50}
 
