@@ -16,7 +16,7 @@ from seamlessflow.consumers.trajectories.sessions.assemble import masked_reasons
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
 from seamlessflow.consumers.trajectories.sessions.tree import POLICY, Node
 from seamlessflow.schemas.tokens import unpack
-from seamlessflow.trainer.metrics.reasons import listed
+from seamlessflow.trainer.metrics.unlearned import listed
 
 Spell = Callable[[Sequence[int]], str]
 """Returns the text of token ids."""

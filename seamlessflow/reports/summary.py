@@ -77,7 +77,7 @@ from seamlessflow.scheduler.state.accounts.pauses import without
 from seamlessflow.scheduler.state.timeline import Timeline, timeline
 from seamlessflow.schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
 from seamlessflow.trainer.metrics.phases import mean_phases, within
-from seamlessflow.trainer.metrics.reasons import masked_tokens
+from seamlessflow.trainer.metrics.unlearned import masked_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
