@@ -17,7 +17,7 @@ from seamlessflow.infra.settings import (
 )
 from seamlessflow.infra.weights.settings import WeightsSection
 from seamlessflow.infra.worker.tags import WorkerTags
-from seamlessflow.trainer.credit import CreditSettings
+from seamlessflow.trainer.credit import COMPARED, CreditSettings
 from seamlessflow.trainer.loss import LossSection
 from seamlessflow.trainer.parallelism import ComputingSettings, MegatronSection
 from seamlessflow.trainer.policy import AdapterSettings, PolicySection
@@ -221,6 +221,11 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
                     "whatever its advantage: set another surrogate, or leave it out"
                 )
         return self
+
+    @property
+    def compares_sessions(self) -> bool:
+        """Return whether a group of one session teaches nothing, since none is compared with it."""
+        return self.advantage in COMPARED and self.loss.chosen_surrogate != "cloning"
 
     @property
     def by_parts(self) -> bool:

@@ -57,8 +57,9 @@ _ALL = ReadingRules()
 class Reader:
     """Consumer of assigned partitions, or of those that a Kafka consumer group gives it.
 
-    A record that cannot be decoded is delivered as `Unreadable`. If it is garbage, `rules.bury` gets it.
-    If it counts all the same, a reader that `folds` raises `NewerRelease` or `BlobUnavailable`.
+    A record that cannot be decoded is delivered as `Unreadable`. `rules.bury` gets it if it is
+    garbage. If it counts all the same, a reader that folds raises `NewerRelease` or
+    `BlobUnavailable`.
     """
 
     def __init__(

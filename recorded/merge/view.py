@@ -10,7 +10,7 @@ from seamlessflow.recorded.merge.difference import Difference
 from seamlessflow.recorded.merge.merging import MergeOutcome
 from seamlessflow.recorded.merge.verification import MOST_NAMED, Comparison
 from seamlessflow.recorded.select.selection import unmatched_lines
-from seamlessflow.trainer.metrics.reasons import listed
+from seamlessflow.trainer.metrics.unlearned import listed
 
 
 def merge_view(outcome: MergeOutcome) -> RenderableType:

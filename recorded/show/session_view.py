@@ -18,7 +18,7 @@ from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
 from seamlessflow.consumers.trajectories.sessions.tree import Node
 from seamlessflow.schemas.records import Reward, Trajectory
 from seamlessflow.schemas.tokens import POLICY, of_exact_version, unpack
-from seamlessflow.trainer.metrics.reasons import listed
+from seamlessflow.trainer.metrics.unlearned import listed
 
 Spell = Callable[[Sequence[int]], str]
 """Returns the text of token ids."""

@@ -20,7 +20,6 @@ from seamlessflow.producers.gateway.settings import GatewaySettings
 from seamlessflow.producers.rollout.settings import RolloutSettings
 from seamlessflow.scheduler.settings import SchedulerSettings
 from seamlessflow.scheduler.tasks.check import may_have_sizes
-from seamlessflow.trainer.credit import COMPARED
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.unread import unread
 
@@ -84,8 +83,8 @@ def group_faults(config: RunConfig) -> Iterator[Fault]:
     """
     pacing, trainer = config.pacing, config.trainer
     files = [pacing.tasks, *(source.tasks for source in pacing.sources.values())]
-    compared = trainer.advantage in COMPARED and trainer.loss.chosen_surrogate != "cloning"
-    if config.run.group_size > 1 or not compared or pacing.forks or config.opened_outside:
+    alone = config.run.group_size == 1 and trainer.compares_sessions
+    if not alone or pacing.forks or config.opened_outside:
         return
     if not any(may_have_sizes(path) for path in files if path is not None):
         text = f"advantage {trainer.advantage} compares the sessions of a group, and of one alone"

@@ -11,12 +11,10 @@ from typing import Any
 from seamlessflow.processes.launcher import BROKER
 from seamlessflow.processes.usage import ProcessLoad
 from seamlessflow.rehearsal.software import SoftwareTime
+from seamlessflow.trainer.metrics.unlearned import EQUAL_REWARDS
 
 MOST_SHARE = 0.05
 """Largest share of a step, as it is modelled, that waiting for a processor or software may take."""
-
-EQUAL_REWARDS = "zero_variance"
-"""Filter of groups whose rewards are equal."""
 
 
 @dataclass(frozen=True, slots=True)

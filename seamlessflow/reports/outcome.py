@@ -29,8 +29,8 @@ from seamlessflow.scheduler.state.timeline import timeline
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES
 from seamlessflow.trainer.data.credit.returns import Weights
-from seamlessflow.trainer.metrics.reasons import reasons_for_little_learning
 from seamlessflow.trainer.metrics.symptoms import symptoms
+from seamlessflow.trainer.metrics.unlearned import why_little
 
 FINAL = "final"
 """Directory below the weights, with a copy of the last version."""
@@ -103,7 +103,7 @@ def write_report(
     )
     weights = tuple(directory for directory in kept if directory is not None)
     rewards = figures["reward_first10"], figures["reward_last10"]
-    reasons = reasons_for_little_learning(*rewards, [step.metrics for step in steps])
+    reasons = why_little(*rewards, [step.metrics for step in steps])
     if biased := bias(figures["lengths"]):
         reasons = [*reasons, biased]
     notices = tuple(skipped.notices)

@@ -12,8 +12,8 @@ from seamlessflow.infra.printable import number_of
 from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.reward_curve import EDGE_STEPS
 from seamlessflow.schemas.steps import shown_step
-from seamlessflow.trainer.metrics.reasons import listed
 from seamlessflow.trainer.metrics.symptoms import WINDOW
+from seamlessflow.trainer.metrics.unlearned import listed
 
 FILES = {
     "summary.json": "all figures",

@@ -76,7 +76,7 @@ from seamlessflow.scheduler.state.accounts.device_time import Window, together
 from seamlessflow.scheduler.state.timeline import Timeline, timeline, without
 from seamlessflow.schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
 from seamlessflow.trainer.metrics.phases import mean_phases, within
-from seamlessflow.trainer.metrics.reasons import masked_tokens
+from seamlessflow.trainer.metrics.unlearned import masked_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seamlessflow.schemas.steps import step_name
-from seamlessflow.trainer.metrics.reasons import listed
+from seamlessflow.trainer.metrics.unlearned import listed
 from seamlessflow.watching.progress import RECENT_STEPS, RunProgress, Step
 
 _BARS = "▁▂▃▄▅▆▇█"

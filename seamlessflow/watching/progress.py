@@ -15,7 +15,8 @@ from seamlessflow.scheduler.state.accounts.device_time import DECODING, shares
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.steps import step_name
-from seamlessflow.trainer.metrics.reasons import masked_tokens, shares_of_ended
+from seamlessflow.trainer.metrics.symptoms import shares_of_ended
+from seamlessflow.trainer.metrics.unlearned import masked_tokens
 
 RECENT_STEPS = 10
 _SPEED_WINDOW_MS = 10_000

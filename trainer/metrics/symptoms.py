@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from seamlessflow.trainer.metrics.reasons import Metrics, shares_of_ended
+from seamlessflow.trainer.metrics.unlearned import EQUAL_REWARDS, Metrics
 
 WINDOW = 20
 """Last steps whose metrics are looked at."""
@@ -28,6 +28,21 @@ def symptoms(steps: Sequence[Metrics]) -> list[str]:
     """Return what stands out in the last steps, in the order of a session's way to the loss."""
     last = [step for step in steps if "modelled_s" not in step][-WINDOW:]
     return [] if not last else list(_told(last))
+
+
+def shares_of_ended(steps: Sequence[Metrics], family: str, counted: str) -> dict[str, float]:
+    """Return the shares of a family over all sessions, or turns, that ended before these steps.
+
+    Each step counts as many as ended before it, by the metric `counted`. Empty if none ended.
+    """
+    weights = [(step, weight) for step in steps if (weight := step.get(counted, 0.0))]
+    names = sorted({name for step, _ in weights for name in step if name.startswith(family)})
+    whole = sum(weight for _, weight in weights)
+    return {
+        name.removeprefix(family): sum(step.get(name, 0.0) * weight for step, weight in weights)
+        / whole
+        for name in names
+    }
 
 
 def _told(last: Sequence[Metrics]) -> Iterator[str]:
@@ -197,7 +212,7 @@ SYMPTOMS = (
         "{:.0%} of the groups have equal rewards and teach nothing",
         "harder or easier tasks, a larger run.group_size, trainer.filters.zero_variance drop",
         0.5,
-        _family("filtered/zero_variance"),
+        _family(f"filtered/{EQUAL_REWARDS}"),
     ),
     Symptom(
         "{:.0%} of the groups were dropped",

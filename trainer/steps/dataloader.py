@@ -30,9 +30,9 @@ from seamlessflow.trainer.data.grouping import Grouping
 from seamlessflow.trainer.data.reuse import ReuseStore
 from seamlessflow.trainer.data.sessions import FailedSession, Trace, read, without_foreign
 from seamlessflow.trainer.data.staleness import StepClock, awaited
+from seamlessflow.trainer.metrics.unlearned import StepTokens
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import GroupsGone, Resume
-from seamlessflow.trainer.steps.barren import StepTokens
 
 _log = logging.getLogger(__name__)
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from seamlessflow.schemas.records import EvaluationCompleted, ProgressStalled
 from seamlessflow.schemas.steps import shown_step
-from seamlessflow.trainer.credit import COMPARED
 from seamlessflow.trainer.data.batch import Batch
-from seamlessflow.trainer.metrics.reasons import Metrics, reasons_for_no_gradient
 from seamlessflow.trainer.metrics.sample_texts import Decode, sample_texts
 from seamlessflow.trainer.metrics.sinks import Sink
+from seamlessflow.trainer.metrics.unlearned import Metrics, why_alone, why_no_gradient
 from seamlessflow.trainer.settings import TrainerSection
 from seamlessflow.trainer.steps.one_step import StepDone
 
@@ -18,7 +17,6 @@ LEARNING = "learning"
 ENGINE = "engine mismatch"
 """Values of `ProgressStalled.what`."""
 _log = logging.getLogger(__name__)
-_ALONE = "reinforce_pp, gae, turn_gae and distill train such groups"
 
 
 class Reports:
@@ -74,7 +72,7 @@ class Reports:
         self._recent.append((at_ms, metrics))
         if len(self._recent) < self._settings.explain_after:
             return []
-        reasons = reasons_for_no_gradient([step_metrics for _, step_metrics in self._recent])
+        reasons = why_no_gradient([step_metrics for _, step_metrics in self._recent])
         if not reasons:
             return []
         since_ms = self._recent[0][0]
@@ -99,8 +97,8 @@ class Reports:
 
     def _lone_group(self, done: StepDone) -> list[ProgressStalled]:
         """Return an alarm at the first group of one session that cannot teach anything."""
-        detail = "" if self._lone else _lone_group(done.order.batch, self._settings)
-        if not detail:
+        detail = why_alone(done.order.batch.groups, self._settings.advantage)
+        if self._lone or not (detail and self._settings.compares_sessions):
             return []
         self._lone = True
         _log.warning("%s", detail)
@@ -127,19 +125,3 @@ class Reports:
 def _line(metrics: Metrics) -> str:
     shown = ("reward_mean", "tokens_trained", "loss", "grad_norm", "entropy", "mismatch_mean")
     return ", ".join(f"{name} {metrics[name]:.4g}" for name in shown if name in metrics)
-
-
-def _lone_group(batch: Batch, settings: TrainerSection) -> str:
-    """Return a warning about the first group that asked for one session; empty if all is well."""
-    if settings.advantage not in COMPARED or settings.loss.chosen_surrogate == "cloning":
-        return ""
-    for group in batch.groups:
-        source = group.group.sessions[0].source
-        if source.group_size == 1:
-            return (
-                f"group {source.group_id} is of one session, and trainer.advantage "
-                f"{settings.advantage} compares the sessions of a group, so it taught nothing: "
-                "open sessions of one task with the same group_id, each with its sample and the "
-                f"group_size, or set trainer.advantage ({_ALONE})"
-            )
-    return ""

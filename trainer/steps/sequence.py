@@ -14,12 +14,13 @@ from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.steps import step_name
 from seamlessflow.trainer.data.batch import Batch, SkippedStep
 from seamlessflow.trainer.data.figures.of_batch import facts
+from seamlessflow.trainer.metrics.unlearned import why_barren
 from seamlessflow.trainer.recovery.checkpoint import Checkpoint
 from seamlessflow.trainer.recovery.resume import Origin, Resume
 from seamlessflow.trainer.roles.gang import AnotherTrainer
 from seamlessflow.trainer.roles.parts import ProcessParts, Work
 from seamlessflow.trainer.step_methods import step_methods
-from seamlessflow.trainer.steps.barren import BarrenSteps, NothingToTrain, why
+from seamlessflow.trainer.steps.barren import BarrenSteps, NothingToTrain
 from seamlessflow.trainer.steps.dataloader import Dataloader
 from seamlessflow.trainer.steps.evaluations import Evaluations
 from seamlessflow.trainer.steps.one_step import StepDone, StepOrder, StepRunner
@@ -171,7 +172,7 @@ class StepSequence:
         loader = self._dataloader
         tokens = loader.given_up.with_groups(batch.own if isinstance(batch, Batch) else ())
         begins = self._barren.add(tokens, self.origin.trained)
-        reason = why(tokens, loader.dropped, loader.newest_drop)
+        reason = why_barren(tokens, loader.dropped, loader.newest_drop)
         if begins:
             detail = f"{step_name(batch.step)} has nothing to train: {reason}"
             _log.error("%s", detail)

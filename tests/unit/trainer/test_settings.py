@@ -107,3 +107,17 @@ def test_an_adapter_whose_rank_is_forgotten_is_refused(forgotten: dict[str, obje
         TrainerSection(adapter=AdapterSection.model_validate(forgotten))
     none = AdapterSection.model_validate({**forgotten, "rank": 0})
     assert not none.used, "a policy may differ from the first in this alone"
+
+
+@pytest.mark.parametrize(
+    ("settings", "compares"),
+    [
+        ({"advantage": "grpo"}, True),
+        ({"advantage": "reinforce_pp"}, False),
+        ({"advantage": "grpo", "loss": {"surrogate": "cloning"}}, False),
+    ],
+)
+def test_cloning_compares_no_sessions_whatever_the_advantage(
+    settings: dict[str, object], compares: bool
+) -> None:
+    assert TrainerSection.model_validate(settings).compares_sessions == compares

@@ -195,7 +195,9 @@ def test_the_panel_tells_everything_at_a_glance() -> None:
 
 def test_the_shares_of_sessions_that_limits_ended_are_shown() -> None:
     steps = [
-        control.completed(number, at_ms=SINCE, metrics={f"ended_at/{limit}": share})
+        control.completed(
+            number, at_ms=SINCE, metrics={f"ended_at/{limit}": share, "sessions_ended": 4.0}
+        )
         for number, (limit, share) in enumerate([("time", 0.5), ("context", 0.2)])
     ]
     seen = progress(*steps)
@@ -206,11 +208,12 @@ def test_the_shares_of_sessions_that_limits_ended_are_shown() -> None:
 
 def test_steps_before_which_no_session_ended_tell_nothing_of_limits() -> None:
     seen = progress(
-        control.completed(0, at_ms=SINCE, metrics={"ended_at/time": 0.5}),
+        control.completed(0, at_ms=SINCE, metrics={"ended_at/time": 0.5, "sessions_ended": 4.0}),
         *(step(of) for of in range(1, 9)),
     )
     assert seen.recent_limits() == {"time": 0.5}
-    seen.apply(control.completed(9, at_ms=SINCE, metrics={"begun_tokens/mean": 7}))
+    ended = {"begun_tokens/mean": 7, "sessions_ended": 4.0}
+    seen.apply(control.completed(9, at_ms=SINCE, metrics=ended))
     assert seen.recent_limits() == {"time": 0.25}
 
 

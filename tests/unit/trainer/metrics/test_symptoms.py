@@ -17,6 +17,8 @@ WELL = {
     "begun_tokens/p90": 20.0,
     "begun_tokens/p99": 40.0,
     "matched/render": 0.02,
+    "sessions_ended": 8.0,
+    "turns_ended": 16.0,
     "filtered/zero_variance": 0.1,
     "equal_share": 0.1,
     "divided_share": 0.0,
@@ -102,7 +104,8 @@ def test_a_share_that_a_step_does_not_have_is_0() -> None:
 
 
 def test_ends_at_limits_are_a_share_over_the_steps_before_which_sessions_ended() -> None:
-    none_ended = {name: of for name, of in WELL.items() if not name.startswith(("begun", "match"))}
+    of_ended = ("begun", "match", "sessions_ended", "turns_ended")
+    none_ended = {name: of for name, of in WELL.items() if not name.startswith(of_ended)}
     at_limit = WELL | {"ended_at/max_tokens": 0.5}
     (told,) = symptoms([at_limit, *[none_ended] * 9])
     assert "50% of the sessions ended at a limit" in told

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from seamlessflow.trainer.data.batch import SkippedStep
-from seamlessflow.trainer.steps.barren import BarrenSteps, NothingToTrain, StepTokens, why
+from seamlessflow.trainer.metrics.unlearned import StepTokens, why_barren
+from seamlessflow.trainer.steps.barren import BarrenSteps, NothingToTrain
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import RULES
 
@@ -52,46 +53,13 @@ def test_groups_that_were_lost_make_a_step_barren_only_before_the_first_trained_
 def test_a_method_that_fails_for_all_groups_makes_a_step_barren_at_any_time() -> None:
     failed = StepTokens(failed=4, failure="filter ours failed: KeyError: 'a'")
     assert BarrenSteps().add(failed, trained_before=3)
-    assert "for 4 groups filter ours failed: KeyError" in why(failed, {"method_failed": 4}, "")
+    assert "for 4 groups filter ours failed: KeyError" in why_barren(
+        failed, {"method_failed": 4}, ""
+    )
     assert not BarrenSteps().add(replace(failed, trainable=1), trained_before=3)
-
-
-@pytest.mark.parametrize(
-    ("masked", "dropped", "words"),
-    [
-        ({"inexact": 3000}, {"filtered": 4}, ["3,000 of 3,000", "inexact", "policy.top_p"]),
-        ({"stale": 1, "inexact": 2}, {}, ["1 of 3", "run.lag", "2 of 3"]),
-        ({}, {"failed": 4}, ["4 failed", "the newest: no such table"]),
-    ],
-)
-def test_the_reason_names_the_rule_the_tokens_and_the_setting(
-    masked: dict[str, int], dropped: dict[str, int], words: list[str]
-) -> None:
-    reason = why(StepTokens(0, Counter(masked)), dropped, "no such table")
-    assert [word for word in words if word not in reason] == []
 
 
 def test_a_run_with_nothing_to_train_is_not_started_again() -> None:
     error = NothingToTrain(5, "all is masked")
     assert error.lasting
     assert "trainer.most_barren_steps" in str(error)
-
-
-@pytest.mark.parametrize(
-    ("reason", "setting"),
-    [
-        ("inexact", "policy.top_p = 1 and policy.top_k = 0"),
-        ("inexact_top_p", "policy.top_p = 1, or policy.train_truncated"),
-        ("inexact_top_k", "policy.top_k = 0, or policy.train_truncated"),
-        ("inexact_json_schema", "force a tool call instead, or set policy.train_inexact"),
-        ("inexact_logit_bias", "or set policy.train_inexact"),
-        ("inexact_version", "weights were replaced"),
-        ("stale", "run.lag"),
-        ("undelivered", "policy.train_undelivered"),
-        ("abandoned", "policy.siblings = all"),
-        ("cancelled", "cancelled their calls"),
-        ("no_prefix", "begin with a prompt"),
-    ],
-)
-def test_a_reason_comes_with_the_setting_that_changes_it(reason: str, setting: str) -> None:
-    assert setting in why(StepTokens(0, Counter({reason: 3})), {}, "")

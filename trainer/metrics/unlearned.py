@@ -1,0 +1,214 @@
+"""Causes of learning little or nothing, each with its remedy, and which of them hold. Pure.
+
+Facts have two forms: the tokens of a step before it is trained, and the metrics of steps that were.
+The trainer asks before and after each step. The report of a run looks back on all its steps, and
+only names large shares.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+from seamlessflow.trainer.data.batch import Prepared
+from seamlessflow.trainer.data.methods import METHOD_FAILED
+
+Metrics = Mapping[str, float]
+
+RISE = 0.05
+"""A smaller rise of the mean reward, from the first to the last ten steps, needs an explanation."""
+
+FEWEST_STEPS = 20
+"""A shorter run is not expected to learn."""
+
+EQUAL_REWARDS = "zero_variance"
+"""Filter of groups whose rewards are equal, counted by the metric `filtered/zero_variance`."""
+
+_LARGE_SHARE = 0.05
+_MASKED = "masked/"
+_LOST = (
+    (_MASKED, "tokens_trained", "sampled tokens were not trained: {}"),
+    ("dropped/", "groups", "groups were dropped as {}"),
+    ("samples_failed", "sessions", "sessions failed and did not count"),
+)
+"""Metrics of what was lost and of what was not, and the text for a share of all of it."""
+
+CAUSES: Mapping[str, str] = {
+    EQUAL_REWARDS: "the task is too hard or too easy for the policy, or its reward does not tell "
+    "sessions apart",
+    "inexact_version": "weights were replaced between tokens whose version is not known apart",
+    "inexact_top_p": "set policy.top_p = 1, or policy.train_truncated with rollout.engine torch",
+    "inexact_top_k": "set policy.top_k = 0, or policy.train_truncated with rollout.engine torch",
+    "inexact_json_schema": "sampled by the grammar of a response_format: let the agent force a "
+    "tool call instead, or set policy.train_inexact",
+    "inexact": "not sampled from the model's own distribution: set policy.top_p = 1 and "
+    "policy.top_k = 0, let the agent ask for no response_format, or set policy.train_inexact",
+    "eval": "the sessions are of purpose eval: leave purpose at train",
+    "stale": "older than run.lag (trainer.max_staleness) optimizer steps: raise it, or set "
+    "trainer.on_stale = correct",
+    "overlong": "a limit of trainer.overlong.masked ended the sessions: raise it, or train them",
+    "prompt_mismatch": "the engine saw another prompt than was recorded: check the engine",
+    "other_policy": "sampled by another policy than run.policy",
+    "abandoned": "the agent went on from another answer to the same prompt; where its samples are "
+    "votes, set policy.siblings = all",
+    "undelivered": "clients left before they had the answer: raise their time-outs, or set "
+    "policy.train_undelivered",
+    "cancelled": "clients cancelled their calls",
+    "no_prefix": "no token is before the first one, so nothing predicts it: begin with a prompt",
+    "cut": "turns were under way when the session was closed",
+    "failed": "turns failed, see TurnFailed",
+    "dropped": "see GroupDropped",
+    "samples_failed": "see SampleFailed",
+    "lone_group": "open sessions of one task with the same group_id, each with its sample and the "
+    "group_size, or set trainer.advantage (reinforce_pp, gae, turn_gae and distill train such "
+    "groups)",
+    "modelled": "a rehearsal: the devices that train are modelled (trainer.backend clock), so "
+    "nothing was learned and the weights are stand-ins",
+    "loss": "tokens were trained, but the loss took the gradient of all of them away",
+}
+"""Meaning and remedy of a cause; of a mask by the first words of its reason."""
+
+
+@dataclass(slots=True)
+class StepTokens:
+    """The sampled tokens of groups that were complete: those that could be trained, and the rest
+    by the reason of its mask.
+    """
+
+    trainable: int = 0
+    masked: Counter[str] = field(default_factory=Counter)
+    over_age: int = 0
+    """Those of them that are older than `trainer.max_staleness`."""
+    failed: int = 0
+    """Groups for which a method failed; their tokens count as neither."""
+    failure: str = ""
+    """The newest of these failures."""
+
+    def with_groups(self, groups: Iterable[Prepared]) -> "StepTokens":
+        """Return these tokens together with those of `groups`."""
+        tokens = replace(self, masked=self.masked.copy())
+        for group in groups:
+            if group.dropped and group.dropped[0] == METHOD_FAILED:
+                tokens.failed, tokens.failure = tokens.failed + 1, group.dropped[1]
+            tokens.trainable += group.trainable
+            tokens.masked += group.masked()
+            tokens.over_age += group.over_age
+        return tokens
+
+
+def why_barren(tokens: StepTokens, dropped: Mapping[str, int], newest: str) -> str:
+    """Return which rules took all tokens of a barren step, how many, and which setting to change.
+
+    `dropped`: the groups that the step lost, by reason; `newest`: the detail of the last of them.
+    They are named if no token was sampled that a rule could mask.
+    """
+    total = tokens.masked.total()
+    reasons = [f"for {tokens.failed} groups {tokens.failure}"] if tokens.failed else []
+    for reason, count in tokens.masked.most_common():
+        cause = _cause(_MASKED + reason)
+        text = f"{count:,} of {total:,} sampled tokens are masked as {reason}"
+        reasons.append(f"{text} ({cause})" if cause else text)
+    if not reasons:
+        lost = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
+        reasons = [f"all groups were dropped ({lost}), the newest: {newest}"]
+    return "; ".join(reasons)
+
+
+def why_no_gradient(recent: Sequence[Metrics]) -> list[str]:
+    """Return what kept these steps from having a gradient; empty if one of them had one."""
+    if not recent or any(_learns(metrics) for metrics in recent):
+        return []
+    return list(_reasons(recent, equal_share=1.0, least_share=0.0)) or [CAUSES["loss"]]
+
+
+def why_little(first: float | None, last: float | None, steps: Sequence[Metrics]) -> list[str]:
+    """Return why the mean reward did not rise from `first` to `last`; empty if it did.
+
+    Also empty if a reward is unknown, or if the run was too short for a rise. Devices that were
+    modelled are the reason whatever the rewards are.
+    """
+    if any("modelled_s" in metrics for metrics in steps):
+        return [CAUSES["modelled"]]
+    if first is None or last is None or len(steps) < FEWEST_STEPS or last - first >= RISE:
+        return []
+    head = f"the mean reward went from {first:.3f} to {last:.3f}: little or nothing was learned"
+    return [head, *_reasons(steps, equal_share=_LARGE_SHARE, least_share=_LARGE_SHARE)]
+
+
+def why_alone(groups: Iterable[Prepared], advantage: str) -> str:
+    """Return why the first group that asked for one session taught nothing; empty without one.
+
+    `advantage`: one that compares the sessions of a group.
+    """
+    for group in groups:
+        source = group.group.sessions[0].source
+        if source.group_size == 1:
+            return (
+                f"group {source.group_id} is of one session, and trainer.advantage {advantage} "
+                f"compares the sessions of a group, so it taught nothing: {CAUSES['lone_group']}"
+            )
+    return ""
+
+
+def masked_tokens(steps: Sequence[Metrics]) -> dict[str, int]:
+    """Return how many sampled tokens of these steps were not trained, by reason, most first."""
+    counts = _counts(steps, _MASKED)
+    return {metric.removeprefix(_MASKED): round(count) for metric, count in counts.items()}
+
+
+def listed(masked: Mapping[str, int]) -> str:
+    """Return counts of masked tokens for people, such as `24 inexact_json_schema, 3 stale`."""
+    return ", ".join(f"{count:,} {reason}" for reason, count in masked.items())
+
+
+def _learns(metrics: Metrics) -> bool:
+    """Return True if the step had any gradient, or tokens for one that no device computed."""
+    learned = "tokens_trained" if "modelled_s" in metrics else "grad_norm"
+    return metrics.get(learned, 0.0) > 0
+
+
+def _reasons(steps: Sequence[Metrics], equal_share: float, least_share: float) -> Iterator[str]:
+    """Yield equal rewards from `equal_share` of the groups on, the rest from `least_share` on."""
+    equal = fmean(metrics.get(f"filtered/{EQUAL_REWARDS}", 0.0) for metrics in steps)
+    if equal >= equal_share:
+        reward = fmean(metrics.get("reward_mean", 0.0) for metrics in steps)
+        yield (
+            f"{equal:.0%} of all groups had equal rewards (mean {reward:.2f}) and taught nothing: "
+            f"{CAUSES[EQUAL_REWARDS]}"
+        )
+    for prefix, kept, text in _LOST:
+        # Where all groups are filtered, masks change nothing.
+        if equal < 1 or prefix != _MASKED:
+            yield from _losses(_counts(steps, prefix), _sum(steps, kept), least_share, text)
+
+
+def _losses(counts: Mapping[str, float], others: float, least: float, text: str) -> Iterator[str]:
+    """Yield share, count and cause of each count above 0, by metric, in their order.
+
+    The shares are of all counts and `others` together; those below `least` are left out.
+    """
+    total = others + sum(counts.values())
+    for metric, count in counts.items():
+        if count > 0 and count / total >= least:
+            lost = text.format(metric.partition("/")[2])
+            details = ", ".join(filter(None, (f"{count:,.0f}", _cause(metric))))
+            yield f"{count / total:.0%} of the {lost} ({details})"
+
+
+def _cause(metric: str) -> str:
+    """Return the meaning and remedy of a cause by its metric; empty if the table lacks it."""
+    reason = metric.removeprefix(_MASKED)
+    for name, cause in CAUSES.items():
+        if reason == name or reason.startswith((f"{name}_", f"{name}/")):
+            return cause
+    return ""
+
+
+def _counts(steps: Sequence[Metrics], prefix: str) -> dict[str, float]:
+    """Return the sums of a family of metrics over these steps, the largest first."""
+    names = sorted({name for metrics in steps for name in metrics if name.startswith(prefix)})
+    return dict(Counter({name: _sum(steps, name) for name in names}).most_common())
+
+
+def _sum(steps: Sequence[Metrics], name: str) -> float:
+    return sum(metrics.get(name, 0.0) for metrics in steps)
