@@ -152,7 +152,8 @@ def _place(loc: Sequence[int | str], settings: Any) -> tuple[SettingPath, Sequen
         elif get_origin(settings) in (dict, Mapping, tuple, list):
             path.append(part)
             inner = -1 if get_origin(settings) in (dict, Mapping) else 0
-            names, settings = (), _plain(get_args(settings)[inner])
+            names = ()
+            settings = _plain(get_args(settings)[inner])
         else:  # a mark, such as the member of a union that was tried
             break
     return tuple(path), names

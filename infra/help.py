@@ -63,7 +63,8 @@ def _section_in(annotation: Any) -> tuple[type[BaseModel] | None, str]:
     """Return the section that a setting is, or holds by name or in a list, and the mark of that."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, ""
-    origin, arguments = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    arguments = get_args(annotation)
     if origin in (Union, UnionType):
         kinds = [argument for argument in arguments if argument is not NoneType]
         return _section_in(kinds[0]) if len(kinds) == 1 else (None, "")
@@ -76,7 +77,8 @@ def _section_in(annotation: Any) -> tuple[type[BaseModel] | None, str]:
 
 def _spelled(annotation: Any) -> str:
     """Return a type as a person would write it, without the constraints of its field."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    arguments = get_args(annotation)
     if origin is Annotated:
         return _spelled(arguments[0])
     if origin is Literal:

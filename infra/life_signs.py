@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-SOCKET, DEADLINE, PROCESS = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
+SOCKET = "NOTIFY_SOCKET"
+DEADLINE = "WATCHDOG_USEC"
+PROCESS = "WATCHDOG_PID"
 SIGN = b"WATCHDOG=1"
 _SIGNS_WITHIN_DEADLINE = 4
 _US = 1_000_000
@@ -53,7 +55,8 @@ class LifeSigns:
 def asked_for() -> LifeSigns | None:
     """Return the sender that the environment asks for, or None; children do not inherit it."""
     address = os.environ.pop(SOCKET, "")
-    deadline, process = os.environ.pop(DEADLINE, ""), os.environ.pop(PROCESS, "")
+    deadline = os.environ.pop(DEADLINE, "")
+    process = os.environ.pop(PROCESS, "")
     mine = process in ("", str(os.getpid()))
     if not (address and deadline.isdecimal() and int(deadline) and mine):
         return None

@@ -9,7 +9,8 @@ import re
 
 _PICTURES = 0x2400
 """Unicode's block with a picture of each control code, at the same place."""
-_DELETE, _DELETE_PICTURE = 0x7F, "\u2421"
+_DELETE = 0x7F
+_DELETE_PICTURE = "\u2421"
 _HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]",
 )

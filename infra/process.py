@@ -199,7 +199,8 @@ def _thread_failures() -> Iterator[None]:
         if not _asked:  # the same signal again would end it at once
             os.kill(os.getpid(), signal.SIGTERM)
 
-    before, threading.excepthook = threading.excepthook, failed
+    before = threading.excepthook
+    threading.excepthook = failed
     try:
         yield
     finally:

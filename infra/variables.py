@@ -40,7 +40,8 @@ SECTIONS = (
 )
 """Names that may follow the prefix: those of all processes and of a run's configuration."""
 
-_LIKE, _NEARLY = 0.6, 0.85
+_LIKE = 0.6
+_NEARLY = 0.85
 
 
 def misspelt(names: Iterable[str], prefix: str) -> Sequence[str]:

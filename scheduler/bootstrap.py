@@ -36,7 +36,8 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
 
     Raises what `Controller.run`, `rules_of` and `find_cluster` raise.
     """
-    clock, rules = clock or now_ms, rules_of(settings)
+    clock = clock or now_ms
+    rules = rules_of(settings)
     cluster = find_cluster(settings.kafka, _TOPICS, stop.is_set)
     rules = replace(rules, slots=cluster.partitions[PROMPTS.name])
     name = f"scheduler-{uuid.uuid4().hex[:8]}"

@@ -48,7 +48,8 @@ class GroupWatch:
 
     def _run(self) -> None:
         # Two clients for all looks: one that is closed with a request under way may crash.
-        lookup, bounds = GroupLookup(self._settings), BoundsLookup(self._settings)
+        lookup = GroupLookup(self._settings)
+        bounds = BoundsLookup(self._settings)
         while not self._ending.wait(EVERY_S):
             try:
                 self._look(lookup, bounds)

@@ -25,7 +25,8 @@ from seamlessflow.schemas.records import Record, SchedulerClaimed, SchedulerSnap
 from seamlessflow.schemas.topics import CONTROL, FLEET
 
 _log = logging.getLogger(__name__)
-CONTROL_LOG, FLEET_LOG = (CONTROL.name, 0), (FLEET.name, 0)
+CONTROL_LOG = (CONTROL.name, 0)
+FLEET_LOG = (FLEET.name, 0)
 CATCH_UP_S = 120.0
 READ_BACK_S = 15.0
 QUIET_S = 3.0
@@ -178,7 +179,8 @@ class Journal:
         self._reader.add({partition: start})
         if end in (0, start):
             return
-        deadline, quiet = time.monotonic() + CATCH_UP_S, time.monotonic()
+        deadline = time.monotonic() + CATCH_UP_S
+        quiet = time.monotonic()
         while time.monotonic() < deadline and not self._stopping():
             received = self._reader.poll(0.1)
             for item in received:

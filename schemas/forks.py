@@ -15,8 +15,10 @@ from seamlessflow.schemas.identity import forked_turn_id, tool_call_id, turn_of_
 from seamlessflow.schemas.records import ForkedPrefix, ForkedPrompt, ForkedTurn
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
-MIDDLE, PLAYBACK = "middle", "playback"
-BEHIND_PROMPT, BEHIND_ANSWER = "prompt", "answer"
+MIDDLE = "middle"
+PLAYBACK = "playback"
+BEHIND_PROMPT = "prompt"
+BEHIND_ANSWER = "answer"
 
 
 _HASH_BYTES = 16

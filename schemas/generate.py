@@ -123,7 +123,8 @@ def in_dependency_order(raw: Mapping[str, Schema]) -> list[str]:
 def main() -> None:
     """Rewrite the generated files beside this module."""
     # `seamlessflow/schemas` is a link to the folder beside `pyproject.toml`.
-    folder, raw = Path(__file__).resolve().parent, raw_schemas()
+    folder = Path(__file__).resolve().parent
+    raw = raw_schemas()
     (folder / "records.py").write_text(records_source(raw))
     fingerprints = {}
     for name in raw:

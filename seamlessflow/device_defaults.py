@@ -72,7 +72,8 @@ def runs_on_gpu(config: RunConfig, worker: WorkerSection, gpus: int | None) -> b
 
 def in_words(config: RunConfig, gpus: int) -> str:
     """Return a line about the settings in force whose defaults follow from the devices."""
-    rollout, engine = config.rollout, f"{config.rollout.engine} engine"
+    rollout = config.rollout
+    engine = f"{config.rollout.engine} engine"
     setting = {"torch": "rollout.torch.device", "vllm": "rollout.vllm.gpu"}.get(rollout.engine)
     if setting:
         where = "GPUs" if _samples_on_gpu(config, gpus) else "the CPU"
@@ -125,7 +126,8 @@ def _sampling(config: RunConfig) -> list[WorkerSection]:
 
 def _agents(config: RunConfig) -> int:
     """Return as many agents as sessions can be under way, and as the engines have turns for."""
-    run, pacing = config.run, config.pacing
+    run = config.run
+    pacing = config.pacing
     groups = (run.lag + 1) * run.groups_per_step + pacing.extra_count(run.groups_per_step)
     sessions = groups * (run.group_size + pacing.redundancy)
     turns = config.rollout.capacity * len(_sampling(config))

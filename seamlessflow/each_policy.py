@@ -65,7 +65,8 @@ def _of_policy(config: RunConfig, name: str, names: tuple[str, ...]) -> RunConfi
     run = config.run.model_copy(update={"policy": name, "policies": names})
     changes: dict[str, Any] = {"run": run, "workers": workers, "policies": {}}
     if name in config.policies:
-        section, folder = config.policies[name], config.out / "policies" / name
+        section = config.policies[name]
+        folder = config.out / "policies" / name
         places = {
             "weights_dir": folder / "weights",
             # Below those of the first one, so that an audit and an erasure find all of them.

@@ -61,7 +61,8 @@ def _device_bytes(library: ctypes.CDLL, count: int) -> float | None:
     """Return the memory of the smallest of so many GPUs, or None."""
     sizes = []
     for number in range(count):
-        handle, memory = ctypes.c_void_p(), _Memory()
+        handle = ctypes.c_void_p()
+        memory = _Memory()
         if library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle)):
             return None
         # None of a GPU that is divided into instances.

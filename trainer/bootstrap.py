@@ -67,7 +67,8 @@ _log = logging.getLogger(__name__)
 def observed(settings: TrainerSettings, stopping: Stopping) -> Iterator[Loop]:
     """Yield a trainer whose traces and metrics go where the settings say."""
     name = settings.run.policy
-    prefix, metrics = settings.kafka.topic_prefix, Metrics()
+    prefix = settings.kafka.topic_prefix
+    metrics = Metrics()
     traces = telemetry(settings.telemetry, "trainer", name, prefix)
     output = MetricsOutput(settings, metrics, "trainer", name)
     try:
@@ -85,7 +86,8 @@ def build(
 
     Settings that cannot work are refused before anything is announced. Raises `GangAbsent`.
     """
-    rules, publication = batch_rules(settings), Publication(settings)
+    rules = batch_rules(settings)
+    publication = Publication(settings)
     publication.check_tokens()
     publication.check_rendering()
     log = f"{find_cluster(settings.kafka, (CONTROL, FLEET), stopping).id}/{_prefixes(settings)}"
@@ -142,7 +144,8 @@ def _joined(
     try:
         gang.connect(_JOIN_S, stopping)
         gang.load(newest.directory, newest.origin.version)
-        root, state = settings.weights_dir, newest.control_state
+        root = settings.weights_dir
+        state = newest.control_state
         first = first_weights(publication, root, state, resume, gang)
         lineage = lineage_started(settings, first.resume, gang.machine, now_ms())
         announce(first, publication, process.producer, now_ms(), lineage, stopping)
@@ -157,7 +160,8 @@ def _joined(
 
 def _prefixes(settings: TrainerSettings) -> str:
     """Return the prefix of the topics, and that of a recording which is trained."""
-    prefix, source = settings.kafka.topic_prefix, settings.trainer.source_prefix
+    prefix = settings.kafka.topic_prefix
+    source = settings.trainer.source_prefix
     return prefix if source is None else f"{prefix} of {source}"
 
 
@@ -172,7 +176,8 @@ def _newest(settings: TrainerSettings, log: str, stopping: Stopping) -> Checkpoi
 
 
 def _limits(settings: TrainerSettings) -> BatchLimits:
-    run, pacing = settings.run, settings.pacing
+    run = settings.run
+    pacing = settings.pacing
     return BatchLimits(
         run.groups_per_step,
         run.lag,
@@ -202,7 +207,8 @@ def _sessions_thread(
     process: ProcessParts, offsets: Mapping[int, int], metrics: Metrics, stopping: Stopping
 ) -> ReaderThread:
     """Return the thread that will read `trajectories` from `offsets` (by partition)."""
-    settings, inbox = process.settings, process.inbox
+    settings = process.settings
+    inbox = process.inbox
     name = f"{_client_id(settings)}-sessions"
     letters = DeadLetters(settings.kafka, process.producer, stopping)
     sessions = Reader(
@@ -226,7 +232,8 @@ def _process(
     """
     traces, metrics = observers
     producer = Producer(settings.kafka, _client_id(settings), trace=traces.send)
-    watch, status = GangWatch(newest.epoch, settings.run.policy), TrainerStatus()
+    watch = GangWatch(newest.epoch, settings.run.policy)
+    status = TrainerStatus()
     heartbeat = Heartbeat(
         settings.trainer,
         producer,

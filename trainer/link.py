@@ -229,7 +229,8 @@ class GangBackend:
             hello, _ = channel.receive(_HELLO_S)
             if isinstance(hello, Hello) and hmac.compare_digest(hello.token, self.token):
                 channel.send(Welcome(trainer=self._trainer))
-                self._hello, self._channel = hello, channel
+                self._hello = hello
+                self._channel = channel
                 channel.start(self._deliver, self._end)
                 return
         except (OSError, ValueError):
@@ -258,7 +259,8 @@ class GangBackend:
 
         Raise `GangBroken`, and `UpdateFailed` of the call itself.
         """
-        number, answer = next(self._numbers), Queue[tuple[Reply, Arrays] | str]()
+        number = next(self._numbers)
+        answer = Queue[tuple[Reply, Arrays] | str]()
         # Before it is sent: a connection that ends now answers all that wait.
         self._waiting[number] = answer
         try:

@@ -45,13 +45,15 @@ class Loop:
 
     def run(self, stop: threading.Event) -> None:
         """Run until the last step is done or `stop` is set. Raise the error of any part."""
-        work, policy = self.process.work, self.process.settings.run.policy
+        work = self.process.work
+        policy = self.process.settings.run.policy
         with (
             closing(self.reports),
             closing(self.steps),
             self.process.running(self.sessions, end=self.gang.close),
         ):
-            step, version = self.steps.origin.step, self.process.status.version
+            step = self.steps.origin.step
+            version = self.process.status.version
             ready(_log, "trainer of %s is ready at step %d, version %s", policy, step, version)
             while not (stop.is_set() or (work.idle and self.steps.over)):
                 self._receive()
@@ -66,10 +68,12 @@ class Loop:
     def _receive(self) -> None:
         items = self.process.inbox.take(_WAIT_S)
         for received in chain.from_iterable(item for item in items if not isinstance(item, Wake)):
-            record, now_ms = received.record, self.process.now_ms()
+            record = received.record
+            now_ms = self.process.now_ms()
             if received.topic == TRAJECTORIES.name:
                 if isinstance(record, Trajectory):
-                    place, trace = (received.partition, received.offset), received.headers
+                    place = (received.partition, received.offset)
+                    trace = received.headers
                     self.process.send(*self.dataloader.add(record, *place, now_ms, trace))
             else:
                 self.control_state.apply(record, received.offset)

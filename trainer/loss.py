@@ -233,7 +233,8 @@ class LossSection(Section):
     @classmethod
     def _of_surrogate(cls, value: Any, info: ValidationInfo) -> Any:
         name = info.field_name or ""
-        needed, surrogate = _OF_SURROGATE[name], _surrogate(info.data)
+        needed = _OF_SURROGATE[name]
+        surrogate = _surrogate(info.data)
         if value != cls.model_fields[name].default and surrogate != needed:
             raise ValueError(f"needs surrogate {needed}, not {surrogate}")
         return value

@@ -51,7 +51,8 @@ class KafkaPrograms:
         if os.pathsep in str(whole):
             reason = f"{whole} has a colon, which Java takes for the border between two directories"
             raise SettingsRejected("SEAMLESSFLOW_CACHE", reason)
-        jars, archive = class_path(whole), start_archive(whole)
+        jars = class_path(whole)
+        archive = start_archive(whole)
         return cls(jars, archive, archive_to_write, heap_mb, short_lived)
 
     def server(self, properties_file: Path) -> list[str]:

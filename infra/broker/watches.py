@@ -48,7 +48,9 @@ class LogWatch(_Watch):
     """Watch that cuts a log which grew too long, once more when it is closed."""
 
     def __init__(self, file: Path, every_s: float = _LOOK_EVERY_S, most: int = MOST_BYTES) -> None:
-        self._file, self._every_s, self._most = file, every_s, most
+        self._file = file
+        self._every_s = every_s
+        self._most = most
         super().__init__("broker log watch")
 
     def _run(self) -> None:
@@ -69,7 +71,8 @@ def cut(file: Path, most: int = MOST_BYTES) -> None:
     size = file.stat().st_size if file.exists() else 0
     if size <= most:
         return
-    head_bytes, tail_bytes = most * HEAD_BYTES // MOST_BYTES, most * TAIL_BYTES // MOST_BYTES
+    head_bytes = most * HEAD_BYTES // MOST_BYTES
+    tail_bytes = most * TAIL_BYTES // MOST_BYTES
     with file.open("r+b") as log:
         head = log.read(head_bytes)
         head = head[: head.rfind(b"\n") + 1] or head

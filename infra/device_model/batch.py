@@ -128,7 +128,8 @@ class ModelledBatch(Generic[T]):
 
     def finish(self) -> list[T]:
         """End the turns that end first, now; return them. Call it when their end has come."""
-        clock, ended = self.clock, []
+        clock = self.clock
+        ended = []
         clock.passes = max(clock.passes, self._running[0][0])
         while self._running and self._running[0][0] <= clock.passes + TOLERANCE:
             turn = heapq.heappop(self._running)[2]
@@ -172,7 +173,9 @@ class ModelledBatch(Generic[T]):
         """Compute the KV of all running turns again, and forget that of others."""
         self._prefixes.clear()
         # Prompts that were still waiting are computed once, with the rest.
-        first_s, self.clock.prompt_s, self.clock.first_s = self.clock.first_s, 0.0, 0.0
+        first_s = self.clock.first_s
+        self.clock.prompt_s = 0.0
+        self.clock.first_s = 0.0
         for turn in self.running:
             self.clock.pend(self._rates.prompt(self.tokens(turn)))
         self.clock.first_s = min(first_s, self.clock.prompt_s)
@@ -182,7 +185,8 @@ class ModelledBatch(Generic[T]):
         for turn in self.running:
             self._as_far_as(turn, self.sampled(turn))
         turns = [turn for _, _, turn in sorted(self._running)] + list(self._waiting)
-        self._running, self._reserved = [], 0.0
+        self._running = []
+        self._reserved = 0.0
         self._waiting.clear()
         self._prefixes.clear()
         self.clock.clear()
@@ -197,7 +201,8 @@ class ModelledBatch(Generic[T]):
     def _as_far_as(self, turn: T, sampled: float) -> None:
         turn.context += sampled
         turn.left -= sampled
-        turn.computed, turn.begin = turn.context, inf
+        turn.computed = turn.context
+        turn.begin = inf
 
     def _begin(self, turn: T) -> None:
         rates = self._rates

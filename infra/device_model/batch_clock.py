@@ -38,7 +38,8 @@ class BatchClock:
 
     def advance(self, now_s: float) -> None:
         """Count the passes until `now_s`."""
-        spent_s, self.now_s = now_s - self.now_s, now_s
+        spent_s = now_s - self.now_s
+        self.now_s = now_s
         if self.rows:
             self.busy_s += spent_s
         if self.prompt_s > 0:
@@ -53,7 +54,8 @@ class BatchClock:
     def seconds_until(self, passes: float) -> float:
         """Return the time from now until so many passes were counted."""
         ahead = max(0.0, passes - self.passes)
-        rates, rows = self.rates, self.rows
+        rates = self.rates
+        rows = self.rows
         growth = rates.context_s * rows * ahead / 2
         base = rates.batch_s(rows) + rates.context_s * self.context
         return self.prompt_s + ahead * (base + growth)
@@ -78,7 +80,10 @@ class BatchClock:
 
     def clear(self) -> None:
         """Remove all rows and their prompts; what was spent stays counted."""
-        self.rows, self.context, self.prompt_s, self.first_s = 0, 0.0, 0.0, 0.0
+        self.rows = 0
+        self.context = 0.0
+        self.prompt_s = 0.0
+        self.first_s = 0.0
 
     def _compute(self, seconds: float) -> float:
         """Count so much of the waiting prompts, their new and their known tokens alike."""

@@ -157,7 +157,8 @@ def implied_tensors(config: Mapping[str, Any]) -> Mapping[str, list[int]]:
         why = lacking if kind in _LLAMA_LIKE else f"its model_type is {kind!r}"
         families = ", ".join(_LLAMA_LIKE)
         raise ValueError(f"config.json alone tells the tensors of {families} only: {why}")
-    vocabulary, hidden = config["vocab_size"], layer.hidden
+    vocabulary = config["vocab_size"]
+    hidden = layer.hidden
     tensors = {"model.embed_tokens.weight": [vocabulary, hidden], "model.norm.weight": [hidden]}
     if not config.get("tie_word_embeddings"):
         tensors[_OUTPUT] = [vocabulary, hidden]
@@ -169,7 +170,8 @@ def implied_tensors(config: Mapping[str, Any]) -> Mapping[str, list[int]]:
 
 def _block_tensors(config: Mapping[str, Any], layer: LayerShape) -> Mapping[str, list[int]]:
     """Return the shape of each tensor in a layer, for a model like Llama."""
-    hidden, inner = layer.hidden, layer.intermediate
+    hidden = layer.hidden
+    inner = layer.intermediate
     outputs = {"q": layer.query_width, "k": layer.key_width, "v": layer.key_width, "o": hidden}
     inputs = {"q": hidden, "k": hidden, "v": hidden, "o": layer.query_width}
     biased = "qkv" if config["model_type"] == "qwen2" else ""
@@ -214,7 +216,8 @@ def _shape(config: Mapping[str, Any], tensors: Mapping[str, list[int]]) -> Model
             blocks[block[1]] += size
     normed = any(name.endswith("q_norm.weight") for name in sizes)
     layer, unknown = _layer(config, normed)
-    total, vocabulary = sum(sizes.values()), _number(config, "vocab_size") or 0
+    total = sum(sizes.values())
+    vocabulary = _number(config, "vocab_size") or 0
     return ModelShape(
         parameters=total,
         block=max(blocks.values(), default=0),

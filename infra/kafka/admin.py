@@ -59,7 +59,8 @@ class CoordinatorRequests:
         except TimeoutError:
             if time.monotonic() < give_up_s:
                 raise
-            self._admin, self._waiting = client(AdminClient, self._options), None
+            self._admin = client(AdminClient, self._options)
+            self._waiting = None
 
     def _await(self, asked: "Future[Any]", deadline_s: float) -> Any:
         """Return an answer, or raise its error. Raises `TimeoutError`, and then keeps waiting."""

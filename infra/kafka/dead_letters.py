@@ -84,7 +84,8 @@ class DeadLetters:
 
     def release(self) -> None:
         """Bury what was held, and from now on at once."""
-        held, self._held = self._held, None
+        held = self._held
+        self._held = None
         self.bury(held or ())
 
     def _obstacle(self, place: Partition) -> str:

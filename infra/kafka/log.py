@@ -39,7 +39,8 @@ class RateLimit(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the message is shown."""
-        kind, now_s = _kind(record), self._clock()
+        kind = _kind(record)
+        now_s = self._clock()
         last = self._shown.get(kind)
         if last is not None and now_s - last.at_s < self._every_s:
             last.left_out += 1

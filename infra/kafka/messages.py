@@ -39,7 +39,9 @@ def decoded(
     Also garbage: a key, or the name of a header, that is not UTF-8; no release writes any. Values
     of headers are not decoded here. A `Raw` record has its key itself.
     """
-    value, (topic, partition), offset = message.value(), place, message.offset() or 0
+    value = message.value()
+    (topic, partition) = place
+    offset = message.offset() or 0
     if value is None or not (wanted is None or _wanted(message.key(), wanted)):
         return None
     key: str | None = None
@@ -62,7 +64,8 @@ def decoded(
         record = Unreadable(str(error))
     except SystemError:  # as which the client raises it
         record = Unreadable("the name of a header is not UTF-8")
-    at_ms, size = message.timestamp()[1], len(value)
+    at_ms = message.timestamp()[1]
+    size = len(value)
     return Received(topic, partition, offset, at_ms, key, headers, record, size)
 
 

@@ -108,7 +108,8 @@ class Outage:
             raise KafkaRefused(self._servers, error.str())
         over = self.waited_s >= self.limit_s or self._stopping()
         if over or not passes(error):
-            waited_s, reason = round(self.waited_s, 1), error.str()
+            waited_s = round(self.waited_s, 1)
+            reason = error.str()
             raise KafkaUnavailable(self._servers, waited_s, reason, self._setting)
         self._report(error)
         time.sleep(_PAUSE_S)

@@ -61,7 +61,8 @@ class Producer:
     ) -> None:
         self.encode = encode or encoder(settings)  # as `send` does
         self._fitting = fitting_records(settings, self.encode)
-        self._settings, self._prefix = settings, settings.topic_prefix
+        self._settings = settings
+        self._prefix = settings.topic_prefix
         self._trace = trace
         self._report_every_s = report_every_s
         self._waits_for_room = waits_for_room

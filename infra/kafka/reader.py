@@ -72,7 +72,8 @@ class Reader:
         stopping: Stopping = never,
         **options: Any,
     ) -> None:
-        self._prefix, self._settings = settings.topic_prefix, settings
+        self._prefix = settings.topic_prefix
+        self._settings = settings
         self._group = settings.topic_prefix + (group or client_id)
         self._instance = str(options.get("group.instance.id", ""))
         self._rules, self._garbage = rules, list[Letter]()
@@ -164,7 +165,8 @@ class Reader:
                 received.append(item)
                 if isinstance(item.record, Unreadable):
                     self._take(item, item.record, message)
-        garbage, self._garbage = self._garbage, []
+        garbage = self._garbage
+        self._garbage = []
         if garbage and self._rules.bury is not None:
             self._rules.bury(garbage)
         return received

@@ -61,7 +61,8 @@ class Line:
                 if stopping() or time.monotonic() > deadline:
                     raise LineLost(f"no value in {limit_s:g} s, or the process ends")
                 self._read += self._more()
-            line, self._read = self._read[:end], self._read[end + 1 :]
+            line = self._read[:end]
+            self._read = self._read[end + 1 :]
             return json.loads(line)
         except (OSError, ValueError) as error:
             raise LineLost(str(error)) from error

@@ -56,7 +56,8 @@ class ChatTemplate:
         self, prompt: bytes, completion: bytes, new_messages: Messages, tools: Tools | None
     ) -> bytes | None:
         """Return the ids behind `prompt + completion`; None if the template would change those."""
-        turn, sampled = unpack(prompt), unpack(completion)
+        turn = unpack(prompt)
+        sampled = unpack(completion)
         with self._refusals():
             rendered = self._library.bridge_to_next_turn(
                 turn, sampled, self._ready(new_messages), tools=offered(tools)

@@ -117,7 +117,9 @@ class CompletionParser:
         self, parsed: LibraryMessage, ids: list[int], *, offered: bool
     ) -> tuple[list[ToolCall], list[str], list[str]]:
         """Return valid calls, a reason for each malformed one, and the texts of those."""
-        calls, reasons, texts = [], [], []
+        calls = []
+        reasons = []
+        texts = []
         for call in parsed.tool_calls:
             try:
                 calls.append(_tool_call(call, offered=offered))

@@ -89,7 +89,8 @@ def behind_answer(
         # With a generation prompt too: without one some templates end the whole conversation.
         before = render(history, True)
         after = render([*history, *new_messages], True)
-        stops, later = ends(before), ends(after)
+        stops = ends(before)
+        later = ends(after)
         if not stops or len(later) < len(stops):
             return None
         begin = later[len(stops) - 1]

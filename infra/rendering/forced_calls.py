@@ -120,7 +120,8 @@ def _behind(asked: list[int], start: list[int], tokenizer: Tokenizer) -> list[in
     """Return what `start` adds to `asked`: its tokens, or its text tokenised if they differ."""
     if start[: len(asked)] == asked:
         return start[len(asked) :]
-    before, text = tokenizer.decode(asked), tokenizer.decode(start)
+    before = tokenizer.decode(asked)
+    text = tokenizer.decode(start)
     if not text.startswith(before):
         raise NoOpening("a tool call does not go on from the generation prompt")
     return tokenizer.encode(text[len(before) :])

@@ -111,7 +111,8 @@ def same_message(ours: ParsedMessage, library: ParsedMessage) -> bool:
 
     The library drops that text, ours does not.
     """
-    our_text, library_text = _squeezed(ours.content), _squeezed(library.content)
+    our_text = _squeezed(ours.content)
+    library_text = _squeezed(library.content)
     calls = library.tool_calls or library.malformed
     same_text = our_text.startswith(library_text) if calls else our_text == library_text
     return same_text and (

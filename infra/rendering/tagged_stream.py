@@ -84,7 +84,9 @@ class TaggedStream:
     def finish(self) -> MessageDelta:
         self._flush()
         if self._phase is Phase.UNDECIDED:
-            held, self._held, self._phase = self._held, [], Phase.CONTENT
+            held = self._held
+            self._held = []
+            self._phase = Phase.CONTENT
             self._read(held)
             self._flush()
         if self._phase is Phase.TOOL:
@@ -150,16 +152,19 @@ class TaggedStream:
     def _read_in_content(self, token: int) -> None:
         self._flush()
         if token == self._markup.tool_call:
-            self._held, self._phase = [token], Phase.TOOL
+            self._held = [token]
+            self._phase = Phase.TOOL
         elif self._phase is Phase.LEADING and token == self._markup.think and self._content.blank:
-            self._had_reasoning, self._phase = True, Phase.REASONING
+            self._had_reasoning = True
+            self._phase = Phase.REASONING
             self._reasoning_tokens += 1
         else:
             self._content.add(self._text.feed([token]))
 
     def _read_in_reasoning(self, token: int) -> None:
         if token == self._markup.tool_call:
-            self._held, self._phase = [token], Phase.UNDECIDED
+            self._held = [token]
+            self._phase = Phase.UNDECIDED
             return
         self._reasoning_tokens += 1
         if token == self._markup.think_end:
@@ -176,14 +181,16 @@ class TaggedStream:
         thought = [i for i in self._held if i != self._markup.think]
         self._reasoning.add(self._text.feed(thought))
         self._flush()
-        self._held, self._phase = [], Phase.CONTENT
+        self._held = []
+        self._phase = Phase.CONTENT
 
     def _close_block(self) -> None:
         try:
             self._calls.extend(self._parse_calls(self._held))
         except MalformedCall as malformed:
             self._keep_malformed(malformed.reason)
-        self._held, self._phase = [], Phase.CONTENT
+        self._held = []
+        self._phase = Phase.CONTENT
 
     def _keep_malformed(self, reason: str) -> None:
         self._malformed.append(reason)

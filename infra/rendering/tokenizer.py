@@ -210,7 +210,8 @@ class _DecodedStream:
 
     def flush(self) -> str:
         rest = self._new_part(self._tokenizer.decode(self._ids))
-        self._ids, self._returned = [], ""
+        self._ids = []
+        self._returned = ""
         return rest
 
     def _new_part(self, text: str) -> str:

@@ -133,7 +133,8 @@ class _ReaderMetrics(Collector):
         self._readers = readers
 
     def collect(self) -> Iterable[Metric]:
-        lag, unreadable = METRICS[CONSUMER_LAG], METRICS[UNREADABLE]
+        lag = METRICS[CONSUMER_LAG]
+        unreadable = METRICS[UNREADABLE]
         lags = GaugeMetricFamily(CONSUMER_LAG, lag.meaning, labels=lag.labels)
         counts = CounterMetricFamily(UNREADABLE, unreadable.meaning, labels=unreadable.labels)
         for reader in list(self._readers):
@@ -190,4 +191,5 @@ def _distributions(metric: Metric) -> Iterable[tuple[Labels, Distribution]]:
         elif sample.name.endswith("_sum"):
             counts = tuple(n - before for n, before in zip(upto, (0, *upto), strict=False))
             yield sample.labels, Distribution(tuple(bounds[:-1]), counts, sample.value)
-            bounds, upto = [], []
+            bounds = []
+            upto = []

@@ -46,7 +46,8 @@ class MetricsOutput:
         """Begin both. Raises `SettingsRejected` if the port is taken."""
         self._target = settings.data_dir / TARGETS / f"{service}-{instance}.json"
         self._end_serving: Callable[[], None] | None = None
-        host, port = settings.telemetry.metrics_host, settings.telemetry.metrics_port
+        host = settings.telemetry.metrics_host
+        port = settings.telemetry.metrics_port
         if port is not None:
             try:
                 served, self._end_serving = metrics.serve(host, port)
@@ -102,12 +103,14 @@ class MetricsExport:
             self._exporter.export(self._data(), _TIMEOUT_MS)
 
     def _data(self) -> export.MetricsData:
-        families, now_ns = self._metrics.families(), time.time_ns()
+        families = self._metrics.families()
+        now_ns = time.time_ns()
         temporality = export.AggregationTemporality.CUMULATIVE
         times = (self._since_ns, now_ns)
         if self._changes is not None:
             families = [self._changes.since_last(family) for family in families]
-            temporality, self._since_ns = export.AggregationTemporality.DELTA, now_ns
+            temporality = export.AggregationTemporality.DELTA
+            self._since_ns = now_ns
         metrics = [_metric(family, temporality, *times) for family in families]
         scope = export.ScopeMetrics(InstrumentationScope("seamlessflow"), metrics, "")
         return export.MetricsData([export.ResourceMetrics(self._resource, [scope], "")])
@@ -141,7 +144,8 @@ class Changes:
 
     def _count(self, family: Family, labels: Labels, count: float) -> float:
         key = family.name, tuple(labels.items())
-        before, self._counted[key] = self._counted.get(key, 0), count
+        before = self._counted.get(key, 0)
+        self._counted[key] = count
         return count - before
 
     def _row(self, family: Family, labels: Labels, now: Distribution) -> Distribution:

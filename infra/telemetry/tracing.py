@@ -235,7 +235,8 @@ def telemetry(
     consumer groups that the process is a member of, by topic.
     """
     forget_empty()
-    url, processor = endpoint(settings, "traces"), None
+    url = endpoint(settings, "traces")
+    processor = None
     if url is not None:
         processor = BatchSpanProcessor(OTLPSpanExporter(url))
     ratio = sample_ratio(settings)

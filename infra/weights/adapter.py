@@ -14,7 +14,8 @@ from typing import Any, Literal, Self
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.weights.tensors import tensors_hash
 
-TENSORS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+TENSORS = "adapter_model.safetensors"
+CONFIG = "adapter_config.json"
 Shapes = Mapping[str, Sequence[int]]
 """Shapes of tensors, by their names."""
 

@@ -61,7 +61,8 @@ def write_changes(base: Path, new: Path, target: Path) -> bool:
     if header != _header(base) or new.stat().st_size != base.stat().st_size:
         return False
     old, now = (np.memmap(path, np.uint8, "r") for path in (base, new))
-    body, sizes = target.with_name(f"{target.name}.body"), []
+    body = target.with_name(f"{target.name}.body")
+    sizes = []
     with body.open("wb") as file:
         for pieces in _changed(old, now, _parts(new, header)):
             sizes.append([len(piece) for piece in pieces])
@@ -80,7 +81,8 @@ def apply_changes(base: Path, changes: Sequence[Path], target: Path) -> None:
 
     Raises `OSError`, and `ChangesInvalid` for changes that are not of such a file.
     """
-    header, size = _header(base), base.stat().st_size
+    header = _header(base)
+    size = base.stat().st_size
     parts = _parts(base, header)
     read = [_read_changes(path, size, parts) for path in changes]
     with base.open("rb") as source, target.open("wb") as file:
@@ -127,7 +129,8 @@ def _read_changes(path: Path, size: int, parts: Sequence[_Part]) -> Iterator[tup
     with path.open("rb") as file:
         try:
             header = json.loads(_prefixed(file, path))
-            whole, lengths = header["size"], [(int(a), int(b)) for a, b in header["parts"]]
+            whole = header["size"]
+            lengths = [(int(a), int(b)) for a, b in header["parts"]]
         except (ValueError, KeyError, TypeError) as error:
             raise ChangesInvalid(str(path), f"has no header of changes: {error}") from error
         if whole != size or len(lengths) != len(parts):

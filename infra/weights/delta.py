@@ -35,7 +35,8 @@ def write_delta(base: Path, new: Path, draft: Path) -> int:
 
     Raises `WeightsInvalid` for a version whose manifest or safetensors cannot be read, `OSError`.
     """
-    before, after = read_manifest(base), read_manifest(new)
+    before = read_manifest(base)
+    after = read_manifest(new)
     for name, digest in after.files.items():
         same = after.hash == before.hash and before.files.get(name) == digest
         if not same and not _changed(base, new, name, draft):

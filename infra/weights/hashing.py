@@ -42,7 +42,8 @@ _SETTLED_NS = 100_000_000
 
 _PREFIX = "seamlessflow-verified-"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_WAIT_S, _AGAIN_S = 600.0, 0.02
+_WAIT_S = 600.0
+_AGAIN_S = 0.02
 _log = logging.getLogger(__name__)
 
 
@@ -86,7 +87,8 @@ def hash_files(
 
 def file_hash(path: Path, name: HashName, beside: ByteTaker | None = None) -> str:
     """Return the hex hash of a file. Raises as `hash_files`."""
-    made, part = _MADE[name](), memoryview(bytearray(_PART_BYTES))
+    made = _MADE[name]()
+    part = memoryview(bytearray(_PART_BYTES))
     with path.open("rb", buffering=0) as file:
         while size := file.readinto(part):
             made.update(part[:size])

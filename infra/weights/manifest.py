@@ -169,7 +169,8 @@ def adopt(root: Path, manifest: Path, fill: Callable[[Path], None]) -> Path:
     with whole_directory(target, sync=False) as draft:
         shutil.copyfile(manifest, draft / MANIFEST)
         fill(draft)
-        facts, digest = read_manifest(draft), sha256(draft / MANIFEST)
+        facts = read_manifest(draft)
+        digest = sha256(draft / MANIFEST)
         stamps = _compare(draft, facts, list(facts.files))
     HostMarks(target).write(digest, stamps)
     return target
@@ -234,7 +235,8 @@ def verify(directory: Path, manifest_sha256: str | None = None) -> Manifest:
     `WeightsInvalid` for a file that is missing, differs or stands elsewhere, and for a safetensors
     file that the manifest does not name.
     """
-    manifest, digest = read_manifest(directory), sha256(directory / MANIFEST)
+    manifest = read_manifest(directory)
+    digest = sha256(directory / MANIFEST)
     if manifest_sha256 not in (None, digest):
         reason = f"has SHA-256 {digest}, published was {manifest_sha256}"
         raise WeightsInvalid(str(directory), MANIFEST, reason)

@@ -148,7 +148,8 @@ def _mark(directory: Path) -> Path | None:
 
 def _leased(root: Path) -> set[str]:
     """Return the names of the versions under a lease; delete the marks of readers that died."""
-    oldest, leased = time.time() - LEASE_MAX_AGE_S, set()
+    oldest = time.time() - LEASE_MAX_AGE_S
+    leased = set()
     for mark in (root / _LEASES).glob(f"{_PREFIX}*"):
         if _made_at(mark) > oldest:
             leased.add(mark.name.rpartition(".")[0])

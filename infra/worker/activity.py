@@ -55,8 +55,12 @@ class ActivityAccount:
         """Return the figures since the last report, or None if there was no role in that time."""
         with self._lock:
             self._advance(now_ms)
-            spent, tokens, begun_ms = self._spent_ms, self._tokens, self._begun_ms
-            self._spent_ms, self._tokens, self._begun_ms = Counter(), 0, now_ms
+            spent = self._spent_ms
+            tokens = self._tokens
+            begun_ms = self._begun_ms
+            self._spent_ms = Counter()
+            self._tokens = 0
+            self._begun_ms = now_ms
             full_s, again_s = self._passes_s
             self._passes_s = 0.0, 0.0
         del spent["none"]

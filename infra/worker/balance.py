@@ -25,7 +25,8 @@ def surplus(loads: Mapping[str, int], fixed: Mapping[str, int] | None = None) ->
     """
     least = fixed or dict.fromkeys(loads, 0)
     sharing = sorted(loads, key=lambda name: (-least[name], -loads[name], name))
-    total, kept = sum(loads.values()), dict[str, int]()
+    total = sum(loads.values())
+    kept = dict[str, int]()
     while sharing and least[sharing[0]] * len(sharing) > total:
         name = sharing.pop(0)
         kept[name] = max(KEEPS, least[name])

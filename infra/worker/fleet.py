@@ -18,7 +18,8 @@ _OF_OTHERS = (b"GatewayHeartbeat/", b"ManagerStarted/")
 
 def of_worker(worker: str) -> Callable[[bytes], bool]:
     """Return a function that says if the processes of the worker read a record with this key."""
-    beats, assignment = f"WorkerHeartbeat/{worker}/".encode(), f"WorkerAssignment/{worker}".encode()
+    beats = f"WorkerHeartbeat/{worker}/".encode()
+    assignment = f"WorkerAssignment/{worker}".encode()
 
     def wanted(key: bytes) -> bool:
         if key.startswith(_OF_WORKERS):

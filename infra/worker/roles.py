@@ -44,7 +44,8 @@ class WorkerRoles:
 
     def obey(self, record: RoleAssigned) -> None:
         """Remember the assignment as the newest one obeyed."""
-        self.epoch, self.obeyed = record.epoch, (record.epoch, record.assignment)
+        self.epoch = record.epoch
+        self.obeyed = (record.epoch, record.assignment)
 
 
 def new_incarnation() -> str:

@@ -63,7 +63,8 @@ def check_tag(tag: str) -> str:
     matched = _FORM.fullmatch(tag)
     if matched is None:
         raise ValueError(f"{tag!r} is no tag: write a word as decode, or kind:name as hw:H20")
-    word, words = matched[1], KINDS if matched[2] else KNOWN
+    word = matched[1]
+    words = KINDS if matched[2] else KNOWN
     near = get_close_matches(word, words, 1, _NEAR)
     if near and word not in words:
         raise ValueError(f"{tag!r} is not a known tag: is {near[0] + (matched[2] or '')!r} meant?")

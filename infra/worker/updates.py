@@ -92,7 +92,8 @@ class UpdateLine:
         )
 
     def _publish(self, version: int) -> None:
-        self.newest, self.changes = version, self.changes + 1
+        self.newest = version
+        self.changes = self.changes + 1
         for name, member in list(self.members.items()):
             if member.version != UNKNOWN:
                 continue
@@ -145,7 +146,8 @@ class UpdateRule:
         `behind` is the number of versions that it lacks; `needed`: a turn waits for newer weights.
         """
         if self._changes != self.line.changes:
-            self._changes, self._since_ms = self.line.changes, now_ms
+            self._changes = self.line.changes
+            self._since_ms = now_ms
         if self.settings.mode == "together" or behind > self.lag:
             return True
         if self.settings.mode == "idle":

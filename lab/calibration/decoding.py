@@ -82,7 +82,8 @@ def _rows(
     """Return the mean number of turns that an engine sampled at once while it was busy."""
     spans: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
     for turn in turns:
-        begun_s, ended_s = turn.started_ms / 1000 + hop_s, turn.ended_ms / 1000
+        begun_s = turn.started_ms / 1000 + hop_s
+        ended_s = turn.ended_ms / 1000
         if begun_s < ended_s:
             spans[turn.worker] += [(begun_s, 1), (ended_s, -1)]
     times: defaultdict[str, float] = defaultdict(float)
@@ -97,10 +98,13 @@ def _rows(
 
 def _row_seconds(changes: list[tuple[float, int]], most: int) -> float:
     """Return the time of all rows; of more turns than `most` the others wait for a row."""
-    under_way, sum_s, before_s = 0, 0.0, 0.0
+    under_way = 0
+    sum_s = 0.0
+    before_s = 0.0
     for at_s, change in sorted(changes):
         sum_s += min(under_way, most) * (at_s - before_s)
-        under_way, before_s = under_way + change, at_s
+        under_way = under_way + change
+        before_s = at_s
     return sum_s
 
 

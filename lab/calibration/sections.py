@@ -44,7 +44,8 @@ def sections(recorded: Recorded) -> dict[str, Any]:
     ends_ms = [record.at_ms for record in control if isinstance(record, r.StepCompleted)]
     if len(ends_ms) < _LEAST_STEPS:
         raise TooShort(len(ends_ms))
-    since_ms, until_ms = ends_ms[WARM_UP_STEPS - 1], ends_ms[-1]
+    since_ms = ends_ms[WARM_UP_STEPS - 1]
+    until_ms = ends_ms[-1]
     turns = [
         turn for turn in recorded.turns if since_ms <= turn.started_ms and turn.ended_ms <= until_ms
     ]

@@ -113,7 +113,8 @@ def _ends(turns: Sequence[RecordedTurn], control: Iterable[Record]) -> dict[str,
                 admitted[record.group_id] = record.at_ms
             case r.GroupReady() | r.GroupDropped():
                 ready.setdefault(record.group_id, record.at_ms)
-    first, last = dict[str, int](), dict[str, int]()
+    first = dict[str, int]()
+    last = dict[str, int]()
     for turn in turns:
         first[turn.session] = min(turn.started_ms, first.get(turn.session, turn.started_ms))
         group = group_of_session(turn.session)

@@ -176,7 +176,8 @@ class DroppedGroups:
 
         `overdue` of the `begun` sessions of the run were stopped at their deadline.
         """
-        count, pacing = sum(self.by_reason.values()), settings.pacing
+        count = sum(self.by_reason.values())
+        pacing = settings.pacing
         if count < MOST_GROUPS + MOST_BATCHES * settings.run.groups_per_step:
             return ""
         why = (

@@ -130,7 +130,8 @@ class SimulatedEngine:
 
     def start(self, version: int) -> None:
         """Begin to serve a role with these weights."""
-        self.version, self.paused = version, False
+        self.version = version
+        self.paused = False
         self.clock.skip(self.agenda.now_s)
 
     def pause(self) -> int:
@@ -156,7 +157,8 @@ class SimulatedEngine:
         self._count_all()
         turns = self._batch.drain()
         for turn in begun:
-            turn.session.computed, turn.counted = turn.computed, 0.0
+            turn.session.computed = turn.computed
+            turn.counted = 0.0
         self.load = 0
         self._ticket += 1
         return turns
@@ -167,7 +169,8 @@ class SimulatedEngine:
         self._count_all()
         turns = self._batch.give_up(count)
         for turn in turns:
-            turn.session.computed, turn.counted = turn.computed, 0.0
+            turn.session.computed = turn.computed
+            turn.counted = 0.0
         self.load -= len(turns)
         if not self.paused:
             self._fill()
@@ -177,7 +180,8 @@ class SimulatedEngine:
         """Give up the turn of a session, if one is here."""
         self.settle()
         self._count_all()
-        batch, before = self._batch, len(self._held)
+        batch = self._batch
+        before = len(self._held)
         self._held = [turn for turn in self._held if turn.session is not session]
         turns = [turn for turn in (*batch.running, *batch.waiting) if turn.session is session]
         for turn in turns:

@@ -61,7 +61,8 @@ def _too_few(run: SimulatedRun) -> str:
 
 
 def _lacking(run: SimulatedRun, settings: SchedulerSettings) -> str:
-    size, joined = settings.scheduler.gang_size, dict[str, int]()
+    size = settings.scheduler.gang_size
+    joined = dict[str, int]()
     roles = set[str]()
     for record in run.control:
         match record:
@@ -95,7 +96,8 @@ def figures(
     length_ms = window[1] - window[0]
     spent = together(course.device_time(window).values())
     ahead = settings.run.lag + settings.pacing.extra_groups
-    trained, stopped = sum(run.ages.values()), run.cancelled + run.overdue
+    trained = sum(run.ages.values())
+    stopped = run.cancelled + run.overdue
     ideal = ideal_step(spent, steps, spent.total / length_ms, course.group_ms(window) or 0.0, ahead)
     return SimulatedFigures(
         step_s=length_ms / steps / 1000,

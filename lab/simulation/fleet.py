@@ -20,7 +20,8 @@ from seamlessflow.scheduler.state.workers import NO_ROLE
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
-ROLLOUT, TRAIN = "rollout", "train"
+ROLLOUT = "rollout"
+TRAIN = "train"
 
 
 class ControlLog(Protocol):
@@ -77,7 +78,9 @@ class SimulatedFleet:
     def assign(self, assigned: r.RoleAssigned) -> None:
         """Let the worker leave its role, if it has one, and take the assigned one."""
         worker = self.workers[assigned.worker]
-        left, worker.role, worker.assignment = worker.role, NO_ROLE, assigned.assignment
+        left = worker.role
+        worker.role = NO_ROLE
+        worker.assignment = assigned.assignment
         worker.loading = False
         if left == NO_ROLE:
             self._take(worker, assigned)
@@ -259,7 +262,8 @@ class SimulatedFleet:
         if worker.assignment != assignment:
             return  # it left its role meanwhile
         worker.loading = False
-        took_ms, at_ms = round(1000 * worker.model.rates.load_s), self._agenda.now_ms
+        took_ms = round(1000 * worker.model.rates.load_s)
+        at_ms = self._agenda.now_ms
         self._control.append(
             r.WeightsLoaded(
                 at_ms=at_ms,

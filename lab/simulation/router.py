@@ -87,7 +87,8 @@ class Router:
             self.submit(turn)
 
     def _choose(self, session: SimulatedSession) -> SimulatedEngine:
-        cached, oldest = self._engines.get(session.engine), session.min_version or 0
+        cached = self._engines.get(session.engine)
+        oldest = session.min_version or 0
         stale = cached is not None and cached.version < oldest
         if cached is not None and not stale and cached.load <= 2 * self._floor + 4:
             return cached
@@ -97,7 +98,8 @@ class Router:
             current = [engine for engine in self._engines.values() if engine.version >= oldest]
             newer = min(current, key=_load, default=None)
             if newer is not None and newer.load <= 2 * least.load + 4:
-                least, cached = newer, None if stale else cached
+                least = newer
+                cached = None if stale else cached
         return cached if cached is not None and cached.load <= 2 * least.load + 4 else least
 
 

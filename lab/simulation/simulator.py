@@ -157,7 +157,10 @@ class Simulation:
     def run(self, longest_s: float, steps: int | None = None) -> SimulatedRun:
         """Return the run after its last step, or after so many `steps`, or after `longest_s`."""
         self._begin()
-        agenda, due_s, quiet, vain = self._agenda, 0.0, 0, ""
+        agenda = self._agenda
+        due_s = 0.0
+        quiet = 0
+        vain = ""
         while agenda.now_s < longest_s and quiet < _QUIET and not vain and self._steps != steps:
             if self._changed or agenda.now_s >= due_s:
                 length = len(self._log)

@@ -126,7 +126,8 @@ class SimulatedTrainer:
             return
         size = self._run.groups_per_step
         ready = sorted(self._ready, key=self._oldest)  # as `select` in trainer/data/batch.py
-        self._batch, self._ready = ready[:size], ready[size:]
+        self._batch = ready[:size]
+        self._ready = ready[size:]
         self._control.append(
             r.BatchReady(
                 at_ms=self._agenda.now_ms,
@@ -163,7 +164,8 @@ class SimulatedTrainer:
                 self.ages[self._version - version] += tokens
                 if version < max(session.sampled):
                     self.recycled += tokens
-        batch, self._batch = self._batch, []
+        batch = self._batch
+        self._batch = []
         for group in batch:
             del self._groups[group]
         self._version += 1
@@ -182,7 +184,9 @@ class SimulatedTrainer:
             )
 
     def _append_step(self, step: int, batch: list[str], took_ms: int) -> None:
-        at_ms, version, policy = self._agenda.now_ms, self._version, self._run.policy
+        at_ms = self._agenda.now_ms
+        version = self._version
+        policy = self._run.policy
         append = self._control.append
         append(
             r.StepCommitted(

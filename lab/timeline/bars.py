@@ -114,7 +114,8 @@ def _least_length(workers: Sequence[Sequence[Interval]], window: Window, most: i
         return 0
     sample = workers[:: max(1, len(workers) // _SAMPLE)]
     allowed = most * len(sample) / len(workers)
-    low, high = 0, window[1] - window[0]
+    low = 0
+    high = window[1] - window[0]
     while high - low > max(1, low // 16):
         middle = (low + high) // 2
         count = sum(
@@ -136,7 +137,8 @@ def _joined(intervals: Iterable[Interval], window: Window, least_ms: int) -> Ite
             yield Bar(start_ms, end_ms, shares)
 
     for interval in intervals:
-        from_ms, to_ms = max(interval.start_ms, window[0]), min(interval.end_ms, window[1])
+        from_ms = max(interval.start_ms, window[0])
+        to_ms = min(interval.end_ms, window[1])
         alone = to_ms - from_ms >= least_ms
         if alone or from_ms != end_ms or end_ms - start_ms >= least_ms:
             yield from flush()

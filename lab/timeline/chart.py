@@ -29,14 +29,22 @@ BAR = 0.72
 MOST_BARS, MOST_IMAGE_BARS, COLUMNS = 20_000, 400_000, 1_600
 """Bars of a panel, and of one that is an image so many pixels wide: of more intervals, short
 neighbours are joined."""
-MOST_LABELS, MOST_NAMES, MOST_LINES = 14, 60, 200
+MOST_LABELS = 14
+MOST_NAMES = 60
+MOST_LINES = 200
 CLOSEST, NAMED = 0.03, 3
 """Least distance of two labels, as a share of the chart's width; labels with a policy's name need
 three times that."""
 DENSE_STEPS, ZOOM_STEPS = 30, 10
 """A run of more than 30 steps gets a second panel with ten of them, from its middle."""
-INK, FAINT = "#202124", "#5f6368"
-WIDTH_IN, ROW_IN, PANEL_IN, HEAD_IN, FOOT_IN, TALLEST_IN = 12.0, 0.5, 0.85, 0.75, 0.65, 18.0
+INK = "#202124"
+FAINT = "#5f6368"
+WIDTH_IN = 12.0
+ROW_IN = 0.5
+PANEL_IN = 0.85
+HEAD_IN = 0.75
+FOOT_IN = 0.65
+TALLEST_IN = 18.0
 _RGB = {
     name: np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
     for name, colour in COLOURS.items()
@@ -83,7 +91,8 @@ def _bars(axes: Axes, timeline: Timeline, window: Window) -> None:
     boxes: dict[str, list[Sequence[tuple[float, float]]]] = {name: [] for name in COLOURS}
     for worker, of_worker in bars(timeline.intervals, window, MOST_BARS).items():
         for bar in of_worker:
-            start, end = _seconds(timeline, bar.start_ms), _seconds(timeline, bar.end_ms)
+            start = _seconds(timeline, bar.start_ms)
+            end = _seconds(timeline, bar.end_ms)
             for part, low, high in _heights(bar):
                 low, high = (rows[worker] + BAR / 2 - BAR * at for at in (low, high))
                 boxes[part].append([(start, low), (start, high), (end, high), (end, low)])
@@ -121,11 +130,13 @@ def _row(
     bars: Sequence[Bar], window: Window, columns: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the sum of colour by time, and the time, of each column in columns' widths."""
-    colour, spent = np.zeros((columns, 3)), np.zeros(columns)
+    colour = np.zeros((columns, 3))
+    spent = np.zeros(columns)
     scale = columns / (window[1] - window[0])
     for bar in bars:
         begin, end = ((at_ms - window[0]) * scale for at_ms in (bar.start_ms, bar.end_ms))
-        first, last = int(begin), min(columns, int(end) + 1)
+        first = int(begin)
+        last = min(columns, int(end) + 1)
         covered = np.ones(last - first)
         covered[0] -= begin - first
         covered[-1] -= max(0.0, last - end)
@@ -151,7 +162,8 @@ def _steps(axes: Axes, timeline: Timeline, window: Window) -> str:
     labelled = _labelled(inside, window, CLOSEST * (NAMED if several else 1))
     drawn = inside if len(inside) <= MOST_LINES else labelled
     for end in drawn:
-        at, wide = _seconds(timeline, end.at_ms), 0.7 if end in labelled else 0.35
+        at = _seconds(timeline, end.at_ms)
+        wide = 0.7 if end in labelled else 0.35
         axes.axvline(at, color=INK, linewidth=wide, linestyle=(0, (2, 2)), zorder=4)
     for end in labelled:
         axes.annotate(
@@ -201,7 +213,8 @@ def _every(rows: int) -> int:
 
 
 def _idle_shares(axes: Axes, timeline: Timeline) -> None:
-    spent, every = timeline.device_time(), _every(len(timeline.workers))
+    spent = timeline.device_time()
+    every = _every(len(timeline.workers))
     for row, worker in enumerate(timeline.workers):
         if worker in spent and row % every == 0:
             share = f"{spent[worker].idle_share:.0%} idle"

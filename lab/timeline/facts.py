@@ -85,7 +85,8 @@ class RunFacts:
     def _apply_step(self, record: Record) -> None:
         match record:
             case r.BatchReady():
-                size, tokens = len(record.groups), record.trainable_tokens
+                size = len(record.groups)
+                tokens = record.trainable_tokens
                 self._step(record, ready_ms=record.at_ms, groups=size, tokens=tokens)
             case r.StepStarted():
                 self._step(record, started_ms=record.at_ms, workers=len(record.workers))

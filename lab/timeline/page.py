@@ -50,7 +50,8 @@ def page_data(
     timeline: Timeline, facts: RunFacts, title: str, most: int = MOST_BARS
 ) -> dict[str, Any]:
     """Return the data of the page: times in ms since its `start_ms`, shares in per cent."""
-    start_ms, end_ms = timeline.start_ms, max(timeline.end_ms, timeline.start_ms + 1)
+    start_ms = timeline.start_ms
+    end_ms = max(timeline.end_ms, timeline.start_ms + 1)
     by_worker = bars(timeline.intervals, (start_ms, end_ms), most)
     mixes: dict[tuple[int, ...], int] = {}
     givens: dict[str, int] = {}
@@ -126,7 +127,8 @@ def _marks(timeline: Timeline, facts: RunFacts) -> list[list[Any]]:
 
 def _bars(row: Sequence[Bar], start_ms: int, mixes: dict[tuple[int, ...], int]) -> list[int]:
     """Return three numbers a bar: gap before it, length, and the number of its mix of parts."""
-    flat, at_ms = [], start_ms
+    flat = []
+    at_ms = start_ms
     for bar in row:
         mix = _mix(bar.shares)
         number = mixes.setdefault(mix, len(mixes))
@@ -147,7 +149,8 @@ def _mix(shares: Mapping[str, float]) -> tuple[int, ...]:
 
 def _given(assignments: Sequence[Given], start_ms: int, givens: dict[str, int]) -> list[int]:
     """Return time since the last one, and the number of what was assigned and why, of each."""
-    flat, before_ms = [], start_ms
+    flat = []
+    before_ms = start_ms
     for assignment in assignments:
         figures = {
             name: float(f"{value:.4g}") for name, value in sorted(assignment.figures.items())
@@ -160,7 +163,8 @@ def _given(assignments: Sequence[Given], start_ms: int, givens: dict[str, int]) 
 
 def _deltas(pairs: Sequence[tuple[int, int]], start_ms: int) -> list[int]:
     """Return time since the last one, and the value, of each."""
-    flat, before_ms = [], start_ms
+    flat = []
+    before_ms = start_ms
     for at_ms, value in pairs:
         flat += [at_ms - before_ms, value]
         before_ms = at_ms

@@ -206,7 +206,8 @@ class Episodes:
         return AgentCrashed(reason)
 
     async def _open(self, name: str, task: Task, gateway: GatewayClient) -> OpenedSession | None:
-        settings, left_s = self._settings, self._left_s(task)
+        settings = self._settings
+        left_s = self._left_s(task)
         limit_s = min(settings.time_limit_s, left_s)
         # The session must outlive agent, judge and a late reward, or it expires before its close.
         longest_s = limit_s + settings.reward_limit_s + settings.await_reward_s + _CLOSE_MARGIN_S

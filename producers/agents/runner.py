@@ -45,12 +45,10 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     Raises `CallableNotFound` before it reads any task, `GatewayRefused` if the gateway does not
     accept the admin key, and what `find_cluster` raises.
     """
-    for library in _LOG_EVERY_CALL:
-        logging.getLogger(library).setLevel(logging.WARNING)
-    threads = CallThreads()
+    _quiet_libraries()
     name = f"agents-{os.getpid()}"
-    prefix, metrics = settings.kafka.topic_prefix, Metrics()
-    traces = telemetry(settings.telemetry, "agents", name, prefix)
+    metrics = Metrics()
+    traces = telemetry(settings.telemetry, "agents", name, settings.kafka.topic_prefix)
     output = MetricsOutput(settings, metrics, "agents", name)
     capacity = AgentCapacity(settings.agents.concurrency)
     running = _RunningEpisodes(capacity, stop)
@@ -61,14 +59,15 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
         give_up=running.give_up,
         metrics=metrics,
     )
-    ended, serving = EndedGroups(), ServingTime()
-    instruments = Instruments(traces, metrics)
-    episodes = _episodes(settings.agents, threads, instruments, leftovers, ended, serving)
+    ended = EndedGroups()
+    serving = ServingTime()
+    episodes = _episodes(
+        settings.agents, CallThreads(), Instruments(traces, metrics), leftovers, ended, serving
+    )
     topics = [TASKS, FLEET, CONTROL] if settings.pacing.redundancy else [TASKS, FLEET]
     await asyncio.to_thread(find_cluster, settings.kafka, topics, stop.is_set)
     loop = asyncio.get_running_loop()
     watches = _watches(settings, name, ended, serving, running, lambda report: feed.report(report))
-    drain_s = settings.agents.drain_s
     # The feed calls these in its own thread; episodes belong to this loop.
     feed = TaskFeed(
         settings.kafka,
@@ -77,7 +76,7 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
         metrics,
         start=lambda started: loop.call_soon_threadsafe(running.start, episodes, started),
         drain=lambda: asyncio.run_coroutine_threadsafe(
-            running.drain(episodes, drain_s), loop
+            running.drain(episodes, settings.agents.drain_s), loop
         ).result(),
     )
     feed.begin()
@@ -87,10 +86,15 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     for watch in watches:
         await asyncio.to_thread(watch.close)
     await episodes.close()
-    await asyncio.to_thread(traces.close)
-    await asyncio.to_thread(output.close)
+    for exporter in (traces, output):
+        await asyncio.to_thread(exporter.close)
     if running.failure is not None:
         raise running.failure
+
+
+def _quiet_libraries() -> None:
+    for library in _LOG_EVERY_CALL:
+        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 def _episodes(

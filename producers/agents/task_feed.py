@@ -76,7 +76,8 @@ class AgentCapacity:
     def take_ended(self) -> list[Place]:
         """Return the tasks that ended since the last call."""
         with self._changed:
-            ended, self._ended = self._ended, []
+            ended = self._ended
+            self._ended = []
             return ended
 
 

@@ -11,7 +11,8 @@ from seamlessflow.infra.errors import SeamlessFlowError
 PROMPT_TOO_LONG = "prompt_too_long"
 """Reason that managers and workers report. Agents look for each vendor's own words for it."""
 
-_LOWEST, _HIGHEST = 400, 599
+_LOWEST = 400
+_HIGHEST = 599
 _CANCELLED = 499
 _LONGEST_MESSAGE = 2000
 _LENGTHS = re.compile(r"the prompt has (\d+) tokens, the context (?:holds )?(\d+)")

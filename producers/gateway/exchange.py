@@ -159,7 +159,8 @@ class Exchange:
 
     async def _whole(self, limit: int) -> bytes:
         parts: list[bytes] = []
-        size, more = 0, True
+        size = 0
+        more = True
         while more:
             message = await self._receive()
             if message["type"] == "http.disconnect":

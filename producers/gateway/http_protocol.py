@@ -112,7 +112,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def on_message_begin(self) -> None:
-        self._in_head, self._head_size = True, 0
+        self._in_head = True
+        self._head_size = 0
         super().on_message_begin()
         self.scope[TAKEN] = self._taken  # type: ignore[literal-required]
 
@@ -208,7 +209,8 @@ class _OfferlessParser:
                 self._parser = _parser(self._protocol)
 
     def _head_without_offer(self) -> bytes:
-        parser, protocol = self._parser, self._protocol
+        parser = self._parser
+        protocol = self._protocol
         version = parser.get_http_version().encode()
         begin = b"%b %b HTTP/%b" % (parser.get_method(), protocol.url, version)
         return b"\r\n".join([begin, *_kept(protocol.headers), b"", b""])

@@ -286,7 +286,8 @@ class _ReplyReader:
         self._loop = asyncio.get_running_loop()
         self._closed = threading.Event()
         self._partition = partition
-        letters, client_id = DeadLetters(settings, producer, stopping), f"gateway-{gateway}"
+        letters = DeadLetters(settings, producer, stopping)
+        client_id = f"gateway-{gateway}"
         self.reader = Reader(
             settings, client_id, rules=ReadingRules(bury=letters.bury), stopping=stopping
         )

@@ -86,7 +86,8 @@ class ExpectedReply:
         if not isinstance(reply, ReplyDelta):
             self.answered = True
             self.completed = isinstance(reply, ReplyFinished) and reply.status == OK
-            on_answer, self.on_answer = self.on_answer, None
+            on_answer = self.on_answer
+            self.on_answer = None
             if on_answer is not None:
                 on_answer()
         self.inbox.put((self.choice, reply))

@@ -91,7 +91,9 @@ GOOGLE: Dialect = GoogleContent("*", "whole")
 GOOGLE_MODELS = "/v1beta/models/"
 _MODELS = "/v1/models/"
 _VERSIONS = ("v1", "v1beta")
-_WHOLE, _STREAMED, _COUNTED = ":generateContent", ":streamGenerateContent", ":countTokens"
+_WHOLE = ":generateContent"
+_STREAMED = ":streamGenerateContent"
+_COUNTED = ":countTokens"
 _GOOGLE_HEADERS = frozenset({b"x-goog-api-client", b"x-goog-api-key"})
 
 DIALECTS: Mapping[str, Dialect] = {

@@ -62,7 +62,8 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
     listener = _listener(settings.gateway)
     url = settings.gateway.public_url or f"http://{address_of(*listener.getsockname()[:2])}"
     cluster = await asyncio.to_thread(find_cluster, settings.kafka, _TOPICS, stop.is_set)
-    instance, replies = secrets.token_hex(8), cluster.partitions[REPLIES.name]
+    instance = secrets.token_hex(8)
+    replies = cluster.partitions[REPLIES.name]
     with instruments(settings, "gateway", instance) as made:
         link = Link(
             settings.kafka,
@@ -108,7 +109,8 @@ async def _serve(
 
 
 def _listener(settings: GatewaySection) -> socket.socket:
-    host, port = settings.host, settings.port
+    host = settings.host
+    port = settings.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -13,7 +13,8 @@ from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.producers.gateway.exchange import Exchange, key_of
 from seamlessflow.schemas.records import ReplyFinished
 
-_OK, _SERVER_ERROR = 200, 500
+_OK = 200
+_SERVER_ERROR = 500
 _OPERATIONS = {"openai.completions": "text_completion"}
 _HEADERS = ("traceparent", "tracestate")
 _TRACE = re.compile(rb"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")

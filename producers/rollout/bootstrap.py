@@ -58,7 +58,8 @@ def build(
     stopping: Stopping = never,
 ) -> RolloutProcess:
     """Return a process that has written nothing yet."""
-    mine, kafka = settings.rollout, settings.kafka
+    mine = settings.rollout
+    kafka = settings.kafka
     client_id = f"rollout-{mine.worker}"
     inbox = WorkerInbox()
     producer = Producer(kafka, client_id, report_every_s=_REPORT_EVERY_S, trace=traces.send)
@@ -112,7 +113,8 @@ def load_parser(policy: PolicyWeights) -> MessageParser:
     """Return the parser that fits the policy's prompts. Raises `RendererError`, also for another
     tokenizer than the trainer published.
     """
-    directory, settings = policy.tokenizer_directory, RendererSettings.from_json(policy.renderer)
+    directory = policy.tokenizer_directory
+    settings = RendererSettings.from_json(policy.renderer)
     renderer = Renderer.load(Path(directory), settings)
     renderer.check(policy.tokenizer_hash, directory)
     return renderer

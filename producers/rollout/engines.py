@@ -97,7 +97,8 @@ class VllmEngines:
 
     def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
         """Start a server and wait for it. Raises `VllmNotStarted`, `WeightsRejected`."""
-        settings, directory = self._settings, weights.path
+        settings = self._settings
+        directory = weights.path
         log_file = self._log_dir / f"vllm-{settings.worker}.log"
         return VllmEngine(self._vllm, settings.capacity, directory, weights.version, log_file)
 

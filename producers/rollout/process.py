@@ -156,7 +156,8 @@ class RolloutProcess:
             self._counts.count_ignored(self._serving.admission.ignored)
         service = self._serving.service
         self._reporter.follow(None if service is None else service.engine)
-        state, activity = self._keeper.state, self._keeper.activity
+        state = self._keeper.state
+        activity = self._keeper.activity
         self._reporter.tick(state, activity, self._health, self._serving.tokens, now_ms)
 
     def _health(self) -> EngineHealth | None:

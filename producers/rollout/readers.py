@@ -72,7 +72,8 @@ class SlotReader:
         place = (PROMPTS.name, slot)
         end = reader.ends([place], WITHOUT_LIMIT)[place]
         reader.assign({place: end})
-        self._slot, self._next = slot, end
+        self._slot = slot
+        self._next = end
 
 
 @dataclass(frozen=True, slots=True)

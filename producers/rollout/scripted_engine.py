@@ -141,13 +141,15 @@ class ScriptedEngine(ThreadedEngine):
             raise RequestInvalid(request_id, "prompt and completion must be whole token ids")
         if sampling.json_schema is not None:
             raise no_structured_output(request_id)
-        length, offset = len(prompt) // TOKEN_BYTES, len(completion) // TOKEN_BYTES
+        length = len(prompt) // TOKEN_BYTES
+        offset = len(completion) // TOKEN_BYTES
         if length + offset > self._max_length:
             raise PromptTooLong(request_id, length + offset, self._max_length)
         end, reason = self._script.end(length, offset, sampling, self._max_length)
         last = completion[-TOKEN_BYTES:]
         if last and int(np.frombuffer(last, "<i4")[0]) in sampling.stop_token_ids:
-            end, reason = offset, "stop"
+            end = offset
+            reason = "stop"
         request = ScriptedRequest(request_id, sampling, on_chunk, offset, end, reason)
         self._thread.post("submit", lambda: self._accept(request))
 
@@ -211,16 +213,19 @@ class ScriptedEngine(ThreadedEngine):
         speed = self._script.tokens_per_second
         if speed is None:
             return math.inf
-        passed, self._advanced_at = now - self._advanced_at, now
+        passed = now - self._advanced_at
+        self._advanced_at = now
         return min(passed, 2 * PASS_S) * speed  # no burst after the thread was held up
 
     def _sample(self, request: ScriptedRequest, earned: float) -> None:
         request.credit += earned
-        start, end = request.offset, int(min(request.offset + request.credit, request.end))
+        start = request.offset
+        end = int(min(request.offset + request.credit, request.end))
         over = end >= request.end
         if end > start:
             chunk = self._chunk(request, start, end, request.reason if over else None)
-            request.offset, request.credit = end, request.credit - (end - start)
+            request.offset = end
+            request.credit = request.credit - (end - start)
             self._sampled_tokens += end - start
         elif over:
             chunk = last_chunk(start, request.reason)

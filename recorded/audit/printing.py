@@ -44,7 +44,8 @@ class Printing:
     """Printer of the reports of one audit. A context manager."""
 
     def __init__(self, console: Console, as_json: bool) -> None:
-        self._console, self._as_json = console, as_json
+        self._console = console
+        self._as_json = as_json
         self._metrics = Metrics()
         self._shown = _AuditMetrics(self._metrics)
         self._printed: dict[str, int] = {}

@@ -81,7 +81,8 @@ def recorded_source(settings: KafkaSettings, stopping: Stopping) -> str | None:
     Raises `NothingToAudit`, and what `find_cluster` raises.
     """
     find_cluster(settings, stopping=stopping)
-    prefix, counts = settings.topic_prefix, partition_counts(settings)
+    prefix = settings.topic_prefix
+    counts = partition_counts(settings)
     if prefix + SESSIONS.name in counts:
         return None
     if prefix + CONTROL.name not in counts:

@@ -37,7 +37,9 @@ class RecordsRemoved(SeamlessFlowError):
     lasting = False
 
     def __init__(self, place: Partition, position: int, start: int) -> None:
-        self.place, self.position, self.start = place, position, start
+        self.place = place
+        self.position = position
+        self.start = start
         topic, number = place
         super().__init__(
             f"{topic}[{number}] begins at offset {start}, the audit had read to {position}: "
@@ -71,7 +73,9 @@ class Rounds:
         topics: Sequence[Topic] = AGAINST_THE_FLOW,
     ) -> None:
         """Find the topics; `group` is the managers' Kafka consumer group."""
-        self._settings, self._skipped, self._stopping = settings, skipped, stopping
+        self._settings = settings
+        self._skipped = skipped
+        self._stopping = stopping
         cluster = find_cluster(settings, topics, stopping)
         self._places = {
             topic.name: [(topic.name, number) for number in cluster.numbers(topic)]

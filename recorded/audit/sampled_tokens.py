@@ -64,7 +64,8 @@ class SampledTokens:
 
     def describe(self, place: int) -> str:
         """Return a token as text for a message."""
-        logprob, version = self.logprob_bits_T[place].view(np.float32), self.versions_T[place]
+        logprob = self.logprob_bits_T[place].view(np.float32)
+        version = self.versions_T[place]
         text = "version not known exactly" if version == INEXACT else f"version {version}"
         return f"id {self.ids_T[place]}, log-prob {logprob!s}, {text}"
 
@@ -111,7 +112,8 @@ class CountedTurn:
 
     def end(self) -> bool:
         """End the turn, unless it is over."""
-        before, self.over = self.over, True
+        before = self.over
+        self.over = True
         return not before
 
     def _samples(self, record: Output | r.TurnFailed) -> bool:

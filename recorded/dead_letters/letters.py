@@ -17,7 +17,8 @@ from seamlessflow.schemas.codec import UndecodableRecord, decode
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import TOPICS, dead_letters_of
 
-RETRIED_LETTER, RETRIED_TO = "retried-letter", "retried-to"
+RETRIED_LETTER = "retried-letter"
+RETRIED_TO = "retried-to"
 _SUFFIX = dead_letters_of("")
 _MOST_DIGITS = 19
 
@@ -90,7 +91,8 @@ def read_letters(
 
 def letter_or_mark(item: Received, raw: Raw) -> DeadLetter | RetryMark:
     """Return what a record on a dead-letter topic is."""
-    topic, headers = item.topic.removesuffix(_SUFFIX), dict(item.headers)
+    topic = item.topic.removesuffix(_SUFFIX)
+    headers = dict(item.headers)
     retried = _number(headers.get(RETRIED_LETTER))
     if retried is not None:
         sent_to = _number(headers.get(RETRIED_TO))

@@ -178,7 +178,8 @@ def _letters(records: Iterable[DeadLetter | RetryMark], chosen: Chosen) -> Itera
 def _send(producer: Producer, letter: DeadLetter) -> int:
     """Send the record and then its mark, each acknowledged; return the record's new offset."""
     offset = _appended(producer, letter.topic, letter, letter.value, letter.key, letter.headers)
-    marks, topic = mark_headers(letter, offset), dead_letters_of(letter.topic)
+    marks = mark_headers(letter, offset)
+    topic = dead_letters_of(letter.topic)
     _appended(producer, topic, letter, b"", None, marks)
     return offset
 

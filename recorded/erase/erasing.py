@@ -87,7 +87,8 @@ class LogErased:
 
 def erase_from_log(erasure: LogErasure, show: Shown) -> LogErased:
     """Copy the topics without the sessions. Raises `CopyRefused` and what Kafka's clients raise."""
-    whole, pairs = erasure.whole, _existing(erasure)
+    whole = erasure.whole
+    pairs = _existing(erasure)
     bounds = _bounds(whole, [pair.source for pair in pairs])
     for pair in pairs:
         make_target(whole, pair, sum(topic == pair.source for topic, _ in bounds))
@@ -112,12 +113,14 @@ def erase_from_log(erasure: LogErasure, show: Shown) -> LogErased:
 
 def count_in_log(erasure: LogErasure, show: Shown) -> LogErased:
     """Count what an erasure would do; write nothing."""
-    whole, outcome = erasure.whole, LogErased()
+    whole = erasure.whole
+    outcome = LogErased()
     pairs = _existing(erasure)
     bounds = _bounds(whole, [pair.source for pair in pairs])
     for pair in pairs:
         name = pair.source.removeprefix(erasure.kafka.topic_prefix)
-        counts, ranges = outcome.topics.setdefault(name, TopicErasure()), _of(pair, bounds)
+        counts = outcome.topics.setdefault(name, TopicErasure())
+        ranges = _of(pair, bounds)
         ends = {place: end for place, (_, end) in ranges.items()}
         for item in read_partitions(
             whole, list(ranges), ends=ends, limit_s=ANSWER_S, rules=ReadingRules(decode=Raw)
@@ -163,7 +166,8 @@ def _existing(erasure: LogErasure) -> list[Pair]:
 def _bounds(whole: KafkaSettings, topics: Sequence[str]) -> Bounds:
     counts = partition_counts(whole)
     places = [(topic, number) for topic in topics for number in range(counts[topic])]
-    lookup, outage = BoundsLookup(whole), Outage(whole, never, ANSWER_S)
+    lookup = BoundsLookup(whole)
+    outage = Outage(whole, never, ANSWER_S)
     try:
         while len(bounds := lookup.bounds(places, ASK_S)) < len(places):
             outage.endure_silence(f"{len(places) - len(bounds)} partitions without a leader")
@@ -218,7 +222,8 @@ def _copy(
 
 def _copy_groups(erasure: LogErasure, places: Sequence[Partition]) -> None:
     """Commit the offsets of the run's groups for the copy: they mean the same records there."""
-    whole, prefix = erasure.whole, erasure.kafka.topic_prefix
+    whole = erasure.whole
+    prefix = erasure.kafka.topic_prefix
     for group in erasure.groups:
         with closing(Reader(whole, _GROUP, group=prefix + group)) as reader:
             committed = reader.committed(places, ANSWER_S)

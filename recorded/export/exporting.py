@@ -70,7 +70,8 @@ def export(
     the first call measured. Raises `ExportTaken`, `ReadingStopped`, and what `read_partitions`
     raises.
     """
-    cluster, skipped = find_cluster(kafka, stopping=stopping).id, Skipped()
+    cluster = find_cluster(kafka, stopping=stopping).id
+    skipped = Skipped()
     weights = _recorded_weights(kafka, skipped, stopping)
     place = cluster, kafka.topic_prefix, job.form, job.format.name
     now = partition_bounds(kafka, job.selection, stopping)
@@ -108,7 +109,10 @@ class _PartitionExport:
         number: int,
         skipped: Skipped,
     ) -> None:
-        self._kafka, self._job, self._cluster, self._number = kafka, job, cluster, number
+        self._kafka = kafka
+        self._job = job
+        self._cluster = cluster
+        self._number = number
         self._weights = weights
         self._form = FORMS[job.form]
         self._fold = Refold(LoggedPartition(number), job.selection)

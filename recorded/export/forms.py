@@ -197,7 +197,8 @@ def _as_chain(sampled: SampledChain, _: ExportedSession) -> dict[str, Cell]:
 
 
 def _as_prime_rl(sampled: SampledChain, _: ExportedSession) -> dict[str, Cell]:
-    at, tokens = _split(sampled), sampled.chain.tokens
+    at = _split(sampled)
+    tokens = sampled.chain.tokens
     return {
         "prompt_ids": tokens.ids_T[:at],
         "prompt_mask": np.zeros(at, np.bool_),
@@ -210,7 +211,8 @@ def _as_prime_rl(sampled: SampledChain, _: ExportedSession) -> dict[str, Cell]:
 
 
 def _as_verl(sampled: SampledChain, exported: ExportedSession) -> dict[str, Cell]:
-    at, tokens = _split(sampled), sampled.chain.tokens
+    at = _split(sampled)
+    tokens = sampled.chain.tokens
     return {
         "prompt_ids": tokens.ids_T[:at],
         "response_ids": tokens.ids_T[at:],

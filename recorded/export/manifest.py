@@ -20,7 +20,8 @@ class ExportTaken(SeamlessFlowError):
     lasting = True
 
     def __init__(self, directory: Path, reason: str) -> None:
-        self.directory, self.reason = directory, reason
+        self.directory = directory
+        self.reason = reason
         super().__init__(f"{directory} {reason}: name another directory")
 
 

@@ -160,7 +160,9 @@ def _prompt(
 
     Its last `prefill` tokens begin the answer.
     """
-    started, kept, ids = turn.started, 0, whole
+    started = turn.started
+    kept = 0
+    ids = whole
     parent = session.turns.get(started.parent_turn or "")
     if parent is not None:
         node = session.tree.nodes[parent.prompt_node]

@@ -142,8 +142,11 @@ class _ForkedPartition:
         tasks: _RecordedTasks,
         outcome: ForkOutcome,
     ) -> None:
-        self._kafka, self._job, self._log = kafka, job, log
-        self._tasks, self._outcome = tasks, outcome
+        self._kafka = kafka
+        self._job = job
+        self._log = log
+        self._tasks = tasks
+        self._outcome = outcome
         self._fold = Refold(LoggedPartition(log.partition), job.selection)
 
     def write(
@@ -170,7 +173,8 @@ class _ForkedPartition:
             )
 
     def _lines(self, session: Session) -> list[bytes]:
-        opened, outcome = session.opened, self._outcome
+        opened = session.opened
+        outcome = self._outcome
         if opened.purpose != "train":
             outcome.leave_out(_EVALUATION, session.session_id)
             return []
@@ -181,7 +185,8 @@ class _ForkedPartition:
         turns = self._job.rule.turns(session)
         if not turns:
             outcome.leave_out(_NO_TURN, session.session_id)
-        lines, seen = [], set()
+        lines = []
+        seen = set()
         for turn_id in turns:
             fork = self._forked(session, turn_id)
             # Several samples of one prompt are one place.
@@ -194,7 +199,8 @@ class _ForkedPartition:
         return lines
 
     def _forked(self, session: Session, turn_id: str) -> ForkedPrefix | None:
-        rule, named = self._job.rule, f"{session.session_id}, turn {turn_id}"
+        rule = self._job.rule
+        named = f"{session.session_id}, turn {turn_id}"
         try:
             fork = forked_prefix(session, turn_id, self._log, rule.mode, rule.behind, rule.appended)
         except NotForkable as error:

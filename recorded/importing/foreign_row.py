@@ -21,7 +21,9 @@ class ForeignRowRejected(SeamlessFlowError):
     lasting = True
 
     def __init__(self, path: str, row: int, reason: str) -> None:
-        self.path, self.row, self.reason = path, row, reason
+        self.path = path
+        self.row = row
+        self.reason = reason
         super().__init__(f"{path}, row {row}: {reason}")
 
 
@@ -91,7 +93,8 @@ class _Columns:
 
 
 _NAMES = {np.int32: "whole numbers", np.float32: "numbers", np.bool_: "0 and 1"}
-_LEAST, _MOST = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+_LEAST = np.iinfo(np.int32).min
+_MOST = np.iinfo(np.int32).max
 _TEXTS = (
     *("session_id", "group_id", "task_id", "policy"),
     *("status", "cause", "tokenizer_hash", "cluster"),
@@ -120,7 +123,9 @@ def _split(columns: _Columns, behind: str, reward: str) -> ForeignRow:
     """Return a row whose prompt, and what stands behind it, are columns of their own."""
     prompt_T = columns.array("prompt_ids", np.int32)
     ids_T = columns.array(f"{behind}_ids", np.int32)
-    at, size, mask = len(prompt_T), len(ids_T), f"{behind}_mask"
+    at = len(prompt_T)
+    size = len(ids_T)
+    mask = f"{behind}_mask"
 
     def whole(name: str, fill: float) -> NDArray[Any] | None:
         if not columns.has(name):
@@ -185,9 +190,11 @@ def _made(
 ) -> ForeignRow:
     if temperatures_T is None:
         temperatures_T = np.ones(len(ids_T), np.float32)
-    versions_T, several = columns.optional("versions", np.int32), None
+    versions_T = columns.optional("versions", np.int32)
+    several = None
     if versions_T is None:
-        low, high = columns.number("version_min"), columns.number("version_max")
+        low = columns.number("version_min")
+        high = columns.number("version_max")
         version = int(low) if low is not None and low == high else -1
         if low is not None and high is not None and low != high:
             several = int(low), int(high)

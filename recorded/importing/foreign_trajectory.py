@@ -52,7 +52,8 @@ def foreign_trajectory(origin: RowOrigin, row: ForeignRow, rules: ForeignRules) 
         _check_trainable(origin, row, bool((versions_T[row.sampled_T] < 0).any()))
     versions = versions_T[row.sampled_T & (versions_T >= 0)]
     logprobs_T = np.zeros(len(row.ids_T)) if row.logprobs_T is None else row.logprobs_T
-    sampled, session_id = int(row.sampled_T.sum()), origin.session_id
+    sampled = int(row.sampled_T.sum())
+    session_id = origin.session_id
     status = row.named.get("status") or ("unrewarded" if row.reward is None else "complete")
     cause = row.named.get("cause") or ("environment" if status == "aborted" else _POLICY)
     return Trajectory(

@@ -79,7 +79,8 @@ def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = neve
     try:
         for path, rows in job.files:
             for made in _trajectories(path, rows, job.rules):
-                group, sample = made.group_id, samples[made.group_id]
+                group = made.group_id
+                sample = samples[made.group_id]
                 samples[group] += 1
                 made = replace(made, sample=sample, group_size=len(groups[group]))
                 if made.session_id in existing:

@@ -127,7 +127,8 @@ class _Copy:
 
     def run(self, starts: Mapping[Partition, int]) -> Copied:
         """Copy everything from `starts` on."""
-        copied, done = Copied(), 0
+        copied = Copied()
+        done = 0
         ends = self._reader.ends(starts, _ANSWER_S)
         total = sum(ends[place] - start for place, start in starts.items())
         for batch in self._batches(starts):
@@ -160,7 +161,8 @@ class _Copy:
             size += len(item.record.value) if isinstance(item.record, RawRecord) else 0
             if len(batch) == _BATCH_RECORDS or size > _BATCH_BYTES:
                 yield batch
-                batch, size = [], 0
+                batch = []
+                size = 0
         if batch:
             yield batch
 

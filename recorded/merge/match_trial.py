@@ -72,7 +72,8 @@ class MatchTrial:
     def __init__(
         self, strictness: Strictness | None = None, renderer: TrialRenderer | None = None
     ) -> None:
-        self._strictness, self._renderer = strictness, renderer
+        self._strictness = strictness
+        self._renderer = renderer
         self._recorded: dict[str, Strictness] = {}
         """Latest recorded strictness by policy."""
         self._known: dict[str, dict[str, Sequence[str]]] = {}
@@ -116,12 +117,14 @@ class MatchTrial:
         self, session: Session, event: TurnStarted, shape: bytes
     ) -> tuple[bytes, Sequence[str]]:
         """Return the key of the whole history, and the turns that end its longest beginning."""
-        strictness, key = self.strictness(event.policy), shape
+        strictness = self.strictness(event.policy)
+        key = shape
         turns: Sequence[str] = ()
         parent = session.turns.get(event.parent_turn or "")
         if parent is not None:
             # Earlier messages are recorded as those of the turn that was extended.
-            turn_id, key = parent.started.turn_id, parent.started.history_key
+            turn_id = parent.started.turn_id
+            key = parent.started.history_key
             turns = self._known.get(session.session_id, {}).get(turn_id, ())
             differs = strictness in event.answer_differs
             sampled = message_key(parent.message, strictness)
@@ -143,9 +146,11 @@ class MatchTrial:
         """Return the rule by another renderer, and the tokens that the turn would share."""
         parent = session.turns.get(event.parent_turn or "")
         before = [] if parent is None else session.history(parent)
-        messages, strictness = [*before, *event.new_messages], self.strictness(event.policy)
+        messages = [*before, *event.new_messages]
+        strictness = self.strictness(event.policy)
         try:
-            tried, named = renderer(event, settings), event.previous_turn
+            tried = renderer(event, settings)
+            named = event.previous_turn
             matched = match(session, messages, event.tools, shape, tried, strictness, named)
         except (RendererError, ValueError):
             return REFUSED, 0

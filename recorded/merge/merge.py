@@ -145,7 +145,8 @@ class _Merge:
     """Merging of a job's partitions: one fold by the job's rules, further ones for differences."""
 
     def __init__(self, job: MergeJob, target: Target) -> None:
-        self._job, self._target = job, target
+        self._job = job
+        self._target = target
         self._merged = Merged()
         self._labels = [] if not job.differences else [*dict(job.rules.each()), ALL]
         self._folds: dict[int, list[Refold]] = {}
@@ -227,7 +228,8 @@ class _Merge:
 
     def _take(self, made: list[Trajectory]) -> None:
         """Take a session, merged by the recorded rules first if there are several."""
-        first, last = made[0], made[-1]
+        first = made[0]
+        last = made[-1]
         self._merged.sessions += 1
         self._merged.tokens += len(first.loss_mask)
         self._merged.masked.update(last.masked_tokens)

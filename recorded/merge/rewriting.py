@@ -77,7 +77,9 @@ class _Rewriting:
         depths = self._depths[session.opened.session_id]
         if not depths:  # before the first turn the tree has only what a fork copied
             depths += [_depth(session, node) for node in session.tree.nodes]
-        parent, path, depth = event.parent_node, b"", 0
+        parent = event.parent_node
+        path = b""
+        depth = 0
         if parent >= len(depths):
             return None
         if parent >= 0:

@@ -43,7 +43,8 @@ def merge_on(
         return merged
     # Clients of Kafka have threads, which a forked process would lack.
     context = multiprocessing.get_context("spawn")
-    counted, stop = context.Value("q", 0), context.Event()
+    counted = context.Value("q", 0)
+    stop = context.Event()
     with ProcessPoolExecutor(processes, context, _begin, (counted, stop)) as pool:
         try:
             jobs = {pool.submit(_merge, part) for part in parts(job)}
@@ -82,7 +83,8 @@ def _gathered(jobs: set[Future[Merged]], show: Callable[[], None], stopping: Sto
 def _taken(counted: Any) -> int:
     """Return the events counted since the last call."""
     with counted.get_lock():
-        value, counted.value = counted.value, 0
+        value = counted.value
+        counted.value = 0
     return int(value)
 
 

@@ -41,7 +41,8 @@ class TargetTaken(SeamlessFlowError):
     """A target has trajectories that a replay by other rules or of other sessions wrote."""
 
     def __init__(self, target: str, content: str) -> None:
-        self.target, self.content = target, content
+        self.target = target
+        self.content = content
         shown = content if len(content) <= _MOST_SHOWN else f"{content[:_MOST_SHOWN]}..."
         reason = f"{target} was not written by these rules and for this selection, {shown}"
         super().__init__(f"{reason}: name another target")
@@ -190,7 +191,8 @@ class Topics:
 
     def __init__(self, to: Destination, content: str, partitions: list[int]) -> None:
         """Raises what `TransactionalProducer` and `Reader.committed` raise."""
-        self._to, self._content = to, content
+        self._to = to
+        self._content = content
         # Source and target have different prefixes, so names are given whole.
         whole = to.source.model_copy(update={"topic_prefix": ""})
         name = f"{to.prefix}{_GROUP}"

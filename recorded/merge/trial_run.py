@@ -59,12 +59,7 @@ def run_trial(
     bounds = partition_bounds(kafka, selection, stopping)
     trials = {number: MatchTrial(strictness, renderer) for number in bounds}
     folds = {
-        number: Refold(
-            LoggedPartition(number, position=bounds[number][0]),
-            selection,
-            trial.rewrite,
-            trial.strictness,
-        )
+        number: _refold(number, bounds[number][0], selection, trial)
         for number, trial in trials.items()
     }
     starts = {(SESSIONS.name, number): start for number, (start, _) in bounds.items()}
@@ -93,6 +88,11 @@ def run_trial(
                 outcome.counts.add(counts)
     outcome.missing = selection.missing(set[str]().union(*(fold.found for fold in folds.values())))
     return outcome
+
+
+def _refold(number: int, start: int, selection: SessionSelection, trial: MatchTrial) -> Refold:
+    log = LoggedPartition(number, position=start)
+    return Refold(log, selection, trial.rewrite, trial.strictness)
 
 
 def _trial_renderer(policies: Mapping[str, PolicyWeights], change: Change) -> TrialRenderer:

@@ -27,7 +27,8 @@ def merge_view(outcome: MergeOutcome) -> RenderableType:
 
 def merge_json(outcome: MergeOutcome) -> dict[str, Any]:
     """Return the outcome as JSON values."""
-    merged, comparison = outcome.merged, outcome.comparison
+    merged = outcome.merged
+    comparison = outcome.comparison
     content: dict[str, Any] = {
         "events": merged.events,
         "sessions": merged.sessions,

@@ -157,7 +157,8 @@ def training_again(
 
     Raises `RunNotRepeatable` with what is missing, and `ModelUnusable`.
     """
-    run, settings = recorded.run, recorded.settings
+    run = recorded.run
+    settings = recorded.settings
     model = recorded.model
     # Later lineages went on from a checkpoint, whatever initial model they named.
     steps = Reexecution(settings, run, lambda chosen: TorchBackend(model, chosen.trainer))

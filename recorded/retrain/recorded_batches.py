@@ -36,7 +36,8 @@ class RecordedBatches:
         limits = BatchLimits(first.run.groups_per_step, first.run.lag, 0, first.window)
         # Its own, since a skipped step changes it: a run is formed several times.
         self._control_state = deepcopy(run.control_state)
-        rules, policy = batch_rules(first), first.run.policy
+        rules = batch_rules(first)
+        policy = first.run.policy
         self._loader = Dataloader(
             resume, self._control_state, policy, rules, limits, 0, policies=first.run.policies
         )

@@ -101,7 +101,8 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
     of_steps = _of_steps(kept, lineages)
     first = published.get(min(published, default=0))
     steps: list[RecordedStep] = []
-    version, lineage = (first.version if first else 0), kept[0].lineage
+    version = first.version if first else 0
+    lineage = kept[0].lineage
     for number in range(kept[-1].step + 1):
         commit = next((candidate for candidate in kept if candidate.step == number), None)
         if commit is None:
@@ -110,17 +111,12 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
             steps.append(RecordedStep(number, None, version, lineage))
             continue
         lineage = commit.lineage
-        weights, done = published.get(commit.version), completed.get((lineage, number))
-        steps.append(
-            RecordedStep(
-                number,
-                Commit.of(commit),
-                version,
-                lineage,
-                weights.tensors_hash if weights else "",
-                done.metrics if done else {},
-            )
-        )
+        weights = published.get(commit.version)
+        done = completed.get((lineage, number))
+        tensors = weights.tensors_hash if weights else ""
+        figures = done.metrics if done else {}
+        made = Commit.of(commit)
+        steps.append(RecordedStep(number, made, version, lineage, tensors, figures))
         version = commit.version
     return RecordedRun(of_steps, first.tensors_hash if first else "", steps, state)
 

@@ -50,7 +50,9 @@ class Reexecution(Generic[B]):
         open_backend: Callable[[TrainerSettings], B],
     ) -> None:
         """`settings`: those of each lineage. `open_backend` returns one with the initial model."""
-        self._of_lineage, self._run, self._open = settings, run, open_backend
+        self._of_lineage = settings
+        self._run = run
+        self._open = open_backend
         self._lineage = run.steps[0].lineage
         self._settings = settings[self._lineage]
         self.backend = open_backend(self._settings)
@@ -110,7 +112,8 @@ class Reexecution(Generic[B]):
         """Take over the settings of the step's lineage."""
         if recorded.lineage == self._lineage:
             return
-        before, self._lineage = self._settings, recorded.lineage
+        before = self._settings
+        self._lineage = recorded.lineage
         self._settings = self._of_lineage[recorded.lineage]
         if self._settings.trainer == before.trainer:
             return

@@ -118,7 +118,8 @@ def known_step(path: Path) -> StepTensors | None:
         else:
             text = path.read_text(encoding="utf-8")
         content = json.loads(text)
-        step, micro_batch = int(content["step"]), int(content["micro_batch"])
+        step = int(content["step"])
+        micro_batch = int(content["micro_batch"])
         return StepTensors(step, micro_batch, dict(content["hashes"]), values)
     except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         raise SettingsRejected("--tensors", f"{path} is of no step: {error!r}") from error
@@ -178,10 +179,12 @@ def _distance(name: str, expected: StepTensors, computed: StepTensors) -> str:
         return ", which one of them lacks"
     if name not in expected.values or name not in computed.values:
         return ""
-    here, other = computed.values[name].double(), expected.values[name].double()
+    here = computed.values[name].double()
+    other = expected.values[name].double()
     if here.shape != other.shape:
         return f", of the shapes {list(other.shape)} and {list(here.shape)}"
     apart = (here - other).abs()
     count = int((apart > 0).sum())
-    largest, size = float(apart.max()), float(other.abs().max())
+    largest = float(apart.max())
+    size = float(other.abs().max())
     return f", {count} of {apart.numel()} numbers by at most {largest:.3g} (largest: {size:.3g})"

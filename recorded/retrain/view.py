@@ -60,7 +60,8 @@ def steps_json(steps: Sequence[RepeatedStep]) -> list[dict[str, Any]]:
 
 
 def _metric(name: str, step: RepeatedStep) -> str:
-    now, then = step.metrics[name], step.recorded.metrics.get(name)
+    now = step.metrics[name]
+    then = step.recorded.metrics.get(name)
     return f"{name} {now:.6g}" + ("" if then is None else f" (recorded {then:.6g})")
 
 

@@ -26,7 +26,8 @@ def selection(
     versions: str | None = None,
 ) -> SessionSelection:
     """Return the selection that options describe. Raises `SettingsRejected`."""
-    since_ms, until_ms = _milliseconds("--since", since), _milliseconds("--until", until)
+    since_ms = _milliseconds("--since", since)
+    until_ms = _milliseconds("--until", until)
     if since_ms is not None and until_ms is not None and since_ms > until_ms:
         reason = f"{since} is behind --until {until}, so no session was open in between"
         raise SettingsRejected("--since", reason)
@@ -99,7 +100,8 @@ def _offsets(options: Sequence[str]) -> dict[int, Range]:
         try:
             partition, bounds = option.split(":")
             begin, end = bounds.split("-")
-            number, span = int(partition), (int(begin or 0), int(end) if end else 2**62)
+            number = int(partition)
+            span = (int(begin or 0), int(end) if end else 2**62)
         except ValueError:
             reason = f"{option} is not PARTITION:FROM-TO, such as 3:1000-2000 or 3:1000-"
             raise SettingsRejected("--offsets", reason) from None
@@ -114,7 +116,8 @@ def _offsets(options: Sequence[str]) -> dict[int, Range]:
 def _versions(option: str) -> Range:
     first, dash, last = option.partition("-")
     try:
-        low, high = int(first), (int(last) if last else 2**62) if dash else int(first)
+        low = int(first)
+        high = (int(last) if last else 2**62) if dash else int(first)
     except ValueError:
         reason = f"{option} is not a version, such as 7, 7-9 or 7-"
         raise SettingsRejected("--versions", reason) from None

@@ -67,8 +67,10 @@ def ended_sessions(
     """
     if bounds[0] >= bounds[1]:
         return
-    place, events = (SESSIONS.name, fold.log.number), 0
-    starts, ends = {place: bounds[0]}, {place: bounds[1]}
+    place = (SESSIONS.name, fold.log.number)
+    events = 0
+    starts = {place: bounds[0]}
+    ends = {place: bounds[1]}
     for item in read_partitions(
         settings,
         [place],

@@ -51,7 +51,9 @@ class UnknownSession(SeamlessFlowError):
 
     def __init__(self, session_id: str, events: int, begin: int = 0) -> None:
         """`begin`: offset of the first event that retention left in its partition."""
-        self.session_id, self.events, self.begin = session_id, events, begin
+        self.session_id = session_id
+        self.events = events
+        self.begin = begin
         reason = f"no session {session_id} among {events} events of its partition"
         if begin:
             reason += f"; it begins at offset {begin}: retention removed what was before"

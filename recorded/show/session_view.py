@@ -22,13 +22,16 @@ from seamlessflow.trainer.metrics.unlearned import listed
 
 Spell = Callable[[Sequence[int]], str]
 """Returns the text of token ids."""
-_TRAINED, _MASKED, _GIVEN = "green", "yellow", "dim"
+_TRAINED = "green"
+_MASKED = "yellow"
+_GIVEN = "dim"
 _WIDEST_STATUS = len("unrewarded")
 
 
 def session_view(session: Session, spell: Spell | None, every_token: bool = False) -> RichTree:
     """Return the tree of a session; without `spell` tokens are shown as ids."""
-    reasons, left = masked_reasons(session), undelivered(session)
+    reasons = masked_reasons(session)
+    left = undelivered(session)
     view = RichTree(_headline(session, reasons))
     turns = {turn.prompt_node: turn for turn in session.turns.values()}
     turns |= {turn.node: turn for turn in session.turns.values()}
@@ -69,14 +72,16 @@ def list_view(trajectories: Sequence[Trajectory]) -> Table:
 
 
 def _headline(session: Session, reasons: Mapping[int, str]) -> Text:
-    opened, closed = session.opened, session.closed
+    opened = session.opened
+    closed = session.closed
     line = Text.assemble(
         (opened.session_id, "bold"),
         f"  policy {opened.policy}, {opened.purpose}, task {opened.task_id or '-'}, ",
         f"group {opened.group_id or '-'}, {len(session.sampled_turns)} turns",
     )
     if opened.fork is not None:
-        origin, copied = opened.fork.origin, len(session.turns) - len(session.sampled_turns)
+        origin = opened.fork.origin
+        copied = len(session.turns) - len(session.sampled_turns)
         line.append(f", forked from {origin.session_id} behind the {origin.behind} of turn ")
         line.append(f"{origin.turn_id} ({opened.fork.mode}, {copied} turns copied)")
     if closed is None:

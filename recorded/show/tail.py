@@ -63,7 +63,8 @@ class Tail:
             records += self._kept(arrived)
             ends = {place: end for place, end in ends.items() if reader.position(place) < end}
             if ends and time.monotonic() - heard_s > _SILENCE_S:
-                servers, reason = self._settings.bootstrap_servers, f"no records of {list(ends)}"
+                servers = self._settings.bootstrap_servers
+                reason = f"no records of {list(ends)}"
                 raise KafkaUnavailable(servers, _SILENCE_S, reason)
         return records
 

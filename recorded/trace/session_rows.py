@@ -3,15 +3,19 @@
 Those of a turn say how it was matched, dispatched, interrupted, continued and answered.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.message_keys import any_strictness
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.recorded.trace.accepted import OUTPUT, accepted_output
 from seamlessflow.recorded.trace.row import Row, first, of_kind, row
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import VersionSpan
 from seamlessflow.schemas.tokens import TOKEN_BYTES, of_exact_version
+from seamlessflow.schemas.topics import SESSIONS
+
+_OUTPUT = (r.TurnProgressed, r.TurnInterrupted, r.TurnCompleted)
 
 _LEFT_WORKER = (r.TurnInterrupted, r.TurnCompleted, r.TurnFailed)
 _RESUMED = r.GenerationResumed
@@ -72,7 +76,7 @@ def _command(
 
 def _turn_rows(records: Sequence[Received], control: Sequence[Received]) -> list[list[Row]]:
     """Return the rows of each turn, and of calls that began none; `control` has weight updates."""
-    accepted = accepted_output(records)
+    accepted = _accepted_output(records)
     begun = [
         _turn(number, started, item, records, control, accepted)
         for number, (started, item) in enumerate(of_kind(records, r.TurnStarted), 1)
@@ -108,7 +112,8 @@ def _turn(
         ),
         None,
     )
-    ended, answered = first(items, *_ENDED), first(items, r.ReplyFinished)
+    ended = first(items, *_ENDED)
+    answered = first(items, r.ReplyFinished)
     detail = f"{_ending(ended)}, {started.turn_id}"
     whole = row(
         f"turn {number}",
@@ -156,7 +161,8 @@ def _dispatches(
         reason = dispatched.reason
         again = "" if reason.startswith("first") else f", dispatched since {reason}"
         name = f"dispatch #{dispatched.dispatch} on {dispatched.worker}"
-        detail, prompt = _sampled(of_it, accepted) + again, first(of_it, r.GenerateTurn)
+        detail = _sampled(of_it, accepted) + again
+        prompt = first(of_it, r.GenerateTurn)
         rows.append(row(name, item, left, detail=detail, depth=2, under_way=under_way))
         if prompt is not None:
             rows.append(row("prompt sent", prompt, depth=3))
@@ -168,10 +174,12 @@ def _dispatches(
 
 def _sampled(of_it: Iterable[Received], accepted: AbstractSet[int]) -> str:
     """Return the tokens of a dispatch that count, their versions, and why it ended."""
-    parts, tokens, spans = [], 0, list[VersionSpan]()
+    parts = []
+    tokens = 0
+    spans = list[VersionSpan]()
     for item in of_it:
         record = item.record
-        if isinstance(record, OUTPUT) and item.offset in accepted:
+        if isinstance(record, _OUTPUT) and item.offset in accepted:
             tokens += len(record.token_ids) // TOKEN_BYTES
             spans += record.spans
         if isinstance(record, r.TurnInterrupted):
@@ -254,3 +262,27 @@ def _not_begun(command: r.RequestTurn, item: Received, records: Sequence[Receive
     if isinstance(record, r.CommandRefused):
         detail = f"refused with {record.status}: {record.reason}"
     return row("call", item, refused, detail=f"{detail}, {command.turn_id}", depth=1)
+
+
+def _accepted_output(records: Iterable[Received]) -> frozenset[int]:
+    """Return the offsets in `sessions` of the output that the manager accepted.
+
+    `records`: of one session, with the claims of its partition. If retention removed the session's
+    beginning, nothing can be folded, and all of its output is returned. Raises `NewerRelease`.
+    """
+    # Producers have clocks of their own, so records in order of time may be in another order.
+    events = sorted(
+        (item for item in records if item.topic == SESSIONS.name), key=lambda item: item.offset
+    )
+    if any(isinstance(item.record, r.SessionOpened) for item in events):
+        return frozenset(_folded(events))
+    return frozenset(item.offset for item in events if isinstance(item.record, _OUTPUT))
+
+
+def _folded(events: Iterable[Received]) -> Iterator[int]:
+    log: LoggedPartition | None = None
+    for item in events:
+        log = log or LoggedPartition(item.partition)
+        folded = log.apply(item.record, item.offset, any_strictness)
+        if folded.accepted and isinstance(item.record, _OUTPUT):
+            yield item.offset

@@ -25,7 +25,8 @@ def about_group(control: Sequence[Received], group_id: str, session_id: str) -> 
 def task_rows(records: Sequence[Received], of_group: Sequence[Received]) -> list[Row]:
     """Return the rows from the group's admission to the session's trajectory."""
     rows = [*_group(of_group)]
-    opened, finalized = first(records, r.SessionOpened), first(records, r.SessionFinalized)
+    opened = first(records, r.SessionOpened)
+    finalized = first(records, r.SessionFinalized)
     taken = first(records, r.OpenSession) or opened
     for task, item in of_kind(records, r.Task):
         until = "until an agent took it" if taken else "no agent has taken it"
@@ -38,7 +39,8 @@ def task_rows(records: Sequence[Received], of_group: Sequence[Received]) -> list
             row("session", taken, opened, finalized, detail=detail, under_way=finalized is None)
         )
     for trajectory, item in of_kind(records, r.Trajectory):
-        tokens, trainable = len(trajectory.loss_mask), sum(trajectory.loss_mask)
+        tokens = len(trajectory.loss_mask)
+        trainable = sum(trajectory.loss_mask)
         detail = f"{tokens} tokens, {trainable} may be trained"
         rows.append(row("trajectory", finalized, item, detail=detail))
     for failed, item in of_kind(of_group, r.SampleFailed):
@@ -82,7 +84,8 @@ def _session(failed: r.SampleFailed) -> str:
 
 
 def _group(of_group: Sequence[Received]) -> list[Row]:
-    admitted, ended = first(of_group, r.GroupAdmitted), first(of_group, *_GROUP_ENDED)
+    admitted = first(of_group, r.GroupAdmitted)
+    ended = first(of_group, *_GROUP_ENDED)
     if admitted is None and ended is None:
         return []
     match ended.record if ended else None:

@@ -11,7 +11,9 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.trace.row import Row, rows_of_traces, trace_ids
 from seamlessflow.recorded.trace.waterfall import Waterfall
 
-_NARROWEST_BAR, _WIDEST_BAR, _WIDEST_NAME = 12, 72, 36
+_NARROWEST_BAR = 12
+_WIDEST_BAR = 72
+_WIDEST_NAME = 36
 _TIMES_WIDTH = 24
 """Of the columns of times and of the spaces between all columns."""
 _MOST_NAMES = 4
@@ -87,7 +89,8 @@ def _places(rows: Sequence[Row], zero_ms: int) -> Padding:
         (item.topic, item.partition, item.offset): item for row in rows for item in row.records
     }
     for item in sorted(places.values(), key=lambda entry: (entry.timestamp_ms, entry[:3])):
-        since, kind = _since(item.timestamp_ms, zero_ms), type(item.record).__name__
+        since = _since(item.timestamp_ms, zero_ms)
+        kind = type(item.record).__name__
         trace = ", ".join(trace_ids([item]))
         table.add_row(
             since, kind, item.topic, f"{item.partition}:{item.offset}", Text(trace, "dim")

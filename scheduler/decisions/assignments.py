@@ -56,9 +56,11 @@ def new_assignments(
     """Return the assignments still needed for the wanted roles, without optional ones that do not
     pay. `slots` is their number.
     """
-    due, limits = _due_changes(snapshot, wanted), settings.scheduler
+    due = _due_changes(snapshot, wanted)
+    limits = settings.scheduler
     free = _free_slots(state, {want.worker for want in due}, slots)
-    number, epoch = state.newest_assignment, state.newest_gang + 1
+    number = state.newest_assignment
+    epoch = state.newest_gang + 1
     assigned: list[r.RoleAssigned] = []
     without_slot = []
     for want in due:
@@ -110,7 +112,8 @@ def started(
     """Return the start of the policy's step whose batch waits, once the whole wanted gang has its
     role.
     """
-    waiting, gang = steps.waiting, steps.gang
+    waiting = steps.waiting
+    gang = steps.gang
     training = {want.worker for want in wanted if want.role == "train"}
     if waiting is None or not snapshot.gang or snapshot.gang != training:
         return []

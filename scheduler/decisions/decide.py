@@ -78,7 +78,9 @@ def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
     """Return all records that are due at `now_ms`, in the order to write them."""
     if finished(view.state, rules.settings):
         return []
-    state, fleet, limits = view.state, view.fleet, rules.settings.scheduler
+    state = view.state
+    fleet = view.fleet
+    limits = rules.settings.scheduler
     timeout_ms = milliseconds(limits.heartbeat_timeout_s)
     members: Sequence[Record] = [
         *membership.lost(state, fleet, view.contact, now_ms, timeout_ms),
@@ -102,7 +104,8 @@ def next_due_ms(view: View, rules: Rules, now_ms: int) -> int | None:
     knows the next of them need not ask in between. Heartbeats and contact with Kafka are left out:
     a process has those by its clock.
     """
-    state, settings = view.state, rules.settings
+    state = view.state
+    settings = rules.settings
     times = [*_due_workers(state)]
     for policy in state.by_policy:
         times += _due_groups(policy.ledger, state.serving, settings, now_ms)
@@ -131,7 +134,8 @@ def _roles(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
     for place, policy in enumerate(view.state.policies):
         run = rules.settings.run.model_copy(update={"policy": policy})
         settings = rules.settings.model_copy(update={"run": run})
-        its_state, its_rules = view.state.by_policy[place], replace(rules, settings=settings)
+        its_state = view.state.by_policy[place]
+        its_rules = replace(rules, settings=settings)
         more = _roles_of(view, its_state, its_rules, allotment, now_ms)
         # The next policy's numbers, gang and slots follow those of this one.
         view = replace(view, state=reduce(control_state.apply, _of_control(more), view.state))
@@ -147,7 +151,8 @@ def _roles_of(
     view: View, policy: PolicyState, rules: Rules, allotment: Allotment | None, now_ms: int
 ) -> list[Outgoing]:
     """Return those of a policy, that of `rules`, on the workers given to it; None: on all."""
-    state, settings = view.state, rules.settings
+    state = view.state
+    settings = rules.settings
     name = settings.run.policy
     names = None if allotment is None else allotment.workers[name]
     seen = snapshot(state, policy, view.fleet, settings, now_ms, names)
@@ -176,7 +181,9 @@ def _serves(state: State, members: Sequence[Record]) -> ServingProcesses:
 
 def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> list[Outgoing]:
     """Return what is due of groups; `serves` knows of the losses that are decided now."""
-    state, settings, sets = view.state, rules.settings, rules.tasks
+    state = view.state
+    settings = rules.settings
+    sets = rules.tasks
     control: list[Record] = []
     if serves.incarnations:
         control += pacing.expirations(state, settings.run.policy, now_ms)

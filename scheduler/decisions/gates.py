@@ -42,7 +42,8 @@ def may_leave(snapshot: Snapshot, worker: WorkerView) -> bool:
 
 def helper_pays(snapshot: Snapshot, gang_size: int, more: int) -> bool:
     """Return True if `more` devices shorten the step by more than the two switches take."""
-    train, switch = snapshot.costs.train, snapshot.costs.round_trip
+    train = snapshot.costs.train
+    switch = snapshot.costs.round_trip
     if train is None or switch is None:
         return False
     return train / gang_size - train / (gang_size + more) > switch
@@ -95,7 +96,8 @@ def _worth(snapshot: Snapshot) -> float:
     of device time, is done by all after the switch a, in (p (n - g) + g a) / n, and the batch then
     waits for the switch b. That is sooner than p if p > a + b n / g.
     """
-    away, back = snapshot.costs.to_rollout or 0, snapshot.costs.to_train or 0
+    away = snapshot.costs.to_rollout or 0
+    back = snapshot.costs.to_train or 0
     return away + back * snapshot.rolling_devices / max(1, snapshot.leaving_devices)
 
 

@@ -63,7 +63,9 @@ def _free_of(
     state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
 ) -> tuple[int, int]:
     """Return how many groups a policy has credits for, and how many its last steps need."""
-    run, ledger, steps = settings.run, policy.ledger, policy.steps
+    run = settings.run
+    ledger = policy.ledger
+    steps = policy.steps
     training = ledger.training
     extra = settings.pacing.extra_count(run.groups_per_step)
     free = (run.lag + 1) * run.groups_per_step + extra - len(training)
@@ -121,7 +123,8 @@ def evaluations(
 
     They take no credit.
     """
-    steps, ledger = state.first.steps, state.first.ledger
+    steps = state.first.steps
+    ledger = state.first.ledger
     version = steps.version
     if version is None or not state.first.rollouts_began:
         return []
@@ -149,7 +152,8 @@ def _evaluation_due(steps: TrainingProgress, settings: SchedulerSettings, split:
 
     Versions cannot be counted instead: after a resume they jump, for the same steps.
     """
-    every, evaluated = settings.evaluation.terms(split).every, steps.evaluated.get(split, -1)
+    every = settings.evaluation.terms(split).every
+    evaluated = steps.evaluated.get(split, -1)
     ended = steps.trained >= settings.run.steps > evaluated
     return ended or steps.trained // every > evaluated // every
 

@@ -43,7 +43,8 @@ class Allotment:
         if not coming:
             return wanted
         figures = self.balance[policy]
-        of_policy, of_all = figures["queued_turns"], figures["all_queued_turns"]
+        of_policy = figures["queued_turns"]
+        of_all = figures["all_queued_turns"]
         reason = f"serves {policy}, which has {of_policy:.0f} of {of_all:.0f} queued turns"
         return [
             want._replace(reason=reason, figures=figures) if want.worker in coming else want

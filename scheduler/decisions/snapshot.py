@@ -139,7 +139,9 @@ def snapshot(
     names: Collection[str] | None = None,
 ) -> Snapshot:
     """Return the snapshot at `now_ms` for a policy, of the named workers; None: of all."""
-    ledger, steps, run = policy.ledger, policy.steps, settings.run
+    ledger = policy.ledger
+    steps = policy.steps
+    run = settings.run
     weights = steps.version is not None or run.policy in fleet.policies
     modelled = {name: attainable(fleet.hardware(name)) for name in state.workers}
     over_rollout = ratios(modelled, _measured(state.workers, policy.costs))

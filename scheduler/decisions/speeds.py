@@ -72,7 +72,8 @@ def learned_speeds(
     rollout = _rollout(kinds, devices, rates.sampled)
     speeds = {}
     for name, kind in kinds.items():
-        of_train, of_rollout = training[kind], rollout[kind]
+        of_train = training[kind]
+        of_rollout = rollout[kind]
         speeds[name] = Speed(of_train, of_rollout * devices[name], of_train / of_rollout)
     return speeds
 

@@ -160,7 +160,8 @@ def _unread_topics(
 
 
 def _deadline_ms(topic: str, seen: UnreadTopic, settings: SchedulerSettings) -> int:
-    limits, pacing = settings.scheduler, settings.pacing
+    limits = settings.scheduler
+    pacing = settings.pacing
     # Agents commit the end of an episode; a task may also wait until one of them is free.
     episode_s = pacing.task_timeout_s + pacing.task_grace_s
     plays = topic == TASKS.name and seen.members

@@ -81,7 +81,9 @@ def _idle(measured: Costs, snapshot: Snapshot, settings: SchedulerSettings) -> I
     costs = snapshot.costs
     if costs.rollout is None or costs.train is None:
         return
-    strategy, total, lag = settings.scheduler.policy, _devices(snapshot), settings.run.lag
+    strategy = settings.scheduler.policy
+    total = _devices(snapshot)
+    lag = settings.run.lag
     gang = min(measured.gang_size, total)
     if strategy not in STRATEGIES or total == 0 or costs.rollout <= 0:
         return
@@ -135,7 +137,8 @@ def _remedy(
 
     `period_ms` is the time from a batch to the next, 0 before it was measured.
     """
-    strategy, lag = settings.scheduler.policy, settings.run.lag
+    strategy = settings.scheduler.policy
+    lag = settings.run.lag
     apart = strategy in (COLOCATED, DISAGGREGATED)
     if lag and not apart and period_ms > now.step * _LATE:
         return (
@@ -171,7 +174,8 @@ def _unfit(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> Ite
         return
     tags = [worker.tags for worker in snapshot.workers]
     able = {worker.name for worker in snapshot.workers if "train" in worker.tags}
-    trainers, needed = _devices(snapshot, able), snapshot.gang_size or 1
+    trainers = _devices(snapshot, able)
+    needed = snapshot.gang_size or 1
     if trainers < needed and _training_waits(state, snapshot, settings):
         detail = f"devices with the tag train: {trainers}; needed: {needed}"
         yield Waste("gang_too_small", detail, 1.0, {"devices": trainers, "needed": needed})
@@ -186,7 +190,8 @@ def _unfit(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> Ite
 
 
 def _unused(code: str, detail: str, snapshot: Snapshot, names: Collection[str]) -> Waste:
-    idle, total = _devices(snapshot, names), _devices(snapshot)
+    idle = _devices(snapshot, names)
+    total = _devices(snapshot)
     return Waste(code, detail, idle / total, {"idle_devices": idle, "devices": total})
 
 

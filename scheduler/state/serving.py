@@ -73,7 +73,8 @@ def apply(
 
 
 def _taken(serving: ServingProcesses, record: r.RoleAcquired) -> ServingProcesses:
-    worker, incarnation = record.worker, record.incarnation
+    worker = record.worker
+    incarnation = record.incarnation
     if serving.incarnations.get(worker) == incarnation:
         return serving
     since_ms = serving.since_ms if serving.incarnations else record.at_ms

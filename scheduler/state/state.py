@@ -99,7 +99,8 @@ def _by_policy(state: State, record: Record) -> tuple[PolicyState, ...]:
         worker = state.workers.get(record.worker)
     names = concerned(state.policies, record, worker.policy if worker is not None else "")
     named = getattr(record, "policy", "") or state.policies[0]
-    alone, changed = len(state.policies) == 1, False
+    alone = len(state.policies) == 1
+    changed = False
     after = []
     for name, before in zip(state.policies, state.by_policy, strict=True):
         now = before

@@ -173,7 +173,9 @@ def _pauses(records: Sequence[Record]) -> tuple[Window, ...]:
         return ()
     last = {life: number for number, record in enumerate(records) for life in _lives(record)}
     last |= dict.fromkeys(_lives(records[claims[-1]]), len(records))
-    windows, reaches, now_ms = list[Window](), claims[0], None
+    windows = list[Window]()
+    reaches = claims[0]
+    now_ms = None
     for number, record in enumerate(records):
         at_ms: int | None = getattr(record, "at_ms", None)
         if at_ms is not None:

@@ -11,7 +11,8 @@ from seamlessflow.infra.faults import Fault, SettingPath
 from seamlessflow.scheduler.tasks.file import TaskLine, TasksRejected, task_lines
 from seamlessflow.scheduler.tasks.forks import fork_id
 
-_LINES, _FORKS = 1_000, 20
+_LINES = 1_000
+_FORKS = 20
 _OWN_SIZE = b'"group_size"'
 
 Seen = dict[str, str]

@@ -72,7 +72,8 @@ class TaskFile(Sequence[TaskRow]):
         self._path = path
         self._split = split
         self._form = form or LineForm(_id_of, _row_of)
-        offsets, hashes = array("q"), array("Q")
+        offsets = array("q")
+        hashes = array("Q")
         end = 0
         for line in task_lines(path, self._form.id_of):
             offsets.append(line.offset)
@@ -113,7 +114,8 @@ class TaskFile(Sequence[TaskRow]):
         return next((place for place in places if self._row(place).task_id == task_id), None)
 
     def _read(self, place: int) -> TaskRow:
-        start, end = int(self._starts[place]), int(self._starts[place + 1])
+        start = int(self._starts[place])
+        end = int(self._starts[place + 1])
         line, _, _ = os.pread(self._file, end - start, start).partition(b"\n")
         try:
             return replace(self._form.row_of(line_content(line)), split=self._split)
@@ -200,7 +202,8 @@ def _shown(value: object) -> str:
 
 def _sizes(task: Mapping[str, Any]) -> tuple[int | None, int | None, int | None]:
     """Return `group_size`, `min_group_size` and `turn_limit` of a task. Raises `ValueError`."""
-    size, least = _count(task, "group_size"), _count(task, "min_group_size")
+    size = _count(task, "group_size")
+    least = _count(task, "min_group_size")
     if size and least and least > size:
         raise ValueError(f"min_group_size {least} is more than its group_size {size}")
     return size, least, _count(task, "turn_limit")
@@ -222,11 +225,13 @@ def task_lines(path: Path, id_of: Callable[[bytes], str] | None = None) -> Itera
     `id_of` returns the id of a line and raises `ValueError`; by default that of a user's task.
     """
     id_of = id_of or _id_of
-    number, content = 0, b""
+    number = 0
+    content = b""
     try:
         with path.open("rb") as file:
             for line in json_lines(file):
-                number, content = line.number, line.content
+                number = line.number
+                content = line.content
                 yield TaskLine(number, line.offset, line.size, id_of(line.content))
     except OSError as error:
         raise TasksRejected(path, 0, error.strerror or str(error)) from error

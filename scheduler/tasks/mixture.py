@@ -86,7 +86,8 @@ def mixed(weighted: Weighted) -> Draws:
         raise ValueError("no source has a weight")
     if len(weighted) == 1:
         return weighted[0][0]
-    parts, left = [], total
+    parts = []
+    left = total
     for source, weight in weighted:
         # Behind a source that has all draws no share matters.
         parts.append(Part(source, weight / total, weight / left if left else Fraction(1)))

@@ -92,7 +92,8 @@ def shuffled_place(number: int, count: int, seed: int, finished_passes: int) -> 
     half_bits = max(1, ((count - 1).bit_length() + 1) // 2)
     mask = (1 << half_bits) - 1
     while True:  # fewer than four times on average: `count` is more than a quarter of the domain
-        left, right = number >> half_bits, number & mask
+        left = number >> half_bits
+        right = number & mask
         for turn in range(_ROUNDS):
             mixed = _hash(f"{seed}/{finished_passes}/{turn}/{right}")
             left, right = right, left ^ (mixed & mask)

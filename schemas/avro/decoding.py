@@ -42,7 +42,8 @@ def whole(decode: Decode, begin: int, data: bytes) -> Any:
 
 def _record_decoder(schema: Schema, fields: Mapping[str, Decode]) -> Decode:
     """Return a decoder of instances of the record's class, whose attributes are the fields."""
-    kind, parts = RECORDS[schema["name"]], _parts(schema, fields)
+    kind = RECORDS[schema["name"]]
+    parts = _parts(schema, fields)
 
     def decode(data: bytes, at: int) -> tuple[Any, int]:
         # The constructor of a frozen dataclass is slower: it sets each field by a call.
@@ -85,7 +86,8 @@ def _run_decoder(fields: _Fields) -> Decode:
         for written, values in runs:
             if data.startswith(written, at):
                 return values, at + len(written)
-        values, begin = {}, at
+        values = {}
+        begin = at
         for field, decode_field in fields:
             values[field], at = decode_field(data, at)
         if at - begin <= _RUN_BYTES:
@@ -96,7 +98,8 @@ def _run_decoder(fields: _Fields) -> Decode:
 
 
 def _optional_decoder(null: int, other: int, decode_value: Decode) -> Decode:
-    absent, present = 2 * null, 2 * other
+    absent = 2 * null
+    present = 2 * other
 
     def decode(data: bytes, at: int) -> tuple[Any, int]:
         tag = data[at]

@@ -37,7 +37,8 @@ def earlier_encoders(release: str, raw: Mapping[str, Schema]) -> Forms[Encode]:
     }
 
     def record(schema: Schema, encoders: Mapping[str, Encode]) -> Encode:
-        name, encode = schema["name"], ENCODERS.record(schema, encoders)
+        name = schema["name"]
+        encode = ENCODERS.record(schema, encoders)
         lacking = [
             (field.name, _default(field))
             for field in fields(RECORDS[name])  # type: ignore[arg-type]

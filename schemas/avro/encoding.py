@@ -30,7 +30,8 @@ def _record_encoder(_: Schema, fields: Mapping[str, Encode]) -> Encode:
 
 
 def _optional_encoder(null: int, other: int, encode_value: Encode) -> Encode:
-    absent, tag = _long(null), _long(other)
+    absent = _long(null)
+    tag = _long(other)
     return lambda value: absent if value is None else tag + encode_value(value)
 
 

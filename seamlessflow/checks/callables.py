@@ -31,7 +31,8 @@ class NamedCallable:
 
 def named_callables(config: RunConfig) -> list[NamedCallable]:
     """Return the callables that a configuration names."""
-    agents, policy = config.agents, config.scheduler.policy
+    agents = config.agents
+    policy = config.scheduler.policy
     named = [
         NamedCallable(("agents", "callable"), agents.callable, ("task", "session")),
         NamedCallable(("agents", "reward"), agents.reward, ("task", "result")),

@@ -81,7 +81,8 @@ def group_faults(config: RunConfig) -> Iterator[Fault]:
 
     Tasks and forks may have groups of a size of their own.
     """
-    pacing, trainer = config.pacing, config.trainer
+    pacing = config.pacing
+    trainer = config.trainer
     files = [pacing.tasks, *(source.tasks for source in pacing.sources.values())]
     alone = config.run.group_size == 1 and trainer.compares_sessions
     if not alone or pacing.forks or config.opened_outside:

@@ -44,7 +44,8 @@ def vllm_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
 
     Nothing for a model whose configuration has other keys: vLLM decides.
     """
-    vllm, rank = config.rollout.vllm, config.trainer.adapter.rank
+    vllm = config.rollout.vllm
+    rank = config.trainer.adapter.rank
     if config.rollout.engine != "vllm" or vllm.url is not None:
         return
     if rank > LARGEST_RANK:
@@ -77,7 +78,8 @@ def apart_on_vllm(policy: RunConfig, first: RunConfig) -> str:
 
     What it can load is decided by the weights that it is started with.
     """
-    adapter, other = policy.trainer.adapter, first.trainer.adapter
+    adapter = policy.trainer.adapter
+    other = first.trainer.adapter
     if first.rollout.engine != "vllm" or not (adapter.used or other.used):
         return ""
     if adapter.used != other.used or policy.policy.model.resolve() != first.policy.model.resolve():
@@ -111,7 +113,8 @@ def trained_model_faults(config: RunConfig) -> Iterator[Fault]:
 
 def _unlike(trainer: TrainerSection, shape: ModelShape) -> Iterator[tuple[SettingPath, str]]:
     """Yield settings of the trainer that do not fit the layers of a dense model, and why."""
-    ranks, layer = trainer.megatron.tensor_parallel, shape.layer
+    ranks = trainer.megatron.tensor_parallel
+    layer = shape.layer
     if trainer.backend == "megatron" and layer is not None:
         parts = {
             "num_attention_heads": layer.heads,

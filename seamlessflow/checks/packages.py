@@ -29,7 +29,8 @@ class ExtraMissing(SeamlessFlowError):
     lasting = True
 
     def __init__(self, extra: str, packages: list[str]) -> None:
-        self.extra, self.packages = extra, packages
+        self.extra = extra
+        self.packages = packages
         remedy = f"pip install 'seamlessflow[{extra}]', or scripts/setup in a checkout"
         super().__init__(f"not installed: {', '.join(packages)}; {remedy}")
 

@@ -54,7 +54,8 @@ def show(
     )
     from seamlessflow.recorded.dead_letters.listing import letter_view
 
-    letters, marks = list[DeadLetter](), list[RetryMark]()
+    letters = list[DeadLetter]()
+    marks = list[RetryMark]()
     with kafka_to_inspect(out) as kafka, _progress("reading dead letters") as seen:
         for record in _counting(read_letters(kafka, _topics(topic), partition), seen):
             if isinstance(record, RetryMark):

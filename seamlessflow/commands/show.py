@@ -88,7 +88,8 @@ def trace(
     from seamlessflow.recorded.trace.view import waterfall_json, waterfall_view
     from seamlessflow.recorded.trace.waterfall import waterfall
 
-    console, skipped = wide_console(), Skipped()
+    console = wide_console()
+    skipped = Skipped()
     with kafka_to_inspect(out) as kafka:
         history = waterfall(*load_history(kafka, session, skipped))
     if as_json:
@@ -112,7 +113,8 @@ def _list(out: Path | None, count: int) -> None:
     from seamlessflow.recorded.show.log import recent_trajectories
     from seamlessflow.recorded.show.session_view import list_view
 
-    console, skipped = wide_console(), Skipped()
+    console = wide_console()
+    skipped = Skipped()
     with kafka_to_inspect(out) as kafka:
         trajectories = recent_trajectories(kafka, count, skipped)
     console.print(list_view(trajectories))
@@ -130,7 +132,8 @@ def _print(session: str, out: Path | None, tokens: bool, records: bool, at: int 
     from seamlessflow.recorded.show.record_view import records_view
     from seamlessflow.recorded.show.session_view import session_view
 
-    console, skipped = wide_console(), Skipped()
+    console = wide_console()
+    skipped = Skipped()
     with kafka_to_inspect(out) as kafka:
         loaded = load_session(kafka, session, skipped, at)
         spell = loaded.tokenizer.decode if loaded.tokenizer else None
@@ -155,7 +158,9 @@ def _follow(session: str, out: Path | None, records: bool, wait_s: float) -> Non
     from seamlessflow.recorded.show.observed import ObservedSession
     from seamlessflow.recorded.show.session_view import Spell
 
-    console, skipped, kafka = wide_console(), Skipped(), kafka_of_running(out, WITHOUT_FOLLOWING)
+    console = wide_console()
+    skipped = Skipped()
+    kafka = kafka_of_running(out, WITHOUT_FOLLOWING)
     policies = PolicyLookup(kafka, skipped)
 
     def spell_of(observed: ObservedSession) -> Spell | None:

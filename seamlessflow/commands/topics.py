@@ -105,7 +105,8 @@ def list_(
 
     if watch and count:
         raise typer.BadParameter("--count reads all topics once: without --watch")
-    settings, console = load(TopicStateSettings), wide_console()
+    settings = load(TopicStateSettings)
+    console = wide_console()
     if watch:
         settings = settings.model_copy(update={"kafka": kafka_of_running(out, WITHOUT_FOLLOWING)})
         with TopicInspector(settings) as inspector:
@@ -166,9 +167,11 @@ def acls(
     from seamlessflow.inspection.topics.inspector import TopicStateSettings
 
     settings = load(TopicStateSettings)
-    kafka, groups = settings.kafka, (settings.manager.group, settings.agents.group)
+    kafka = settings.kafka
+    groups = (settings.manager.group, settings.agents.group)
     for kind, access in needs(*groups).items():
-        user, wanted = principal_prefix + kind, permissions(access, kafka.topic_prefix)
+        user = principal_prefix + kind
+        wanted = permissions(access, kafka.topic_prefix)
         if create:
             grant(kafka, user, wanted)
             typer.echo(f"{user}: {len(wanted)} permissions")

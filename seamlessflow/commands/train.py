@@ -135,5 +135,6 @@ def sft(
 
 
 def _show(step: int, steps: int, metrics: dict[str, float]) -> None:
-    loss, tokens = metrics["loss"], metrics["tokens_trained"]
+    loss = metrics["loss"]
+    tokens = metrics["tokens_trained"]
     typer.echo(f"step {step} of {steps}: loss {loss:.4f}, {tokens:.0f} tokens")

@@ -129,7 +129,8 @@ class Demonstrator:
         Their lengths are equal in all episodes, because a digit is always one token.
         """
         key = self._digit(task["key"])
-        prompt, call = self._prompt(task["key"]), self._answer(call_text(key))
+        prompt = self._prompt(task["key"])
+        call = self._answer(call_text(key))
         result = self._renderer.bridge(prompt, call, [tool_message(task, key)], [LOOKUP])
         answer = self._answer(answer_text(self._digit(task["table"][key])))
         return [(prompt, False), (call, True), (result or b"", False), (answer, True)]

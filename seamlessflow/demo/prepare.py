@@ -34,7 +34,8 @@ def main() -> None:
 
 def prepare(directory: Path, seed: int, head_dim: int = HEAD_DIM) -> None:
     """Write model and tasks to `directory`; the same seed gives the same files."""
-    model, tasks = directory / "model", directory / "tasks"
+    model = directory / "model"
+    tasks = directory / "tasks"
     for folder in (model, tasks):
         folder.mkdir(parents=True, exist_ok=True)
     write_tasks(make_tasks(TRAIN_TASKS, seed, "train"), tasks / "train.jsonl")

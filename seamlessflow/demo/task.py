@@ -68,7 +68,8 @@ def reward(task: LookupTask, transcript: Sequence[Message]) -> float:
     questions = [message for message in transcript if message.get("role") == "user"]
     if len(answers) != 1 + len(questions):
         return 0.0
-    called, last = lookup_call(answers[0]), answers[-1]
+    called = lookup_call(answers[0])
+    last = answers[-1]
     asked_right = called is not None and _json(called) == {"key": task["key"]}
     answered_right = last.get("content") == f"code {task['table'][task['key']]}"
     return float(asked_right and answered_right and not last.get("tool_calls"))

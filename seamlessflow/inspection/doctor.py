@@ -106,7 +106,8 @@ def _java() -> Finding:
 def _jars() -> Finding:
     from seamlessflow.infra.broker.jars import check, default_cache, locked_jars
 
-    jars, folder = locked_jars(), default_cache() / "jars"
+    jars = locked_jars()
+    folder = default_cache() / "jars"
     missing = [jar for jar in jars if not (folder / jar.path).exists()]
     if missing:
         text = f"{len(missing)} of {len(jars)} are not in {folder} yet"

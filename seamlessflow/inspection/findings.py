@@ -55,7 +55,8 @@ def package(requirement: str, installed: str | None, needed_for: str) -> Finding
     match = _FLOOR.match(requirement)
     if match is None:
         return None
-    name, floor = match["name"], match["version"]
+    name = match["name"]
+    floor = match["version"]
     extra = f"[{needed_for}]" if needed_for else ""
     remedy = f"pip install 'seamlessflow{extra}', or scripts/setup in a checkout"
     missing = Grade.WARNING if needed_for else Grade.FAILED

@@ -90,7 +90,8 @@ def first_difference(ours: str, theirs: str) -> str:
     """Return where two different prompts part, with some text of both."""
     pairs = enumerate(zip(ours, theirs, strict=False))
     place = next((at for at, (our, their) in pairs if our != their), min(len(ours), len(theirs)))
-    begin, end = max(0, place - _SHOWN), place + _SHOWN
+    begin = max(0, place - _SHOWN)
+    end = place + _SHOWN
     return (
         f"at character {place} the renderer writes {ours[begin:end]!r}, "
         f"the model's template {theirs[begin:end]!r}"

@@ -23,7 +23,8 @@ from seamlessflow.kubernetes.objects import (
 from seamlessflow.kubernetes.services import KAFKA_OPTIONS
 
 NODE = "node"
-_CORES, _MEMORY_GIB = 4, 16
+_CORES = 4
+_MEMORY_GIB = 16
 _DEVICE_CORES, _DEVICE_MEMORY_GIB = 8, 96
 """Requests of a pod for itself, and for each of its GPUs."""
 _DRAIN_S = 60

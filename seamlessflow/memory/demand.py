@@ -149,7 +149,8 @@ def rank_shape(
 
     A chain longer than `micro_batch_tokens` is a micro-batch of its own.
     """
-    model, side = shapes[config.policy.model], _side(config)
+    model = shapes[config.policy.model]
+    side = _side(config)
     longest = config.policy.max_context
     if model.layer is not None and model.layer.positions:
         longest = min(longest, model.layer.positions)
@@ -165,14 +166,17 @@ def _engine(config: RunConfig, model: ModelShape, worker: WorkerSection, gpu: bo
     limits = (config.policy.max_context, own_limit, positions)
     longest = min(limit for limit in limits if limit)
     if rollout.engine == "torch":
-        size, kv, share = SIZES[rollout.torch.dtype], float(rollout.torch.kv_bytes), 1.0
+        size = SIZES[rollout.torch.dtype]
+        kv = float(rollout.torch.kv_bytes)
+        share = 1.0
         return EngineShape(model, 1, size, rollout.capacity, longest, kv, gpu, share)
     vllm = rollout.vllm
     published = config.trainer.weights_dtype or config.trainer.dtype
     size = SIZES[published if vllm.dtype == "auto" else vllm.dtype]
     kv_bytes = None if vllm.kv_bytes is None else float(vllm.kv_bytes)
     share = float(_argument(vllm.arguments, _SHARE) or ENGINE_SHARE)
-    sharing, rows = vllm.sharing(worker.device_count), math.ceil(rollout.capacity / vllm.replicas)
+    sharing = vllm.sharing(worker.device_count)
+    rows = math.ceil(rollout.capacity / vllm.replicas)
     return EngineShape(model, sharing, size, rows, longest, kv_bytes, gpu, share)
 
 
@@ -188,7 +192,8 @@ def _argument(arguments: Sequence[str], name: str) -> str | None:
 
 def _side(config: RunConfig) -> Mapping[str, Path]:
     """Return the directories of the models beside the policy, by their part in training."""
-    trainer, policy = config.trainer, config.policy.model
+    trainer = config.trainer
+    policy = config.policy.model
     models = {}
     if trainer.backend == "clock":
         return {}

@@ -55,7 +55,8 @@ class EngineMemory:
 
 def engine_memory(engine: EngineShape, device_bytes: float | None) -> EngineMemory:
     """Return what each of its devices takes, of `device_bytes` each (None: unknown)."""
-    layer, devices = engine.model.layer, engine.devices
+    layer = engine.model.layer
+    devices = engine.devices
     parts = [MemoryPart("weights", engine.size * engine.model.parameters / devices)]
     if engine.on_gpu:
         parts.append(MemoryPart("CUDA itself", CONTEXT))

@@ -88,7 +88,8 @@ def rank_memory(rank: RankShape, trainer: TrainerSection) -> RankMemory:
         kept += frozen
     if rank.on_gpu:
         kept.append(MemoryPart("CUDA itself", CONTEXT))
-    passed, logits = _passes(rank, trainer), _logits(rank, trainer)
+    passed = _passes(rank, trainer)
+    logits = _logits(rank, trainer)
     phases = {"logits": (*passed, *logits), "update": _update(rank, trainer, parameters)}
     if trainer.gradient_checkpointing and rank.model.layer is not None:
         again = MemoryPart(
@@ -128,8 +129,11 @@ def activation_bytes(layer: LayerShape, trainer: TrainerSection, longest: int) -
     (2 Q + 2 K), with keys and values of a mask or of `eager` repeated to Q; `eager` scores for
     `longest` tokens too. Ranks that share a layer each have all that is as wide as the stream.
     """
-    compute, stream = SIZES[trainer.compute], _stream(trainer)
-    hidden, queries, keys = layer.hidden, layer.query_width, layer.key_width
+    compute = SIZES[trainer.compute]
+    stream = _stream(trainer)
+    hidden = layer.hidden
+    queries = layer.query_width
+    keys = layer.key_width
     copies = 2 if stream == compute else 5
     whole = 2 * (_FLOAT + stream) * hidden + copies * compute * hidden
     size = 4.0 * compute * layer.intermediate
@@ -146,7 +150,8 @@ def activation_bytes(layer: LayerShape, trainer: TrainerSection, longest: int) -
 def _passes(rank: RankShape, trainer: TrainerSection) -> Parts:
     """Return what forward and backward passes of a micro-batch take besides."""
     model = rank.model
-    compute, stream = SIZES[trainer.compute], _stream(trainer)
+    compute = SIZES[trainer.compute]
+    stream = _stream(trainer)
     parts = []
     if trainer.backend == "fsdp2":
         # The layer under way and the next one, gradients of one, and their sum in float32.
@@ -185,7 +190,8 @@ def _logits(rank: RankShape, trainer: TrainerSection) -> Parts:
     Of many there is a part after the other, and the gradient of the output layer is summed over
     them in float32 (`trainer/backends/scores.py`).
     """
-    every, compute = rank.tokens * rank.model.vocabulary, SIZES[trainer.compute]
+    every = rank.tokens * rank.model.vocabulary
+    compute = SIZES[trainer.compute]
     logits = min(every, LOGITS_AT_ONCE)
     # Those in half precision are copied, and their log-softmax has three results of that size.
     in_float = _FLOAT * logits * (3 if compute == _FLOAT else 4)
@@ -232,7 +238,8 @@ def _host(
     rank: RankShape, trainer: TrainerSection, parameters: float, frozen: list[MemoryPart]
 ) -> Parts:
     """Return what a rank keeps on its host: most of it for moments, but all of it at worst."""
-    master, published = SIZES[trainer.master_dtype], trainer.weights_dtype or trainer.dtype
+    master = SIZES[trainer.master_dtype]
+    published = trainer.weights_dtype or trainer.dtype
     parts = [MemoryPart("libraries", LIBRARIES)]
     if rank.on_gpu and rank.leaves:
         parts.append(

@@ -103,7 +103,8 @@ def _training(
     parts = rank.device_parts
     fits = available is not None and total(parts) <= available
     changes = () if fits else tuple(levers(config, shapes, worker))
-    place, partial = _place(worker, "training"), bool(model.unknown)
+    place = _place(worker, "training")
+    partial = bool(model.unknown)
     return MemoryVerdict(place, parts, tuple(notes), available, changes, partial)
 
 
@@ -111,7 +112,8 @@ def _engine(
     config: RunConfig, worker: WorkerMemory, engine: EngineMemory, machine: Capacity
 ) -> MemoryVerdict:
     available = machine.device_bytes if worker.on_gpu else machine.host_bytes
-    place, kv = _place(worker, "rollout"), MemoryPart("keys and values", engine.kv_bytes)
+    place = _place(worker, "rollout")
+    kv = MemoryPart("keys and values", engine.kv_bytes)
     notes = ["keys and values of a token are unknown"]
     if engine.token_bytes:
         notes = [

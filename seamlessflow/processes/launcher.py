@@ -192,7 +192,8 @@ class Launcher:
         self._supervisor.ended(part, lambda: [self.start(member.spec) for member in gang])
 
     def _part(self, child: Child) -> EndedPart:
-        name, status = child.spec.name, child.exit_status or 0
+        name = child.spec.name
+        status = child.exit_status or 0
         before = self._ended_by_force.pop(name, "")
         # The stacks of all threads stand behind what the client said.
         fault = ended_by_client(status, child.tail(_STACKS_LINES))

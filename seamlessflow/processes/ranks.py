@@ -46,7 +46,8 @@ def first_ranks(config: RunConfig) -> Mapping[str, int]:
     They count from `trainer.rank`, which is above 0 on the further machines of a gang; a worker's
     own environment may say otherwise.
     """
-    ranks, rank = {}, config.trainer.rank
+    ranks = {}
+    rank = config.trainer.rank
     for worker in trains(config):
         values, _ = from_environment(TrainerSettings, worker.environment)
         section = values.get("trainer")
@@ -59,7 +60,8 @@ def first_ranks(config: RunConfig) -> Mapping[str, int]:
 
 def gang_faults(config: RunConfig) -> Iterator[Fault]:
     """Yield what keeps the workers that train from training together."""
-    ranks, size = config.trainer.ranks, config.scheduler.gang_size
+    ranks = config.trainer.ranks
+    size = config.scheduler.gang_size
     devices = devices_that_train(config)
     # With a Kafka of its own the run may have further workers on other machines, each with a file
     # of its own; a file that names several nodes has all of them.
@@ -88,7 +90,8 @@ def gang_faults(config: RunConfig) -> Iterator[Fault]:
 
 def _size_faults(config: RunConfig) -> Iterator[Fault]:
     """Yield what is wrong with a strategy that forms gangs of several sizes."""
-    policy, ranks = config.scheduler.policy, config.trainer.ranks
+    policy = config.scheduler.policy
+    ranks = config.trainer.ranks
     least = min((worker.device_count for worker in trains(config)), default=ranks)
     if policy in _SEVERAL_SIZES and least < ranks:
         sizes = f"forms gangs of {least} to {ranks} devices, and a run trains on {ranks} alone"

@@ -117,7 +117,8 @@ class ProcessSpecs:
 
     def _here(self, workers: Iterable[WorkerSection]) -> list[WorkerSection]:
         # A policy's configuration has its own workers alone: the head is that of the whole run.
-        node, head = self._context.node, self._context.head
+        node = self._context.node
+        head = self._context.head
         return [worker for worker in workers if node is None or (worker.node or head) == node]
 
     def scheduler(self) -> ChildSpec:

@@ -86,7 +86,8 @@ class Supervisor:
 
     def ended(self, part: EndedPart, start: Callable[[], object]) -> None:
         """Plan that `start` is called after a pause. Raises `ChildEnded` if the run must end."""
-        now_s, limits = time.monotonic(), self._limits
+        now_s = time.monotonic()
+        limits = self._limits
         uncounted_s = self._uncounted_s[part.name] if part.client_fault else None
         decision = after_end(part.exit_status, self._of(part.name), now_s, limits, uncounted_s)
         if isinstance(decision, EndRun):
@@ -126,7 +127,8 @@ class Supervisor:
 
     def _has_room(self, name: str, restart: _Restart) -> bool:
         """Return whether the process may start; show the first time that it may not."""
-        wanted, free = self._limits.free_mb * _MIB, self._free(restart.directory)
+        wanted = self._limits.free_mb * _MIB
+        free = self._free(restart.directory)
         if free >= wanted:
             return True
         if not restart.waits:

@@ -132,7 +132,8 @@ class Watchdog:
 
     def look(self, runs: Callable[[str], bool]) -> list[StandsStill]:
         """Return the processes among those that run which must be ended now."""
-        now_s, stalls = time.monotonic(), []
+        now_s = time.monotonic()
+        stalls = []
         for name, signs in self._signs.items():
             if not runs(name):
                 self._silences.pop(name, None)

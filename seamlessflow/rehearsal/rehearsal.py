@@ -130,7 +130,8 @@ def _software(kafka: KafkaSettings, outcome: RunOutcome, stopping: Stopping) -> 
 
 
 def _report(result: Rehearsed) -> dict[str, object]:
-    limit, software = result.limit, result.software
+    limit = result.limit
+    software = result.software
     hop = software.hops
     return {
         "hop_ms": {"mean": round(hop.mean_ms, 2), "p95": hop.p95_ms},

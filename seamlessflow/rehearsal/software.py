@@ -58,7 +58,8 @@ def step_delays(control: Iterable[Record]) -> list[int]:
 
 def uncovered(whole: Span, spans: Iterable[Span]) -> int:
     """Return how much of a time lies in none of the spans."""
-    (at, end), left = whole, 0
+    (at, end) = whole
+    left = 0
     for begin, until in sorted(spans):
         left += max(0, min(begin, end) - at)
         at = max(at, min(until, end))

@@ -33,8 +33,11 @@ def view(result: Rehearsed) -> RenderableType:
 
 
 def _figures(result: Rehearsed) -> list[tuple[str, str]]:
-    summary, scale = result.outcome.summary, result.scale
-    step_s, wall_s, tokens = summary["step_s"], summary["train_wall_s"], summary["tokens_trained"]
+    summary = result.outcome.summary
+    scale = result.scale
+    step_s = summary["step_s"]
+    wall_s = summary["train_wall_s"]
+    tokens = summary["tokens_trained"]
     shares = sorted(summary["device_time"].items(), key=lambda share: -share[1])
     limits = [
         f"{seconds / scale:.2f} s by {name}" for name, seconds in summary["ideal_step_s"].items()

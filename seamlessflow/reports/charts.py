@@ -24,15 +24,23 @@ from seamlessflow.reports.reward_curve import (
 )
 from seamlessflow.schemas.records import EvaluationCompleted
 
-REWARD, EVALUATION, STALENESS = "#3b7dd8", "#f28e2b", "#5f6368"
+REWARD = "#3b7dd8"
+EVALUATION = "#f28e2b"
+STALENESS = "#5f6368"
 SETS = EVALUATION, "#59a14f", "#b07aa1", "#e15759", "#9c755f", "#76b7b2"
 """Colours of evaluation sets, in the order of their names; further ones begin anew."""
-FAINT, EDGE = "#5f6368", "#c4c7cc"
+FAINT = "#5f6368"
+EDGE = "#c4c7cc"
 WINDOW = 10
 """Steps that a point of the bold line is the mean of; it is drawn in their middle."""
 
-FEW_STEPS, DOT, SMALL_DOT = 300, 4.4, 2.4
-WIDTH_IN, HEIGHT_IN, LEFT, WIDE = 10.0, 5.5, 0.062, 0.913
+FEW_STEPS = 300
+DOT = 4.4
+SMALL_DOT = 2.4
+WIDTH_IN = 10.0
+HEIGHT_IN = 5.5
+LEFT = 0.062
+WIDE = 0.913
 
 Curve = Mapping[int, Mapping[str, float]]
 """Metrics by step."""
@@ -164,7 +172,8 @@ def _with_dropped(
             for window in windows
             if (mean := sampled_reward(window)) is not None
         ]
-        places, values = [at for at, _ in means], [mean for _, mean in means]
+        places = [at for at, _ in means]
+        values = [mean for _, mean in means]
         label = "with the groups that filters dropped"
         axes.plot(places, values, "--", color=REWARD, linewidth=1.4, label=label)
 
@@ -173,10 +182,8 @@ def _evaluations(axes: Axes, evaluations: Mapping[str, Sequence[EvaluationComple
     """Draw a curve of each set, with the standard error of each round; name it beside the title."""
     curves: list[Line2D] = []
     for rounds, color in zip(evaluations.values(), cycle(SETS), strict=False):
-        numbers, means = (
-            [completed.step for completed in rounds],
-            [completed.reward_mean or 0.0 for completed in rounds],
-        )
+        numbers = [completed.step for completed in rounds]
+        means = [completed.reward_mean or 0.0 for completed in rounds]
         errors = [completed.reward_error or 0.0 for completed in rounds]
         axes.errorbar(numbers, means, errors, fmt="none", ecolor=color, elinewidth=1.2, zorder=4)
         curves += axes.plot(
@@ -270,7 +277,8 @@ def _limits(
     values = [
         value for value in (*(step.reward for step in steps), *evaluations) if value is not None
     ]
-    low, high = min([0.0, *values]), max([1.0, *values])
+    low = min([0.0, *values])
+    high = max([1.0, *values])
     pad = 0.04 * (high - low)
     above.set_ylim(low - pad, high + pad)
     above.set_xlim(-0.012 * _end(steps), 1.012 * _end(steps))

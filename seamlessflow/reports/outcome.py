@@ -131,7 +131,8 @@ def keep_final_weights(directory: Path) -> Path | None:
     published = versions(directory)
     if not published:
         return None
-    newest, target = published[max(published)], directory / FINAL
+    newest = published[max(published)]
+    target = directory / FINAL
     if (base := base_of(newest)) is not None:
         # Not at the top: it imports torch, which takes seconds.
         from seamlessflow.trainer.backends.adapter.merged import merge

@@ -58,7 +58,8 @@ def outcome_view(outcome: RunOutcome) -> RenderableType:
 
 
 def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    policies, sources = values.get("policies") or {}, _of(values, "sources")
+    policies = values.get("policies") or {}
+    sources = _of(values, "sources")
     rows = [
         ("reward", "" if policies else _rewards(values)),
         ("by name", _named(values.get("rewards") or {})),
@@ -117,7 +118,8 @@ def _of(values: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
 
 def _rounds(rounds: Sequence[Mapping[str, Any]]) -> str:
     """Return the figures of the first and the last round of an evaluation set."""
-    first, last = rounds[0], rounds[-1]
+    first = rounds[0]
+    last = rounds[-1]
     error = "" if last["reward_error"] is None else f" ± {last['reward_error']:.3f}"
     change = f"{_number(first['reward_mean'])} → " if len(rounds) > 1 else ""
     counted = f"first and last of {len(rounds)} rounds" if len(rounds) > 1 else "one round"

@@ -23,7 +23,8 @@ from seamlessflow.trainer.recovery.resume import surviving
 NO_WEIGHTS: Mapping[str, Weights] = {}
 EDGE_STEPS = 10
 """Most first and last steps that reports compare."""
-_FROM, _GROUPS_FROM = "reward_from/", "groups_from/"
+_FROM = "reward_from/"
+_GROUPS_FROM = "groups_from/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,9 @@ from seamlessflow.reports.split_plan import PlannedCluster, SplitChoice
 from seamlessflow.reports.variant import Variant, cluster_of, simulated
 from seamlessflow.scheduler.state.accounts.closed_form import COLOCATED, DISAGGREGATED
 
-BOTH, ROLLOUT, TRAIN = ("rollout", "train"), ("rollout",), ("train",)
+BOTH = ("rollout", "train")
+ROLLOUT = ("rollout",)
+TRAIN = ("train",)
 STEPS, MOST_STEPS = 8, 20
 """Fewest and most steps of a simulation."""
 _TURNS = 200_000
@@ -136,7 +138,8 @@ def split(
     """Return the workers with tags for a gang of so many devices, or as few more as whole workers
     allow, of the first ones.
     """
-    placed, before = list[SimulatedWorkersSection](), 0
+    placed = list[SimulatedWorkersSection]()
+    before = 0
     for worker in workers:
         chosen = TRAIN if strategy == DISAGGREGATED else BOTH
         tags = BOTH if strategy == COLOCATED else chosen if before < gang else ROLLOUT

@@ -76,7 +76,8 @@ def with_own_work(config: RunConfig) -> RunConfig:
     The model is `policy.model`, if it can be read. The lengths of turns are those of
     `rollout.clock`, if that is the engine. The rows of an engine are `rollout.capacity`.
     """
-    section, rollout = config.simulation, config.rollout
+    section = config.simulation
+    rollout = config.rollout
     changes: dict[str, object] = {}
     if "rows" not in section.model_fields_set:
         changes["rows"] = rollout.capacity
@@ -92,7 +93,8 @@ def with_own_model(config: RunConfig) -> RunConfig:
     """Return the configuration whose modelled model is `policy.model`, if it can be read and
     `device_model.model` is not set.
     """
-    devices, model = config.device_model, str(config.policy.model)
+    devices = config.device_model
+    model = str(config.policy.model)
     if "model" in devices.model_fields_set or _unreadable(config):
         return config
     return config.model_copy(update={"device_model": devices.model_copy(update={"model": model})})
@@ -131,8 +133,10 @@ def _unreadable(config: RunConfig) -> str:
 
 def _work(config: RunConfig) -> str:
     """Return words about the work that is modelled, and where its lengths are from."""
-    section, workload = config.simulation, config.simulation.workload
-    source, noun = "simulation.workload", "turn" if workload.turns == 1 else "turns"
+    section = config.simulation
+    workload = config.simulation.workload
+    source = "simulation.workload"
+    noun = "turn" if workload.turns == 1 else "turns"
     if config.rollout.engine == "clock":
         source = "simulation.workload, and rollout.clock for lengths that it does not give"
     elif "workload" not in section.model_fields_set:
@@ -207,8 +211,10 @@ def _without_room(
     if not candidates or "train_s" in devices.rates:
         return ""
     members = min(candidates, key=_memory)
-    bytes_each, model = Efficiency().trained_bytes, model_named(devices.model)
-    needed, available = bytes_each * model.parameters, _memory(members)
+    bytes_each = Efficiency().trained_bytes
+    model = model_named(devices.model)
+    needed = bytes_each * model.parameters
+    available = _memory(members)
     if needed <= available:
         return ""
     return (

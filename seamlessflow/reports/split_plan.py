@@ -146,7 +146,8 @@ def _choice(cluster: PlannedCluster, strategy: str, gang: int, lag: int) -> Spli
 
 
 def _split(cluster: PlannedCluster, compared: Sequence[SplitChoice]) -> str:
-    rule, now = _rule(cluster), _now(cluster, compared, cluster.lag)
+    rule = _rule(cluster)
+    now = _now(cluster, compared, cluster.lag)
 
     def rank(choice: SplitChoice) -> tuple[float, bool, bool]:
         """Return the order of choices: of equally short steps, the least change first."""
@@ -171,7 +172,8 @@ def _split(cluster: PlannedCluster, compared: Sequence[SplitChoice]) -> str:
     train = "device that trains" if best.gang == 1 else "devices that train"
     gang = f" and {best.gang} {train}" if best.prediction.limit else ""
     text = f"takes {seconds(best.prediction.step)} a step instead of {seconds(now.step)}"
-    before, after = f"{now.idle:.0%}", f"{best.prediction.idle:.0%}"
+    before = f"{now.idle:.0%}"
+    after = f"{best.prediction.idle:.0%}"
     idle = f", and leaves {after} idle instead of {before}" if after != before else ""
     return f"{rule}; {best.strategy} with lag {best.lag}{gang} {text}{idle}."
 

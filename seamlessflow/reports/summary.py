@@ -112,19 +112,21 @@ def summary(
     by_policy: dict[str, Sequence[Record]] = {name: of_policy(control, name) for name in policies}
     by_policy = by_policy or {"": control}
     made = [step_facts(records, sessions) for records in by_policy.values()]
-    first, steps = made[0], [step for policy_steps in made for step in policy_steps]
+    steps = [step for policy_steps in made for step in policy_steps]
     training = [session for session in sessions.values() if session.purpose != "eval"]
-    roles, window = timeline(control), _training(control)
+    roles = timeline(control)
+    window = _training(control)
+    lived = [step for policy_steps in made for step in _lived(policy_steps, window, roles.pauses)]
     each = {
         name: policy_figures(records, for_policy(sessions, name), roles.pauses)
         for name, records in by_policy.items()
     }
     return {
-        **_edge_rewards(first),
-        "rewards": _named_rewards(first),
+        **_edge_rewards(made[0]),
+        "rewards": _named_rewards(made[0]),
         "eval_before": facts.eval_before,
         "eval_after": facts.eval_after,
-        **task_set_figures(control, first),
+        **task_set_figures(control, made[0]),
         "steps": len(steps),
         "trajectories": len(training),
         "turns": sum(session.turns for session in training),
@@ -138,9 +140,7 @@ def summary(
         "warmup_s": facts.warmup_s,
         **_wall_time(window, roles.pauses),
         **_device_time(roles, facts.lag),
-        **_phases(
-            [step for policy_steps in made for step in _lived(policy_steps, window, roles.pauses)]
-        ),
+        **_phases(lived),
         "restarts": dict(facts.restarts),
         "peak_rss_mb": {name: round(mb, 1) for name, mb in sorted(facts.peak_rss_mb.items())},
         "processors": {name: _rounded(asdict(load)) for name, load in facts.loads.items()},
@@ -225,7 +225,9 @@ def _named_rewards(steps: Sequence[StepFacts]) -> dict[str, dict[str, float]]:
 
 def _device_time(roles: Timeline, lag: float) -> dict[str, Any]:
     """Return the figures of device time and steps."""
-    spent, ideal, step_ms = roles.device_time(), roles.ideal_step(lag), roles.step_ms
+    spent = roles.device_time()
+    ideal = roles.ideal_step(lag)
+    step_ms = roles.step_ms
     limits = {"work": ideal.work_ms, "latency": ideal.latency_ms} if ideal else {}
     return {
         "idle_share": _rounded({name: part.idle_share for name, part in sorted(spent.items())}),
@@ -237,7 +239,8 @@ def _device_time(roles: Timeline, lag: float) -> dict[str, Any]:
 
 def _wall_time(training: Window | None, paused: Sequence[Window]) -> dict[str, Any]:
     """Return how long the run trained, and how long it paused in between."""
-    whole_s, lived_s = _seconds(training) or 0.0, _seconds(training, paused)
+    whole_s = _seconds(training) or 0.0
+    lived_s = _seconds(training, paused)
     return {"train_wall_s": lived_s, "paused_s": round(whole_s - (lived_s or 0.0), 3)}
 
 
@@ -320,7 +323,8 @@ def _seconds(training: Window | None, paused: Sequence[Window] = ()) -> float | 
 
 def _training(control: Iterable[Record]) -> Window | None:
     """Return when the training began and its last step ended; None without one of them."""
-    begun, done = [], []
+    begun = []
+    done = []
     for record in control:
         match record:
             case GroupAdmitted(purpose="eval"):

@@ -62,7 +62,8 @@ def simulated(
 
     Calls `on_step` with the number of steps after each. Raises what `cluster_of` raises.
     """
-    settings, section = settings_of(config, variant), config.simulation
+    settings = settings_of(config, variant)
+    section = config.simulation
     workload = Workload(section.workload, section.seed, filtered=variant.filtered)
     cluster = cluster_of(config, variant)
     run = simulate_going_on(settings, cluster, workload, on_step, section.whole_batches)

@@ -62,7 +62,8 @@ def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tup
     is learned, but those with `weight` 0. Raises `ConversationsRejected` with each bad line, also
     with one whose tokens are not read back as the answer.
     """
-    chains, faults = [], []
+    chains = []
+    faults = []
     try:
         with path.open("rb") as file:
             lines = list(json_lines(file))
@@ -87,7 +88,8 @@ def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tup
 def _chains(name: str, row: object, renderer: Renderer, longest: int) -> tuple[Chain, ...]:
     messages, tools, turns = _parts(row)
     branches: list[_Branch] = []
-    prompt, answer = b"", b""
+    prompt = b""
+    answer = b""
     if not turns:
         raise ValueError("no message is an answer (role assistant) to learn")
     if turns[0] == 0:
@@ -102,7 +104,8 @@ def _chains(name: str, row: object, renderer: Renderer, longest: int) -> tuple[C
         else:
             branches[-1].ids += added
         branch = branches[-1]
-        prompt, answer = branch.ids, renderer.answer(messages[: place + 1], tools)
+        prompt = branch.ids
+        answer = renderer.answer(messages[: place + 1], tools)
         _check_read_back(place, messages[place], tools, renderer, prompt, answer)
         branch.ids = prompt + answer
         branch.answers.append((len(prompt), len(branch.ids), number))
@@ -140,7 +143,8 @@ def _tokens(branch: _Branch) -> Tokens:
         answer = slice(start // TOKEN_BYTES, end // TOKEN_BYTES)
         turns_T[answer] = number
         offsets_T[answer] = np.arange(answer.stop - answer.start)
-    zeros_T, ones_T = np.zeros(size, np.float32), np.ones(size, np.float32)
+    zeros_T = np.zeros(size, np.float32)
+    ones_T = np.ones(size, np.float32)
     versions_T = np.full(size, NOWHERE, np.int32)
     return Tokens(ids_T, turns_T >= 0, zeros_T, ones_T, versions_T, turns_T, offsets_T, zeros_T)
 

@@ -137,7 +137,8 @@ class Evaluation:
         )
 
     def _task(self, number: int, sample: int, attempt: int, now_ms: int) -> Task:
-        plan, row = self.plan, self.plan.rows[number]
+        plan = self.plan
+        row = self.plan.rows[number]
         group_id = f"{plan.label}-{number}"
         self._expected[session_id(group_id, sample, attempt)] = (number, sample, attempt)
         return Task(

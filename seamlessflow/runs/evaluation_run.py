@@ -109,7 +109,8 @@ def run_evaluation(
             announce_weights(separate, kafka, weights)
             system.restart_scheduler(training=False)
             system.wait_until_ready()
-            show, results = system.progress.apply, dict[str, EvaluationResult]()
+            show = system.progress.apply
+            results = dict[str, EvaluationResult]()
             for plan in plans:
                 display.phase(f"evaluating {len(plan.rows)} tasks ({plan.split})")
                 results[plan.split] = evaluate(

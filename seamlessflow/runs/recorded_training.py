@@ -137,7 +137,8 @@ def _check(kafka: KafkaSettings, recording: Recording) -> None:
 
 def _check_policy(source: KafkaSettings, policy: str, stopping: Stopping) -> None:
     """Raise `SettingsRejected` if no recorded session is of the policy; read to the first one."""
-    topic, others = source.topic_prefix + TRAJECTORIES.name, set[str]()
+    topic = source.topic_prefix + TRAJECTORIES.name
+    others = set[str]()
     for item in read_topic(source, TRAJECTORIES, Skipped(), stopping=stopping):
         if isinstance(item.record, Trajectory):
             if item.record.policy == policy:

@@ -194,7 +194,8 @@ def _run_workers(
 ) -> None:
     with Observer(kafka, progress_from_now(config)) as observer, StallReports(kafka) as reports:
         launcher.report_to(lambda still: reports.send(frozen(still.name, still.limit_s, now_ms())))
-        rollouts, trainers = specs.rollouts(), specs.trainers()
+        rollouts = specs.rollouts()
+        trainers = specs.trainers()
         for spec in (*rollouts, *trainers):
             launcher.start(spec)
 

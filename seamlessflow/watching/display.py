@@ -186,7 +186,8 @@ def panel(progress: RunProgress, title: str, phase: str) -> RenderableType:
 
 def headline(progress: RunProgress) -> str:
     """Return the progress as one line."""
-    reward, left = progress.recent_reward(), progress.seconds_left()
+    reward = progress.recent_reward()
+    left = progress.seconds_left()
     parts = [f"{progress.done} of {progress.total} steps"]
     if reward is not None:
         parts.append(f"mean reward of ten steps {reward:.3f}")
@@ -207,7 +208,8 @@ def headline(progress: RunProgress) -> str:
 
 def others_line(progress: RunProgress) -> str:
     """Return where a further policy stands: steps, version, reward."""
-    reward, version = progress.recent_reward(), progress.version
+    reward = progress.recent_reward()
+    version = progress.version
     shown = "" if reward is None else f", mean reward of ten steps {reward:.3f}"
     return f"{progress.done} of {progress.total} steps, version {version}{shown}"
 
@@ -264,7 +266,8 @@ def step_line(step: Step, progress: RunProgress) -> str:
     parts.append("no reward" if step.reward is None else f"reward {step.reward:.3f}")
     parts.append(f"{metrics.get('tokens_trained', 0):,.0f} tokens trained")
     if "staleness_max" in metrics:
-        mean, most = metrics.get("staleness_mean", 0.0), metrics["staleness_max"]
+        mean = metrics.get("staleness_mean", 0.0)
+        most = metrics["staleness_max"]
         parts.append(f"staleness {mean:.1f}, at most {most:.0f}")
     if speed := progress.tokens_per_s():
         parts.append(f"{speed:,.0f} tokens/s")
@@ -283,7 +286,8 @@ def _bar(progress: RunProgress) -> RenderableType:
 
 
 def _reward(progress: RunProgress) -> Text:
-    now, before = progress.recent_reward(), progress.recent_reward(RECENT_STEPS)
+    now = progress.recent_reward()
+    before = progress.recent_reward(RECENT_STEPS)
     if now is None:
         return Text("none yet", "dim")
     text = Text(f"{now:.3f} ", "bold")
@@ -305,7 +309,8 @@ def _staleness(progress: RunProgress) -> str:
 def _workers(progress: RunProgress) -> str:
     shown = []
     for worker, what in sorted(progress.doing.items()):
-        version, useful = progress.serving.get(worker), progress.useful.get(worker)
+        version = progress.serving.get(worker)
+        useful = progress.useful.get(worker)
         details = [] if version is None else [f"v{version}"]
         if details and useful is not None:
             details.append(f"{useful:.0%} useful")

@@ -73,9 +73,11 @@ class ClockBackend:
         Raises `ModelUnusable`, `ModelTooLarge` and, at once when `stopping`, `WorkersAbsent` and
         `LineLost`.
         """
-        trainer, self._model = settings.trainer, settings.device_model
+        trainer = settings.trainer
+        self._model = settings.device_model
         self._computing = computing
-        self._own, self._devices = max(1, len(trainer.devices)), trainer.ranks
+        self._own = max(1, len(trainer.devices))
+        self._devices = trainer.ranks
         self._rates = worker_rates(self._model, self._own, gang=self._devices)
         self._member = GangMember(self._rates, self._own)
         self._weights = stand_in(settings.policy.model)
@@ -200,7 +202,8 @@ class StandIn:
     def after(self, steps: int) -> bytes:
         """Return the file after so many optimizer steps."""
         length = int.from_bytes(self.initial[:_LENGTH_BYTES], "little")
-        changed, first = bytearray(self.initial), _LENGTH_BYTES + length
+        changed = bytearray(self.initial)
+        first = _LENGTH_BYTES + length
         if first < len(changed):
             changed[first] = (changed[first] + steps) % 256
         return bytes(changed)

@@ -38,7 +38,8 @@ class Forward:
 
         `most`: logits that are in float32 at a time.
         """
-        self._model, self._most = model, most
+        self._model = model
+        self._most = most
         self._asked: _Asked | None = None
         output: nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
         output.register_forward_pre_hook(self._select)
@@ -64,7 +65,8 @@ class Forward:
         asked = _asked(batch, self._model.device, entropy_gradient)
         logits_NV, hidden_NH = self._pass(batch, asked)
         if asked.scores_1N2 is None:
-            targets_N, temperatures_N = asked.targets_N, asked.temperatures_N
+            targets_N = asked.targets_N
+            temperatures_N = asked.temperatures_N
             scored = scores(logits_NV, targets_N, temperatures_N, entropy_gradient, self._most)
             return *scored, hidden_NH
         logprobs_N, entropies_N = logits_NV.unbind(-1)
@@ -199,7 +201,8 @@ def use_attention(model: PreTrainedModel, settings: TrainerSection) -> PreTraine
 
     With `sdpa` it is as transformers chose it, which is eager for a model without it.
     """
-    attention, reason = settings.attention, ""
+    attention = settings.attention
+    reason = ""
     if attention == "sdpa":
         return model
     device = device_named(settings.device, torch.cuda.is_available)

@@ -18,7 +18,8 @@ class FsdpBackend(RankBackend):
     """A `Backend` (see `backend.py`) on every rank of a gang."""
 
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
-        compute, master = self._settings.compute, self._settings.master_dtype
+        compute = self._settings.compute
+        master = self._settings.master_dtype
         precision = MixedPrecisionPolicy(
             param_dtype=None if compute == master else DTYPES[compute], reduce_dtype=torch.float32
         )

@@ -108,7 +108,8 @@ class SavedState:
 
         Raise `ModelUnusable`.
         """
-        self._directory, self._what = directory, f"its {prefix[:-1]}" if prefix else "it"
+        self._directory = directory
+        self._what = f"its {prefix[:-1]}" if prefix else "it"
         self._weights, self._moments = (
             directory / f"{prefix}{file}" for file in (WEIGHTS, OPTIMIZER)
         )

@@ -109,7 +109,8 @@ class _LinearScores(torch.autograd.Function):
                 of_part = None if temperatures_N is None else temperatures_N[part]
                 scored.append(_scores(logits_RV, targets_N[part], of_part, False))
         logprobs, entropies = zip(*scored, strict=True)
-        logprobs_N, entropies_N = torch.cat(logprobs), torch.cat(entropies)
+        logprobs_N = torch.cat(logprobs)
+        entropies_N = torch.cat(entropies)
         if not entropy_gradient:
             ctx.mark_non_differentiable(entropies_N)
         return logprobs_N, entropies_N

@@ -63,14 +63,16 @@ class TorchBackend:
         self._threads = settings.threads or torch.get_num_threads()
         self._use_threads()
         torch.manual_seed(settings.seed)
-        self._settings, self._computing = settings, computing
+        self._settings = settings
+        self._computing = computing
         self._policy = PolicyModel(model_directory, settings)
         self._device = torch.device(device_named(settings.device, torch.cuda.is_available))
         self._model = self._policy.begun(self._placed(use_attention(self._policy.load(), settings)))
         check_layout(self._model, settings.layout)
         if settings.gradient_checkpointing:
             recompute_activations(self._model)
-        self._parameters, section = trained(self._model), settings.optimizer
+        self._parameters = trained(self._model)
+        section = settings.optimizer
         self._optimizer = adamw(self._parameters.values(), section, section.lr)
         self._forward = Forward(self._model)
         self._side = SideModels(
@@ -119,7 +121,8 @@ class TorchBackend:
         Before clipping, and without an update. Raise `UpdateFailed` for a loss that raises.
         """
         self._use_threads()
-        scale, failures = self._first_scale, PassFailures()
+        scale = self._first_scale
+        failures = PassFailures()
         try:
             for batch in step.micro_batches:
                 self._backward(batch, step.version, TokenSums(), failures, scale)
@@ -244,7 +247,8 @@ class TorchBackend:
         """
         scale = self._first_scale
         while True:
-            sums, failures = TokenSums(), PassFailures()
+            sums = TokenSums()
+            failures = PassFailures()
             for batch in step.micro_batches:
                 self._backward(batch, step.version, sums, failures, scale)
             norms = self._clipped(scale) if total else GradientNorms(0.0)
@@ -286,7 +290,8 @@ class TorchBackend:
 
     def _clipped(self, scale: float) -> GradientNorms:
         """Undo the scale of the gradients and clip them."""
-        clipped, head = self._keeping.clipped(self._model, scale), self._side.head
+        clipped = self._keeping.clipped(self._model, scale)
+        head = self._side.head
         of_values = 0.0 if head is None else head.clipped(scale * self._ranks, self._summed)
         return GradientNorms(clipped, of_values)
 

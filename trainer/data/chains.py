@@ -220,7 +220,8 @@ def _path(nodes: Sequence[TrajectoryNode], leaf: TrajectoryNode) -> list[tuple[i
     pieces = [(leaf.start, leaf.start + leaf.length)]
     node = leaf
     while node.parent >= 0:
-        end, node = node.parent_end, nodes[node.parent]
+        end = node.parent_end
+        node = nodes[node.parent]
         # Runs that touch are joined, so that most chains are a single slice of the arrays.
         if node.start + end == pieces[-1][0]:
             pieces[-1] = (node.start, pieces[-1][1])

@@ -112,7 +112,8 @@ def accumulated(previous_N: Int64s, values_N: Float64s, factor: float) -> Float6
     count_N = followers(previous_N)
     after_n = previous_N[1:] == np.arange(len(previous_N) - 1)
     starts = np.flatnonzero(~np.concatenate([[False], after_n & (count_N[:-1] == 1)])).tolist()
-    sums_N, found_N = np.zeros(len(previous_N)), np.empty(len(previous_N))
+    sums_N = np.zeros(len(previous_N))
+    found_N = np.empty(len(previous_N))
     # Runs without a fork, the last first: what follows a run is known when it is reached.
     for start, end in reversed(list(zip(starts, [*starts[1:], len(previous_N)], strict=True))):
         last = float(sums_N[end - 1]) / max(int(count_N[end - 1]), 1)
@@ -131,7 +132,8 @@ def _previous(chains: Sequence[Chain]) -> Int64s:
     sorted_N = keys_N[order_N]
     places = []
     for chain in chains:
-        keys_T, trained_T = _keys(chain), chain.tokens.trained_T
+        keys_T = _keys(chain)
+        trained_T = chain.tokens.trained_T
         at_T = np.minimum(np.searchsorted(sorted_N, keys_T), len(sorted_N) - 1)
         # A token that another chain trains is on this branch too.
         known_T = sorted_N[at_T] == keys_T

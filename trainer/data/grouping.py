@@ -100,7 +100,8 @@ class Grouping:
         group. `attempts`: how often a sample is tried; None: until the deadline of its group.
         `redundancy`: samples that a group for training begins beyond those that it asks for.
         """
-        self._attempts, self._redundancy = attempts, redundancy
+        self._attempts = attempts
+        self._redundancy = redundancy
         self._settled = set(settled)
         self._fixed = {group: tuple(sessions) for group, sessions in (fixed or {}).items()}
         self._open: dict[str, _Open] = {}

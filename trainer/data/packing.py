@@ -148,7 +148,8 @@ def tokens_saved(batches: Sequence[MicroBatch]) -> dict[str, float]:
 def empty(padding_id: int = 0) -> MicroBatch:
     """Return a micro-batch without a trained token, for a rank that has less to do than others."""
     none = np.zeros(0, np.int64)
-    ints, floats = none.astype(np.int32), none.astype(np.float32)
+    ints = none.astype(np.int32)
+    floats = none.astype(np.float32)
     ids_BT = np.full((1, 2), padding_id, np.int64)
     return MicroBatch(
         ids_BT=ids_BT,

@@ -133,7 +133,8 @@ def read(
         built = chains(trajectory, policy, policies)
     except TrajectoryMalformed as error:
         return FailedSession(source, "infrastructure", str(error))
-    oldest, has_turn = _version_min(built.chains), _has_turn(trajectory, policy)
+    oldest = _version_min(built.chains)
+    has_turn = _has_turn(trajectory, policy)
     of_turns = turn_returns(trajectory, weights)
     return ValidSession(
         source,
@@ -156,7 +157,8 @@ def without_foreign(trajectory: Trajectory) -> Trajectory:
     """Return the trajectory with its foreign tokens masked."""
     if not is_foreign(trajectory):
         return trajectory
-    mask, count = bytearray(trajectory.loss_mask), 0
+    mask = bytearray(trajectory.loss_mask)
+    count = 0
     for node in trajectory.nodes:
         if node.origin == FOREIGN:
             end = node.start + node.length

@@ -67,12 +67,15 @@ class Screened:
 
 def screen(chains: Iterable[Chain], clock: StepClock, limit: int) -> Screened:
     """Return the chains without the tokens that are more than `limit` steps stale."""
-    kept, lost, longest = [], 0, 0
+    kept = []
+    lost = 0
+    longest = 0
     for chain in chains:
         stale_T = stale(chain, clock, limit)
         count = int(np.count_nonzero(stale_T))
         left = without(chain, stale_T) if count else chain
-        lost, longest = lost + count, max(longest, chain.trained() if count else 0)
+        lost = lost + count
+        longest = max(longest, chain.trained() if count else 0)
         if left is not None:
             kept.append(left)
     return Screened(tuple(kept), lost, longest)

@@ -70,7 +70,8 @@ def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
         first, other = sorted(root(joined, units_R[place]) for place in (rank - 1, rank))
         together = order.ordered(np.concatenate([trees[first], trees[other]]))
         if first != other and order.tokens(together) <= budget:
-            trees[first], joined[other] = together, first
+            trees[first] = together
+            joined[other] = first
             del trees[other]
     in_order = sorted(trees.values(), key=lambda chosen: int(order.ranks_C[chosen[0]]))
     sizes = np.fromiter(map(order.tokens, in_order), np.int64, len(in_order))
@@ -85,7 +86,9 @@ def tree_row(lengths_C: Int64s, shared_C: Int64s) -> tuple[Int64s, Int64s]:
     """
     tokens = int((lengths_C - shared_C).sum())
     ends_T = np.full(tokens, tokens, np.int64)
-    columns, path, start = [], np.zeros(0, np.int64), 0
+    columns = []
+    path = np.zeros(0, np.int64)
+    start = 0
     for length, shared in zip(lengths_C.tolist(), shared_C.tolist(), strict=True):
         ends_T[path[shared:]] = start
         end = start + length - shared

@@ -74,7 +74,8 @@ def row_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]:
         more = len(chains_U[unit])
         if not bins or (rows + more) * width > budget:
             bins.append([])
-            rows, width = 0, int(longest_U[unit])
+            rows = 0
+            width = int(longest_U[unit])
         bins[-1].append(chains_U[unit])
         rows += more
     return [np.concatenate(chosen) for chosen in bins]
@@ -97,7 +98,8 @@ def length_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]
         if place < len(free):
             left, number = free.pop(place)
         else:
-            left, number = max(budget, length), len(bins)
+            left = max(budget, length)
+            number = len(bins)
             bins.append([])
         bins[number].append(chains_U[unit])
         if left > length:
@@ -127,7 +129,8 @@ def _joined_by_turns(chains: Sequence[Chain]) -> Int64s:
         tokens = chain.tokens
         for turn in np.unique(tokens.turns_T[tokens.trained_T]).tolist():
             earlier = by_turn.setdefault(first + turn, place)
-            old, new = root(joined, place), root(joined, earlier)
+            old = root(joined, place)
+            new = root(joined, earlier)
             joined[max(old, new)] = min(old, new)
     return _dense([root(joined, place) for place in range(len(chains))])
 

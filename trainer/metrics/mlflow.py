@@ -140,7 +140,8 @@ class Mlflow:
 
     def _send_parameters(self, run: str) -> None:
         """Send the settings. MLflow lets no parameter change: one that did is a tag of its name."""
-        made, present = self._library.entities, self._client.get_run(run).data.params
+        made = self._library.entities
+        present = self._client.get_run(run).data.params
         wanted = {
             legal_name(name): value[:_LONGEST_PARAMETER]
             for name, value in self._tracked.parameters.items()

@@ -38,7 +38,8 @@ def token_rates(metrics: Mapping[str, float], epochs: int) -> dict[str, float]:
     A rate without a measured second is left out. `epochs`: times that each token was computed.
     """
     tokens = metrics.get("tokens_trained", 0.0)
-    update_s, all_s = metrics.get("update_s", 0.0), sum(metrics.get(name, 0.0) for name in PHASES)
+    update_s = metrics.get("update_s", 0.0)
+    all_s = sum(metrics.get(name, 0.0) for name in PHASES)
     rates = {}
     if update_s > 0:
         rates["update_tokens_per_s"] = tokens * epochs / update_s

@@ -44,7 +44,8 @@ def _extremes(batch: Batch) -> Iterator[ValidSession]:
 def _row(session: ValidSession, decode: Decode) -> SampleText:
     tokens = max(session.chains, key=len).tokens
     first = int(np.argmax(tokens.trained_T))
-    prompt_P, answer_A = tokens.ids_T[:first], tokens.ids_T[first:]
+    prompt_P = tokens.ids_T[:first]
+    answer_A = tokens.ids_T[first:]
     return SampleText(
         session.source.group_id,
         session.source.session_id,

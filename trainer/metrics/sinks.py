@@ -116,7 +116,8 @@ class WeightsAndBiases:
         """Raise `SinkUnavailable` and `SettingsRejected`."""
         setting = "trainer.wandb_project"
         self._library: Any = imported("wandb", setting, "wandb")
-        run_id, errors = tracked.known_id() or secrets.token_hex(8), self._library.errors
+        run_id = tracked.known_id() or secrets.token_hex(8)
+        errors = self._library.errors
         try:
             self._run = self._library.init(
                 project=project, name=tracked.name, id=run_id, resume="allow"
@@ -166,7 +167,8 @@ def open_sinks(
     parameters. Raise `SinkUnavailable` and `SettingsRejected`.
     """
     sinks: list[Sink] = []
-    trainer, parameters = settings.trainer, flattened(sections or {})
+    trainer = settings.trainer
+    parameters = flattened(sections or {})
 
     def tracked(ending: str) -> TrackedRun:
         return TrackedRun(settings.run_name, parameters, settings.metrics_csv.with_suffix(ending))

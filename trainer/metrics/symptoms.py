@@ -83,7 +83,8 @@ def _sum(prefix: str, metrics: Metrics) -> float:
 
 def _ratio(upper: str, lower: str) -> Callable[[Sequence[Metrics]], float | None]:
     def figure(steps: Sequence[Metrics]) -> float | None:
-        high, low = _mean(upper)(steps), _mean(lower)(steps)
+        high = _mean(upper)(steps)
+        low = _mean(lower)(steps)
         return high / low if high is not None and low else None
 
     return figure
@@ -121,7 +122,8 @@ def _dominated(steps: Sequence[Metrics]) -> float | None:
 def _recurring(steps: Sequence[Metrics]) -> float | None:
     """Return how many times its part the largest task has, if that is more than one group."""
     measured = [step for step in steps if "largest_task_share" in step]
-    group, task = _mean("largest_group_share")(measured), _mean("largest_task_share")(measured)
+    group = _mean("largest_group_share")(measured)
+    task = _mean("largest_task_share")(measured)
     if group is None or task is None or task <= group:
         return None
     return fmean(step["largest_task_share"] * step["tasks"] for step in measured)

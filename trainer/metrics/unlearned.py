@@ -89,7 +89,8 @@ class StepTokens:
         tokens = replace(self, masked=self.masked.copy())
         for group in groups:
             if group.dropped and group.dropped[0] == METHOD_FAILED:
-                tokens.failed, tokens.failure = tokens.failed + 1, group.dropped[1]
+                tokens.failed = tokens.failed + 1
+                tokens.failure = group.dropped[1]
             tokens.trainable += group.trainable
             tokens.masked += group.masked()
             tokens.over_age += group.over_age

@@ -108,7 +108,8 @@ def _answered(
     stopping: Stopping,
 ) -> _Answer:
     """Return the answer to the first call that has one, of the newest heartbeat each."""
-    deadline, reason = time.monotonic() + limit_s, "no heartbeat of it on fleet"
+    deadline = time.monotonic() + limit_s
+    reason = "no heartbeat of it on fleet"
     while not stopping() and time.monotonic() < deadline:
         newest: _Beat | None = None
         for received in reader.poll(_POLL_S):

@@ -123,9 +123,12 @@ def _read_to_end(process: RankProcess, stopping: Stopping) -> None:
     breaks nothing: it is left out.
     """
     # The reader's thread has not begun yet. Heartbeats of the trainer are for `connected`.
-    reader, control, fleet = process.control.reader, (CONTROL.name, 0), (FLEET.name, 0)
+    reader = process.control.reader
+    control = (CONTROL.name, 0)
+    fleet = (FLEET.name, 0)
     reader.pause([fleet], on=True)
-    end, deadline = reader.ends([control])[control], time.monotonic() + LIMIT_S
+    end = reader.ends([control])[control]
+    deadline = time.monotonic() + LIMIT_S
     while reader.position(control) < end and not stopping() and time.monotonic() < deadline:
         for received in reader.poll(_POLL_S):
             if not isinstance(received.record, WorkerJoined):
@@ -181,7 +184,8 @@ def _meeting(settings: TrainerSettings, stopping: Stopping) -> Meeting | None:
 
 def _way(process: RankProcess, stopping: Stopping) -> Line | None:
     """Return the line to rank 0 of the gang; None without a gang."""
-    settings, trainer = process.settings, process.settings.trainer
+    settings = process.settings
+    trainer = process.settings.trainer
     if trainer.backend == "torch":
         return None
     coming = Coming(
@@ -204,11 +208,13 @@ def _process(
     settings: TrainerSettings, metrics: Metrics, meeting: Meeting | None, stopping: Stopping
 ) -> RankProcess:
     """Return the process, which sends heartbeats from now on."""
-    trainer, name = settings.trainer, f"trainer-{settings.trainer.worker}"
+    trainer = settings.trainer
+    name = f"trainer-{settings.trainer.worker}"
     find_cluster(settings.kafka, (CONTROL, FLEET), stopping)
     producer = Producer(settings.kafka, name)
     roles = TrainerRoles(trainer.worker, new_incarnation())
-    status, activity = TrainerStatus(), ActivityAccount(trainer.worker, "train", now_ms())
+    status = TrainerStatus()
+    activity = ActivityAccount(trainer.worker, "train", now_ms())
     wanted = of_worker(trainer.worker)
     options: dict[str, Any] = {"enable.partition.eof": True, "stopping": stopping}
     reader = Reader(

@@ -17,7 +17,8 @@ def main() -> None:
     """Join the gang, then obey until the socket ends."""
     settings = load(TrainerSettings)
     connection = socket.socket(fileno=int(sys.argv[1]))
-    trainer, facts = settings.trainer, gang_facts(settings)
+    trainer = settings.trainer
+    facts = gang_facts(settings)
     coming = Coming(worker=trainer.worker, rank=trainer.rank, devices=1, facts=facts)
     backend = chosen_backend(trainer)
     follow_orders(backend(settings.policy.model, trainer, came(sys.argv[2], coming)), connection)

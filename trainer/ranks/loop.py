@@ -94,7 +94,8 @@ class RankLoop:
                 self.finished |= record.steps >= self.process.settings.run.steps
 
     def _advance(self) -> None:
-        process, service = self.process, self.service
+        process = self.process
+        service = self.service
         ranks = process.settings.trainer.ranks
         process.gang.check(ranks)
         if service is not None and service.lost and not (service.ended or self._stop_asked):

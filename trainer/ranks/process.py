@@ -100,7 +100,8 @@ class TrainerDevice:
         return began_ms, self.process.roles.assignment
 
     def _acquired(self, began_ms: int, assignment: int) -> None:
-        process, wanted = self.process, self.process.roles.wanted
+        process = self.process
+        wanted = self.process.roles.wanted
         # The assignment may have been replaced or timed out while the memory was being taken.
         if wanted is None or wanted.assignment != assignment:
             if process.roles.held is None:
@@ -120,7 +121,8 @@ class TrainerDevice:
 
     def _change(self, began_ms: int, assignment: int) -> _RoleChange:
         """Return the fields of both records of a change of role that ends now."""
-        roles, now_ms = self.process.roles, self.process.now_ms()
+        roles = self.process.roles
+        now_ms = self.process.now_ms()
         return {
             "at_ms": now_ms,
             "worker": roles.worker,

@@ -101,7 +101,9 @@ class RankService:
 
     def _result(self, call: GangCall, arrays: Arrays) -> tuple[Mapping[str, float], Arrays]:
         """Return the metrics and the arrays of the reply."""
-        process, backend, path = self._process, self._backend, Path(call.path)
+        process = self._process
+        backend = self._backend
+        path = Path(call.path)
         match call.name:
             case GangCallName.ANNOTATE:
                 self._enter()

@@ -112,7 +112,8 @@ def refuse_gone(
 
 
 def _check(kafka: KafkaSettings, offsets: Mapping[Partition, int], stopping: Stopping) -> None:
-    lookup, outage = BoundsLookup(kafka), Outage(kafka, stopping)
+    lookup = BoundsLookup(kafka)
+    outage = Outage(kafka, stopping)
     try:
         while len(kept := lookup.bounds(list(offsets), ASK_S)) < len(offsets):
             outage.endure_silence(f"{len(offsets) - len(kept)} partitions without a leader")

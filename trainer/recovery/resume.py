@@ -191,7 +191,8 @@ def other_tokens(model: Path, weights_dir: Path) -> str:
     It needs no log, so `train` and the trainer ask before they read one, which may take long.
     Also empty for a run that has not begun, and for a model that is not there any more.
     """
-    named, recorded = model / _FILE, weights_dir / TOKENIZER / _FILE
+    named = model / _FILE
+    recorded = weights_dir / TOKENIZER / _FILE
     if not (named.is_file() and recorded.is_file()) or named.read_bytes() == recorded.read_bytes():
         return ""
     text = f"its {_FILE} is not that of this run, {recorded}, whose tokens would mean others"

@@ -37,7 +37,8 @@ class GangWatch:
                 if not self.own(record.policy):
                     return
                 if record.gang_epoch > self.gang_epoch:
-                    self.members, self.gang_epoch = {}, record.gang_epoch
+                    self.members = {}
+                    self.gang_epoch = record.gang_epoch
                 if record.gang_epoch == self.gang_epoch:
                     self.members = {**self.members, record.worker: record.incarnation}
             case r.RunFinished() if self.own(record.policy):

@@ -43,7 +43,8 @@ class TrainerRoles(WorkerRoles):
             case r.AssignmentTimedOut() if self.wanted and record.epoch >= self.epoch:
                 if record.assignment == self.wanted.assignment:
                     # No other process gets the device before the release is on `control`.
-                    self.wanted, self.leaving = None, True
+                    self.wanted = None
+                    self.leaving = True
             case r.RoleAcquired() | r.RoleReleased() if record.worker == self.worker:
                 if record.role == "rollout":
                     self._note_rollout(record.at_ms, isinstance(record, r.RoleAcquired))
@@ -64,15 +65,19 @@ class TrainerRoles(WorkerRoles):
 
     def acquired(self) -> None:
         """Note that the device was taken."""
-        self.held, self.wanted = self.wanted, None
+        self.held = self.wanted
+        self.wanted = None
 
     def released(self) -> None:
         """Note that the device was given back."""
-        self.held, self.leaving = None, False
+        self.held = None
+        self.leaving = False
 
     def rejoined(self, incarnation: str) -> None:
         """Go on as a new incarnation, which the scheduler does not know as lost."""
-        self.incarnation, self.lost, self.wanted = incarnation, False, None
+        self.incarnation = incarnation
+        self.lost = False
+        self.wanted = None
 
     def counts(self, started: r.StepStarted) -> bool:
         """Return whether a start that is read now counts; a claim behind it leaves it valid."""

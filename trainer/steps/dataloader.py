@@ -91,10 +91,8 @@ class Dataloader:
         """Groups that later steps may train again."""
         self._expiring = dict.fromkeys(self._control_state.expired, self._added_ms)
         # The scheduler counts them too: it may admit no other group before the next step.
-        self.dropped, self.newest_drop = (
-            self._control_state.dropped.copy(),
-            self._control_state.newest_drop,
-        )
+        self.dropped = self._control_state.dropped.copy()
+        self.newest_drop = self._control_state.newest_drop
 
     @property
     def ready(self) -> int:
@@ -261,7 +259,8 @@ class Dataloader:
         return not self._control_state.under_way and lost > 0 and lost >= credits - self.ready
 
     def _waits(self, clock: StepClock, now_ms: int) -> bool:
-        under_way, limit = self._control_state.under_way, self.rules.max_staleness
+        under_way = self._control_state.under_way
+        limit = self.rules.max_staleness
         return self.rules.on_stale == "wait" and bool(awaited(under_way, clock, limit, now_ms))
 
     def _concerned(self, trajectory: Trajectory) -> bool:

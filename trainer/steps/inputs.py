@@ -105,10 +105,12 @@ def step_input(
     remembered: Collection[int],
 ) -> StepInput:
     """Return the input of the update that trains `batch`; see `step_updates`."""
-    chains, trainer = batch.chains(), settings.trainer
+    chains = batch.chains()
+    trainer = settings.trainer
     if trainer.source_prefix is not None:
         # Versions of another run: no token is of weights that this trainer has or had.
-        version, remembered = NOWHERE, ()
+        version = NOWHERE
+        remembered = ()
     groups_C = [place for place, group in enumerate(batch.groups) for _ in group.chains]
     batches = pack(
         chains,
@@ -188,7 +190,8 @@ def _samples(
     Their random order depends on seed and step only, so a run can be repeated.
     """
     random = np.random.default_rng([trainer.seed, step])
-    chosen, tokens = list[Chain](), 0
+    chosen = list[Chain]()
+    tokens = 0
     for place in random.permutation(len(chains)).tolist() if remembered else ():
         versions_T = chains[place].tokens.versions_T
         if tokens + len(versions_T) <= trainer.mismatch_tokens and remembered.intersection(

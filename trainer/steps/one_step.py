@@ -158,7 +158,8 @@ class StepRunner:
 
     def save(self, content: Checkpoint) -> Path:
         """Write a checkpoint of the newest snapshot; return its directory. From any thread."""
-        root, keep = self._settings.checkpoints_dir, self._settings.trainer.checkpoints_kept
+        root = self._settings.checkpoints_dir
+        keep = self._settings.trainer.checkpoints_kept
         return checkpoint.write(root, content, self._backend.save, keep)
 
     def rest(self, step: int) -> None:
@@ -255,7 +256,9 @@ class StepRunner:
         self._producer.send(FLEET.name, weights, key=fleet_key(weights), headers=trace)
 
     def _complete(self, order: StepOrder, metrics: dict[str, float], trace: Headers) -> int:
-        step, policy, at_ms = order.batch.step, self._settings.run.policy, self._now_ms()
+        step = order.batch.step
+        policy = self._settings.run.policy
+        at_ms = self._now_ms()
         for group in order.batch.own:
             if (name := group.group.group_id) not in order.consumed:
                 consumed = GroupConsumed(at_ms=at_ms, group_id=name, step=step, policy=policy)

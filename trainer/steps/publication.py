@@ -178,7 +178,8 @@ class Publication:
     def settle(self) -> None:
         """Wait for the version that is being sent. Raises its `StorageUnavailable`."""
         if self._under_way is not None:
-            sent, self._under_way = self._under_way, None
+            sent = self._under_way
+            self._under_way = None
             sent.result()
 
     def announcement(
@@ -269,7 +270,8 @@ def first_weights(
     A new run writes version 0. A resumed run keeps the current version; if its directory is gone,
     it writes the weights in memory under a new number. Raise `WeightsDirectoryInUse`.
     """
-    current, origin = control_state.published, resume.origin
+    current = control_state.published
+    origin = resume.origin
     if current is None and max(versions(root), default=0) > 0:
         raise WeightsDirectoryInUse(str(root))
     if current is None and (url := publication.sent_before()):

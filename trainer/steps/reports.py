@@ -36,7 +36,8 @@ class Reports:
 
     def report_step(self, done: StepDone) -> list[ProgressStalled]:
         """Write the metrics of a step to all sinks; return the alarms for `control`."""
-        order, metrics = done.order, done.metrics
+        order = done.order
+        metrics = done.metrics
         for sink in self._sinks:
             sink.write(shown_step(order.batch.step), order.next_version, done.at_ms, metrics)
         self._write_samples(order.batch)
@@ -109,7 +110,8 @@ class Reports:
         """Return an alarm when a mismatch begins, not at every step that has one."""
         mean = done.metrics.get("mismatch_mean", 0.0)
         alarm = mean > self._settings.mismatch_alarm
-        begins, self._alarmed = alarm and not self._alarmed, alarm
+        begins = alarm and not self._alarmed
+        self._alarmed = alarm
         if not begins:
             return []
         detail = (

@@ -89,7 +89,8 @@ class StepSequence:
 
     def apply(self, record: Record) -> None:
         """Apply a record of `control`. Raise `AnotherTrainer`."""
-        lineage, gang = self._resume.lineage, self._process.gang
+        lineage = self._resume.lineage
+        gang = self._process.gang
         match record:
             case r.StepStarted() if gang.counts(record):
                 self._started = record
@@ -106,7 +107,8 @@ class StepSequence:
             self._process.send(evaluation)
         if self._announced is None and not self.all_done:
             self._offer()
-        announced, started = self._announced, self._started
+        announced = self._announced
+        started = self._started
         if announced is None or started is None:
             return
         process = self._process
@@ -126,7 +128,8 @@ class StepSequence:
         self._runner.settle()
         self._writing.finish()
         if self.over and self._control_state.finished < self.origin.trained:
-            at_ms, steps = process.now_ms(), self.origin.trained
+            at_ms = process.now_ms()
+            steps = self.origin.trained
             short = steps < process.settings.run.steps
             reason = "all recorded sessions are read" if short else "all steps are done"
             process.send(r.RunFinished(at_ms=at_ms, steps=steps, reason=reason))
@@ -141,7 +144,9 @@ class StepSequence:
 
     def _offer(self) -> None:
         """Announce the batch of the next step, or skip the step, or wait for more groups."""
-        process, step, now_ms = self._process, self.origin.step, self._process.now_ms()
+        process = self._process
+        step = self.origin.step
+        now_ms = self._process.now_ms()
         batch, dropped = self._dataloader.next_batch(step, now_ms)
         process.send(*dropped)
         if batch is None:
@@ -219,14 +224,17 @@ class StepSequence:
         self._process.work.begin(lambda: self._runner.run(order), self._done)
 
     def _done(self, done: StepDone) -> None:
-        process, order = self._process, done.order
+        process = self._process
+        order = done.order
         step = order.batch.step + 1
         self._dataloader.consumed(order.batch)
         self._control_state.steps_of[order.next_version] = step
         self.origin = Origin(step, order.next_version, order.lineage, self.origin.skipped)
-        self._next_version, self._announced = order.next_version + 1, None
+        self._next_version = order.next_version + 1
+        self._announced = None
         self._free_ms = done.at_ms
-        process.status.version, process.status.step = order.next_version, step
+        process.status.version = order.next_version
+        process.status.step = step
         process.status.state = "ready"
         process.send(*self._reports.report_step(done))
         due = step % process.settings.trainer.checkpoint_every == 0
@@ -238,7 +246,8 @@ class StepSequence:
 
     def _save(self) -> None:
         """Begin a checkpoint of what is in memory now: its copy, then its files."""
-        process, origin = self._process, self.origin
+        process = self._process
+        origin = self.origin
         self._control_state.settle(origin.step)
         content = Checkpoint(
             origin,

@@ -112,7 +112,8 @@ def _runs_of(
 
     A run ends where the chain changes, where a token is left out, and where the turn changes.
     """
-    owners_N, places_N = batch.chains_N, batch.places_N
+    owners_N = batch.chains_N
+    places_N = batch.places_N
     breaks = (np.diff(owners_N) != 0) | (np.diff(places_N) != 1) | (np.diff(turns_N) != 0)
     starts = [0, *(np.flatnonzero(breaks) + 1).tolist()]
     for start, end in zip(starts, [*starts[1:], len(batch)], strict=True):

@@ -81,7 +81,8 @@ class Actor:
             return
         # Holds back the committed offset of `requests` until the command's event is read back.
         partition.commands[command.command_id] = received.offset
-        name, deferred = session_name(command.session_id), self._deferred[partition.number]
+        name = session_name(command.session_id)
+        deferred = self._deferred[partition.number]
         if name in partition.unread or name in deferred or partition.too_early(command):
             self._defer(partition, name).append(received)
         else:
@@ -89,7 +90,8 @@ class Actor:
 
     def handle_event(self, partition: Partition, received: Received, folded: Folded) -> None:
         """Reply and follow up after an event of an owned partition was applied (`folded`)."""
-        session, event = folded.session, received.record
+        session = folded.session
+        event = received.record
         self._count_event(event, folded.accepted)
         if session is None:
             self._act_on(partition, received, folded)
@@ -145,7 +147,8 @@ class Actor:
 
     def end_failed(self, partition: Partition, received: Received, folded: Folded) -> None:
         """End the session that an event failed under a former owner, unless that one ended it."""
-        session, error = folded.session, folded.error
+        session = folded.session
+        error = folded.error
         if session is None or error is None:
             return
         if partition.sessions.get(session.session_id) is session:
@@ -332,7 +335,8 @@ class Actor:
             self._decide_deferred(partition, name)
 
     def _count_event(self, event: Record, accepted: bool) -> None:
-        kind, counted = type(event).__name__, "true" if accepted else "false"
+        kind = type(event).__name__
+        counted = "true" if accepted else "false"
         counter = self._metrics.counter
         counter("seamlessflow_manager_events_total", type=kind, accepted=counted).inc()
         if accepted and isinstance(event, r.TurnStarted):

@@ -74,7 +74,8 @@ class Ownership:
             partition = Partition(number, progress, owner, next_request=offset, read_again_to=None)
             takeover = Takeover(partition)
             self._forget(number)
-            self._partitions[number], self._takeovers[number] = partition, takeover
+            self._partitions[number] = partition
+            self._takeovers[number] = takeover
             # At once: the claim ends the former owner's epoch while this manager still rebuilds.
             self._claim(partition)
             begun.append(takeover)
@@ -129,7 +130,8 @@ class Ownership:
 
     def _answer_early(self, takeover: Takeover, folded: Folded) -> None:
         """Repeat the replies of a session whose trajectory is committed before the takeover."""
-        partition, session = takeover.partition, folded.session
+        partition = takeover.partition
+        session = folded.session
         if partition.commits and session is not None and session.finalized_at_ms is not None:
             for received, earlier in takeover.unanswered.pop(session.session_id, ()):
                 self._actor.repeat_replies(partition, received, earlier)

@@ -129,7 +129,8 @@ class Placement:
         if arrivals == self._arrivals_tried:
             return
         self._arrivals_tried = arrivals
-        waiting, self._waiting = self._waiting, {}
+        waiting = self._waiting
+        self._waiting = {}
         for number, session_id in waiting:
             partition = self._partitions.get(number)
             if partition is None or not partition.owned:
@@ -151,7 +152,8 @@ class Placement:
         """
         now = self._contexts.clock()
         if self._beginners != self._fleet.beginners:
-            self._beginners, self._uneven_until = self._fleet.beginners, now + _SETTLES_MS
+            self._beginners = self._fleet.beginners
+            self._uneven_until = now + _SETTLES_MS
         if not self._even_again <= now < self._uneven_until:
             return
         self._even_again = now + self._hand_back_ms

@@ -39,7 +39,8 @@ class Takeover:
 
         Returns True if its session has ended, and no owner committed the trajectory.
         """
-        partition, session = self.partition, folded.session
+        partition = self.partition
+        session = folded.session
         # A former owner has sent the replies and committed the trajectories of covered events.
         covered = received.offset < partition.progress.covered
         name: str = getattr(received.record, "session_id", "")

@@ -75,7 +75,8 @@ class CommitSchedule:
             )
 
     def _ended(self, job: Job, committed: bool) -> None:
-        partitions, self._in_flight = self._in_flight or {}, None
+        partitions = self._in_flight or {}
+        self._in_flight = None
         if not committed:
             return  # all of it is in the next job again
         for number, emissions in job.emissions.items():
@@ -91,13 +92,16 @@ def portion(
     A partition without emissions is there also; one whose first does not fit any more is not.
     """
     taken: dict[int, Sequence[Emission]] = {}
-    records, size = 0, 0
+    records = 0
+    size = 0
     for number, emissions in emitted.items():
         count = 0
         for emission in emissions:
             if records and (records == most_records or size + emission.size > most_bytes):
                 break
-            count, records, size = count + 1, records + 1, size + emission.size
+            count = count + 1
+            records = records + 1
+            size = size + emission.size
         if count or not emissions:
             taken[number] = tuple(emissions[:count])
     return taken

@@ -39,8 +39,11 @@ def connect(
     `static` is the part of its name that outlives a restart, or None if no part does. Waits until
     its transactions can begin. Raises what `TransactionalProducer` raises.
     """
-    kafka, group = settings.kafka, settings.manager.group
-    inbox, echoes, trace = ManagerInbox(), Echoes(), instruments.traces.send
+    kafka = settings.kafka
+    group = settings.manager.group
+    inbox = ManagerInbox()
+    echoes = Echoes()
+    trace = instruments.traces.send
     member = settings.manager.slot
     instance = f"manager-{static}" if static else None
     readers = Readers(

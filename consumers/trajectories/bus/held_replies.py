@@ -49,7 +49,8 @@ class HeldReplies:
 
     def release(self) -> list[Addressed]:
         """Return all held replies, merged, and hold none."""
-        held, self._held = self._held, {}
+        held = self._held
+        self._held = {}
         return [addressed for together in held.values() for addressed in _joined(together)]
 
 
@@ -95,7 +96,8 @@ class _Run:
         if len(self._all) == 1:
             return self._all[0]
         replies: list[Any] = [addressed.reply for addressed in self._all]
-        first, last = replies[0], replies[-1]
+        first = replies[0]
+        last = replies[-1]
         merged = {"token_offset": first.token_offset, "delta": self._delta()}
         if isinstance(last, ReplyDelta):
             merged |= {

@@ -115,10 +115,8 @@ class Outbox:
 
     def send_dead_letter(self, received: Received, error: str) -> None:
         """Send a record that cannot be decided or folded to its dead-letter topic."""
-        place, value = (
-            (received.topic, received.partition, received.offset),
-            self._producer.encode(received.record),
-        )
+        place = (received.topic, received.partition, received.offset)
+        value = self._producer.encode(received.record)
         send_letter(self._producer, Letter(*place, received.key, value, error, received.headers))
 
     def _send_replies(self, replies: Sequence[Addressed]) -> None:

@@ -53,7 +53,8 @@ class RequestEnds:
         owned = [partition for partition in self._partitions.values() if partition.owned]
         if self._under_way or not owned or now_ms < self._next_ms:
             return
-        self._under_way, self._next_ms = True, now_ms + _EVERY_MS
+        self._under_way = True
+        self._next_ms = now_ms + _EVERY_MS
         numbers = [partition.number for partition in owned]
         # Runs on another thread; `_measured` then runs on the main thread.
         self._ask(

@@ -83,7 +83,8 @@ def _unserved(turn: Turn) -> str:
 
 
 def _overdue_session(session: Session, context: Context) -> Decision:
-    opened, now = session.opened, context.now_ms
+    opened = session.opened
+    now = context.now_ms
     too_old = opened.at_ms + opened.max_age_ms <= now
     idle = not session.running and session.last_activity_ms + opened.max_idle_ms <= now
     run_over_ms = context.run_ends.due_ms(opened)

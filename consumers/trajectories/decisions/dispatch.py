@@ -27,7 +27,8 @@ def again(session: Session, turn: Turn, reason: str, context: Context) -> Decisi
 
     Empty if no worker can take the turn now.
     """
-    started, hangs = turn.started, reason == "no_progress"
+    started = turn.started
+    hangs = reason == "no_progress"
     avoided = turn.worker if hangs else None
     worker = context.fleet.choose(_needs(session, started), None, avoided)
     if worker is None:
@@ -91,7 +92,8 @@ def _needs(session: Session, started: TurnStarted) -> Needs:
     A group counts as admitted under the weights that were published when its sessions were opened.
     Older weights would make tokens that are too stale once the group is trained.
     """
-    pinned, opened = _pinned(session, started), session.opened
+    pinned = _pinned(session, started)
+    opened = session.opened
     of_session = started.policy == opened.policy and pinned is None
     oldest = opened.creation_version if of_session else None
     return Needs(started.policy, pinned, oldest, wishes_of(started.tags))

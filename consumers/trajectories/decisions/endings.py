@@ -29,7 +29,8 @@ class SessionEnding(NamedTuple):
 
 def ending(session: Session, command: CloseSession) -> SessionEnding:
     """Return the ending of the session that the command closes."""
-    status, cause = command.status, command.cause
+    status = command.status
+    cause = command.cause
     if session.playing_back and (status == "complete" or cause == "policy"):
         # The agent ended before the chosen turn, so nothing of it is new.
         return SessionEnding("aborted", "environment", "")

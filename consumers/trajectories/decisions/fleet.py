@@ -174,7 +174,8 @@ class RolloutFleet:
         least = _least(able)
         current = [worker for worker in able if _is_current(worker, needs.min_version)]
         if current and _is_as_free(_least(current), least):
-            able, least = current, _least(current)
+            able = current
+            least = _least(current)
         cached = next((worker for worker in able if worker.worker == affinity), least)
         return cached if _is_as_free(cached, least) else least
 
@@ -233,7 +234,8 @@ class RolloutFleet:
         before = self.described.get(record.worker, UNKNOWN)
         if record.at_ms < before.at_ms:
             return
-        tags, incarnation = frozenset(record.tags), record.incarnation
+        tags = frozenset(record.tags)
+        incarnation = record.incarnation
         now = Description(tags, record.capacity, record.at_ms, incarnation)
         self.described[record.worker] = now
         if record.worker in self.workers:
@@ -242,7 +244,8 @@ class RolloutFleet:
 
     def _apply_heartbeat(self, record: r.WorkerHeartbeat, now_ms: int) -> Departure | None:
         """Add a worker that took its role before this manager began to read `control`."""
-        present, read_ms = self.workers.get(record.worker), self.unconfirmed.get(record.worker)
+        present = self.workers.get(record.worker)
+        read_ms = self.unconfirmed.get(record.worker)
         if present is not None and read_ms is None:
             return None  # known from `control`, which will also have its departure
         if present is not None and record.incarnation == present.incarnation:

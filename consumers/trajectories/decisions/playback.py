@@ -81,11 +81,13 @@ def divergence(session: Session, messages: Sequence[bytes], strictness: Strictne
     shared = [_common(recorded, messages, strictness) for _, recorded in expected]
 
     def nearness(number: int) -> tuple[int, bool, bool, int]:
-        size, common = len(expected[number][1]), shared[number]
+        size = len(expected[number][1])
+        common = shared[number]
         return common, common == size == len(messages), size > common, -number
 
     number = max(range(len(expected)), key=nearness)
-    (turn_id, recorded), common = expected[number], shared[number]
+    (turn_id, recorded) = expected[number]
+    common = shared[number]
     where = f"the request is not the recorded one of turn {number + 1} of {len(expected)}"
     if turn_id:
         where += f" ({turn_id})"

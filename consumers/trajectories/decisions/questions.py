@@ -76,7 +76,8 @@ def _described(question: DescribeSession, state: Mapping[str, Any]) -> CommandAn
 
 def _present(session: Session) -> Mapping[str, Any]:
     """Return the members of a session that is open, or closed and waits for rewards."""
-    opened, closed = session.opened, session.closed
+    opened = session.opened
+    closed = session.closed
     described = {
         "session_id": opened.session_id,
         "status": "open" if closed is None else "closed",

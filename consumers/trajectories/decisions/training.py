@@ -135,7 +135,8 @@ class RunEnds:
 
     def due_ms(self, opened: r.SessionOpened) -> int | None:
         """Return when to close a session that is still open; None if it goes on, or is no run's."""
-        finished_ms, called = self.finished_ms, {opened.policy, *opened.policies.values()}
+        finished_ms = self.finished_ms
+        called = {opened.policy, *opened.policies.values()}
         if finished_ms is None or not _of_run(opened) or not called <= self._finished.keys():
             return None
         return finished_ms + self.grace_ms

@@ -71,7 +71,8 @@ def start(
 
 def asked_key(session: Session, command: r.RequestTurn, policy: PolicyWeights) -> bytes:
     """Return the key of the request's whole history. Raises `BadRequest`."""
-    key, messages = _shape(command, policy), whole_history(session, command)
+    key = _shape(command, policy)
+    messages = whole_history(session, command)
     strictness: Strictness = "exact" if command.raw else policy.strictness  # type: ignore[assignment]
     for message in messages:
         key = chained(key, message_key(message, strictness))
@@ -154,7 +155,8 @@ def _event(
     hit: Match,
     sampling: r.Sampling,
 ) -> r.TurnStarted:
-    matched, inexact = _matched(session, command, policy, hit), inexact_reason(sampling)
+    matched = _matched(session, command, policy, hit)
+    inexact = inexact_reason(sampling)
     return r.TurnStarted(
         session_id=command.session_id,
         epoch=context.epoch,

@@ -94,12 +94,15 @@ def match(
 def _walk(
     session: Session, messages: Sequence[bytes], shape: bytes, strictness: Strictness
 ) -> _Walk:
-    key, length, turns = shape, 0, ()  # type: tuple[bytes, int, Sequence[str]]
+    key = shape
+    length = 0
+    turns: Sequence[str] = ()
     for number, message in enumerate(messages, 1):
         key = chained(key, message_key(message, strictness))
         ends = session.ends.get(key)
         if ends is not None:
-            length, turns = number, ends
+            length = number
+            turns = ends
     return _Walk(length, turns, key)
 
 
@@ -152,7 +155,8 @@ def _extend(
 ) -> tuple[int, int, bytes, bytes] | None:
     if turn.state is not TurnState.COMPLETED:
         return None
-    prompt_node, node = tree.nodes[turn.prompt_node], tree.nodes[turn.node]
+    prompt_node = tree.nodes[turn.prompt_node]
+    node = tree.nodes[turn.node]
     completion = bytes(node.ids)
     # The prompt's last node usually holds all that the bridge reads, however long the history is.
     tail = renderer.tail(bytes(prompt_node.ids))
@@ -188,10 +192,14 @@ def _render(
     shared = prompt[: depth * TOKEN_BYTES]
     rule = "render"
     if shared == prompt and asked_before(session, walk.history_key):
-        rule, detail = "same", SAME_PROMPT
+        rule = "same"
+        detail = SAME_PROMPT
     # Without a whole message in common, the shared tokens are only the template's beginning.
     elif not _ends_a_message(shared, renderer.stop_token_ids):
-        rule, node, end, depth = "root", ROOT, 0, 0
+        rule = "root"
+        node = ROOT
+        end = 0
+        depth = 0
     return Match(
         rule,
         node,

@@ -136,7 +136,8 @@ def _given_ids(asked: dict[str, Any]) -> bytes:
 
 def _named(session: Session, forked: Match, policy: str, stop_token_ids: tuple[int, ...]) -> Match:
     """Return the match as the extension of the turn that the ids begin with, if there is one."""
-    place, end = forked.parent_node, forked.parent_end
+    place = forked.parent_node
+    end = forked.parent_end
     while place != ROOT and not session.tree.nodes[place].sampled:
         place, end = session.tree.nodes[place].parent, session.tree.nodes[place].parent_end
     if place == ROOT:
@@ -160,7 +161,8 @@ def _named(session: Session, forked: Match, policy: str, stop_token_ids: tuple[i
 
 def _samples(session: Session, node: Node) -> list[Turn]:
     """Return the completed turns that sampled exactly the tokens of `node` behind its prompt."""
-    tree, turns = session.tree, session.turns.values()
+    tree = session.tree
+    turns = session.turns.values()
     ended = [turn for turn in turns if turn.state is TurnState.COMPLETED]
     same = [turn for turn in ended if tree.nodes[turn.node].ids == node.ids]
     path = tree.path(node.node_id, node.length)
@@ -170,11 +172,13 @@ def _samples(session: Session, node: Node) -> list[Turn]:
 def _forked(session: Session, prompt: bytes, message: bytes, key: bytes) -> Match:
     node, end, depth = session.tree.longest_common_prefix(prompt)
     suffix = prompt[depth * TOKEN_BYTES :]
-    rule, detail = "render", "edited_history" if session.turns else "no_history"
+    rule = "render"
+    detail = "edited_history" if session.turns else "no_history"
     if node == ROOT:
         rule = "root"
     elif not suffix and asked_before(session, key):
-        rule, detail = "same", SAME_PROMPT
+        rule = "same"
+        detail = SAME_PROMPT
     return Match(
         rule,
         node,

@@ -57,8 +57,10 @@ def trajectory(
 
 def _whole(session: Session, partition: int) -> Trajectory:
     closed, _ = end_of(session)
-    nodes, reasons = session.tree.nodes, masked_reasons(session)
-    starts, versions = _starts(nodes), _trained_versions(nodes, reasons)
+    nodes = session.tree.nodes
+    reasons = masked_reasons(session)
+    starts = _starts(nodes)
+    versions = _trained_versions(nodes, reasons)
     masks = [_mask(node, reasons.get(node.node_id, "prompt")) for node in nodes]
     return replace(
         without_tokens(session, partition, closed.reason),
@@ -166,7 +168,8 @@ def _position(session: Session, turn: Turn) -> tuple[int, int]:
 
 
 def _starts(nodes: list[Node]) -> list[int]:
-    starts, total = [], 0
+    starts = []
+    total = 0
     for node in nodes:
         starts.append(total)
         total += node.length
@@ -213,7 +216,8 @@ def _trained_versions(nodes: list[Node], reasons: dict[int, str]) -> set[int]:
 def _nodes(
     session: Session, starts: list[int], reasons: dict[int, str]
 ) -> tuple[TrajectoryNode, ...]:
-    turn_rewards, left = _turn_rewards(session), undelivered(session)
+    turn_rewards = _turn_rewards(session)
+    left = undelivered(session)
     return tuple(
         _node(session, node, start, reasons, turn_rewards, left)
         for node, start in zip(session.tree.nodes, starts, strict=True)

@@ -107,7 +107,8 @@ def repeatable(session: Session) -> set[int]:
 
 def hashes(session: Session) -> set[int]:
     """Return the hash of a finalized session's id and those of all its calls by that id."""
-    session_id, opening = session.session_id, opening_hash(session.opened)
+    session_id = session.session_id
+    opening = opening_hash(session.opened)
     made = repeatable(session) | {reward_hash(reward, None) for reward in session.rewards.values()}
     hashed = {id_hash(session_id), *(addressed_hash(session_id, call) for call in made)}
     return hashed if opening is None else hashed | {opening}

@@ -124,7 +124,8 @@ def _transition(
 
 
 def _start(session: Session, event: r.TurnStarted, offset: int) -> Folded:
-    tree, turn_id = session.tree, event.turn_id
+    tree = session.tree
+    turn_id = event.turn_id
     late = session.closed is not None or turn_id in session.turns
     if late or not tree.holds(event.parent_node, event.parent_end):
         return Folded(session, False)
@@ -149,12 +150,16 @@ def _dispatch(session: Session, event: r.TurnDispatched) -> Folded:
     if event.from_offset != session.tree.nodes[turn.node].length:
         # Output was appended in between. The worker may sample all the same, so the number is used
         # up: a later dispatch of the same number would accept that output as its own.
-        turn.dispatch, turn.worker = event.dispatch, None
+        turn.dispatch = event.dispatch
+        turn.worker = None
         return Folded(session, False, turn)
     if turn.dispatch:
         turn.interruptions += 1
-    turn.dispatch, turn.worker, turn.incarnation = event.dispatch, event.worker, event.incarnation
-    turn.slot, turn.no_progress_ms = event.slot, event.no_progress_ms
+    turn.dispatch = event.dispatch
+    turn.worker = event.worker
+    turn.incarnation = event.incarnation
+    turn.slot = event.slot
+    turn.no_progress_ms = event.no_progress_ms
     turn.last_progress_ms = event.at_ms
     return Folded(session, True, turn)
 
@@ -185,8 +190,10 @@ def _output(session: Session, event: Output, strictness: Callable[[str], Strictn
 
 def _complete(session: Session, turn: Turn, event: r.TurnCompleted, strictness: Strictness) -> None:
     started = turn.started
-    turn.finish_reason, turn.message = event.finish_reason, event.message
-    turn.stop_sequence, turn.reasoning_tokens = event.stop_sequence, event.reasoning_tokens
+    turn.finish_reason = event.finish_reason
+    turn.message = event.message
+    turn.stop_sequence = event.stop_sequence
+    turn.reasoning_tokens = event.reasoning_tokens
     turn.prompt_confirmed = (
         event.prompt_hash == started.prompt_hash and event.prompt_length == started.prompt_length
     )
@@ -284,7 +291,8 @@ def _close(session: Session, event: r.SessionClosed) -> Folded:
 def _finalize(session: Session, event: r.SessionFinalized, offset: int) -> Folded:
     if session.closed is None or session.finalized_at_ms is not None:
         return Folded(session, False)
-    session.finalized_at_ms, session.last_offset = event.at_ms, offset
+    session.finalized_at_ms = event.at_ms
+    session.last_offset = offset
     return Folded(session, True)
 
 

@@ -70,7 +70,8 @@ def play_back(session: Session, event: r.TurnPlayedBack) -> Turn | None:
         body_hash=event.body_hash,
         choice=event.choice,
     )
-    turn.played, turn.undelivered = True, False
+    turn.played = True
+    turn.undelivered = False
     turn.waiting = [] if event.reply is None else [event.reply]
     turn.last_progress_ms = session.last_activity_ms = event.at_ms
     if event.idempotency_key is not None:
@@ -162,7 +163,8 @@ def _place(session: Session, fork: r.ForkedPrefix, turns: list[Turn], keys: Keys
     """Return the place at which the session goes on; its tokens must be those of the prefix."""
     if fork.prompt is None:
         last = turns[-1]
-        node, place = session.tree.nodes[last.node], ForkPlace(session.tree.nodes[last.node].length)
+        node = session.tree.nodes[last.node]
+        place = ForkPlace(session.tree.nodes[last.node].length)
     else:
         node = _grow(session, fork.prompt, turns)
         place = ForkPlace(
@@ -181,17 +183,21 @@ def _place(session: Session, fork: r.ForkedPrefix, turns: list[Turn], keys: Keys
 
 def _grow(session: Session, prompt: r.ForkedPrompt, turns: list[Turn]) -> Node:
     """Add the prompt's tokens behind those that the tree has."""
-    tree, ids = session.tree, _whole(prompt.ids)
+    tree = session.tree
+    ids = _whole(prompt.ids)
     if prompt.parent < 0:
         node_id, end, depth = tree.longest_common_prefix(ids)
         ids = ids[depth * TOKEN_BYTES :]
     else:
-        node_id, end = turns[prompt.parent].node, prompt.parent_end
+        node_id = turns[prompt.parent].node
+        end = prompt.parent_end
         if not tree.holds(node_id, end):
             raise ValueError(f"{end} tokens of a turn with {tree.nodes[node_id].length} are kept")
         same = tree.prompt_behind(tree.nodes[node_id], end, ids)
         if same is not None:
-            node_id, end, ids = same.node_id, same.length, b""
+            node_id = same.node_id
+            end = same.length
+            ids = b""
     grown = tree.grow(node_id, end, prompt.origin, prompt.turn_id, session.first_offset)
     grown.ids += ids
     return grown

@@ -101,7 +101,8 @@ class OpenSessions(MutableMapping[str, Session]):
 
     def apply(self, session: Session, event: Record) -> None:
         """Note that an event was applied to a session, which is in memory."""
-        session_id, more = session.session_id, _weight(event)
+        session_id = session.session_id
+        more = _weight(event)
         self._weights[session_id] += more
         self.bytes_in_memory += more
         self._idle.pop(session_id, None)

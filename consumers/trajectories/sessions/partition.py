@@ -118,7 +118,8 @@ class CommandsRead:
     def as_of_ms(self, next_request: int, now_ms: int) -> int:
         """Return the time up to which deadlines may pass, `next_request` being the next offset."""
         if self._target is not None and self._target[0] <= next_request:
-            self._as_of_ms, self._target = self._target[1], None
+            self._as_of_ms = self._target[1]
+            self._target = None
         return self._as_of_ms if self._hold_until_ms <= now_ms else 0
 
 

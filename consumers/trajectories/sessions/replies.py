@@ -119,7 +119,8 @@ def _closed(event: r.SessionClosed, folded: Folded) -> list[Reply]:
 
 
 def _joined(event: r.TurnJoined | r.TurnPlayedBack, folded: Folded) -> list[Reply]:
-    turn, session = folded.turn, folded.session
+    turn = folded.turn
+    session = folded.session
     if turn is not None and turn.state not in (TurnState.RUNNING, TurnState.COMPLETED):
         return _too_late(event, turn)  # ended between decision and this event
     answer = _to(
@@ -193,7 +194,8 @@ def _finished(
     offset: int,
     delta: bytes | None,
 ) -> list[Reply]:
-    node, wanted = session.tree.nodes[turn.node], turn.started.wants_logprobs
+    node = session.tree.nodes[turn.node]
+    wanted = turn.started.wants_logprobs
     return _to_all(
         waiting,
         lambda gateway: r.ReplyFinished(

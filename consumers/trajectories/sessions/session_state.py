@@ -88,7 +88,8 @@ def session_of(state: bytes) -> Session:
 
 
 def _plain_session(session: Session) -> dict[str, Any]:
-    turns, fork = session.turns.values(), session.fork
+    turns = session.turns.values()
+    fork = session.fork
     return {
         "session": _values(session, _OF_SESSION),
         "roots": session.tree.roots,
@@ -123,7 +124,8 @@ def _has_prompt(session: Session, turn: Turn) -> bool:
 
 def _node(plain: Sequence[Any], parts: Iterator[bytes]) -> Node:
     values, children, spans = plain
-    ids, logprobs = bytearray(next(parts)), bytearray(next(parts))
+    ids = bytearray(next(parts))
+    logprobs = bytearray(next(parts))
     named = dict(zip(_OF_NODE, values, strict=True))
     return Node(
         ids=ids, logprobs=logprobs, spans=_records(spans, parts), children=children, **named
@@ -134,7 +136,8 @@ def _turn(plain: Sequence[Any], tree: Tree, parts: Iterator[bytes]) -> Turn:
     values, state, waiting, tensors, has_prompt = plain
     started: Any = decode(next(parts))
     message = next(parts)
-    addresses, arrays = _records(waiting, parts), _records(tensors, parts)
+    addresses = _records(waiting, parts)
+    arrays = _records(tensors, parts)
     turn = Turn(
         started,
         waiting=addresses,

@@ -15,8 +15,11 @@ from seamlessflow.schemas.topics import TRAJECTORIES
 TOO_LARGE = "too_large"
 # A token has an id, a log-prob and a mask byte. The other two are generous estimates: the fields
 # and spans of a node, and everything else in the record.
-_BYTES_A_TOKEN, _BYTES_A_NODE, _ENVELOPE_BYTES = 9, 512, 262_144
-_STATUS, _CAUSE = "aborted", "infrastructure"
+_BYTES_A_TOKEN = 9
+_BYTES_A_NODE = 512
+_ENVELOPE_BYTES = 262_144
+_STATUS = "aborted"
+_CAUSE = "infrastructure"
 
 
 def end_of(session: Session) -> tuple[SessionClosed, int]:
@@ -28,7 +31,8 @@ def end_of(session: Session) -> tuple[SessionClosed, int]:
 
 def without_tokens(session: Session, partition: int, reason: str) -> Trajectory:
     """Return an aborted trajectory of a finalized session. Raises `ValueError` if it is not."""
-    opened, (closed, finalized_at_ms) = session.opened, end_of(session)
+    opened = session.opened
+    (closed, finalized_at_ms) = end_of(session)
     return Trajectory(
         session_id=opened.session_id,
         policy=opened.policy,

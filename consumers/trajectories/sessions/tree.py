@@ -85,9 +85,11 @@ class Tree:
         """Return all token ids from the root to the first `end` tokens of the node."""
         parts: list[bytearray] = []
         while node_id != ROOT:
-            node, size = self.nodes[node_id], end * TOKEN_BYTES
+            node = self.nodes[node_id]
+            size = end * TOKEN_BYTES
             parts.append(node.ids if size == len(node.ids) else node.ids[:size])
-            node_id, end = node.parent, node.parent_end
+            node_id = node.parent
+            end = node.parent_end
         parts.reverse()
         return b"".join(parts)
 

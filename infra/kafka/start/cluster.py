@@ -52,7 +52,8 @@ def find_cluster(
     `KafkaRefused` for wrong credentials or missing permissions, `TopicMissing`, and `TopicMismatch`
     or `PartitionsDiffer` for partition counts that do not go together.
     """
-    inquiry, outage = _Inquiry(settings, list(topics)), Outage(settings, stopping, limit_s)
+    inquiry = _Inquiry(settings, list(topics))
+    outage = Outage(settings, stopping, limit_s)
     missing: Outage | None = None
     while True:
         try:

@@ -38,7 +38,8 @@ def client_ids(settings: KafkaSettings, group: str) -> list[str]:
         reason = error.args[0]
         if reason.code() == reason.GROUP_ID_NOT_FOUND:
             return []
-        servers, why = settings.bootstrap_servers, f"group {name}: {reason.str()}"
+        servers = settings.bootstrap_servers
+        why = f"group {name}: {reason.str()}"
         if reason.code() in REFUSALS:
             raise KafkaRefused(servers, why) from error
         raise KafkaUnavailable(servers, _TIMEOUT_S, why) from error

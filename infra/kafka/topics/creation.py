@@ -23,7 +23,8 @@ from seamlessflow.schemas.topics import Topic
 
 _TIMEOUT_S = 60.0
 _COPIES = 3
-_SHOWN_S, _LOOK_S = 30.0, 0.05
+_SHOWN_S = 30.0
+_LOOK_S = 0.05
 _COPIED = (
     *("cleanup.policy", "max.message.bytes", "message.timestamp.type", "min.insync.replicas"),
     *("retention.bytes", "retention.ms", "segment.ms", "min.cleanable.dirty.ratio"),
@@ -67,9 +68,11 @@ def create_topics(
     Returns when clients can use them. Waits for Kafka as `find_cluster` does. Raises what
     `topic_counts` and `slots_asked` raise.
     """
-    options, specs = options or TopicOptions(), list(topics)
+    options = options or TopicOptions()
+    specs = list(topics)
     brokers = find_cluster(settings, stopping=stopping).brokers
-    admin, existing = client(AdminClient, client_options(settings)), partition_counts(settings)
+    admin = client(AdminClient, client_options(settings))
+    existing = partition_counts(settings)
     slots = slots_asked(options.workers, existing, settings.topic_prefix)
     counts = topic_counts(specs, {**slots, **options.partitions}, existing, settings.topic_prefix)
     copies = options.replication or min(_COPIES, brokers)
@@ -91,7 +94,8 @@ def create_copy(settings: KafkaSettings, source: str, target: str) -> int:
 
     Both names are without prefix. Raises `TopicMissing` if there is no `source`.
     """
-    old, new = settings.topic_prefix + source, settings.topic_prefix + target
+    old = settings.topic_prefix + source
+    new = settings.topic_prefix + target
     existing = partition_counts(settings)
     if new in existing:
         return existing[new]

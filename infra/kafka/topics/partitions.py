@@ -48,7 +48,8 @@ def topic_counts(
     """
     counts = {}
     for spec in specs:
-        wish, have = asked.get(spec.name), existing.get(prefix + spec.name)
+        wish = asked.get(spec.name)
+        have = existing.get(prefix + spec.name)
         if wish and have and wish != have:
             raise TopicMismatch(prefix + spec.name, wish, have)
         group = _must_be_equal(spec)
@@ -71,7 +72,8 @@ def slots_asked(workers: int, existing: Mapping[str, int], prefix: str = "") -> 
     that has fewer than there are workers.
     """
     topic = prefix + PROMPTS.name
-    wanted, present = workers + workers // _SPARE, existing.get(topic)
+    wanted = workers + workers // _SPARE
+    present = existing.get(topic)
     if present is not None and present < workers:
         raise TooFewSlots(topic, workers, present, wanted)
     return {PROMPTS.name: wanted} if present is None and wanted > PROMPTS.partitions else {}

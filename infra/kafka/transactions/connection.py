@@ -110,7 +110,8 @@ class Connection:
         first = f"n={name},r={secrets.token_urlsafe(24)}"
         challenge = self._authenticate(f"n,,{first}".encode()).decode()
         asked = dict(part.split("=", 1) for part in challenge.split(","))
-        salt, rounds = base64.b64decode(asked["s"]), int(asked["i"])
+        salt = base64.b64decode(asked["s"])
+        rounds = int(asked["i"])
         salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, rounds)
         key = hmac.digest(salted, b"Client Key", digest)
         final = f"c=biws,r={asked['r']}"
@@ -146,9 +147,11 @@ def _tls(options: Mapping[str, str]) -> ssl.SSLContext:
     if options.get("ssl.endpoint.identification.algorithm", "https") == "none":
         context.check_hostname = False
     if options.get("enable.ssl.certificate.verification", "true").lower() == "false":
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
     if certificate := options.get("ssl.certificate.location"):
-        key, password = options.get("ssl.key.location"), options.get("ssl.key.password")
+        key = options.get("ssl.key.location")
+        password = options.get("ssl.key.password")
         context.load_cert_chain(certificate, key, password)
     return context
 

@@ -35,7 +35,8 @@ from seamlessflow.schemas.topics import ENDED_SESSIONS, TRAJECTORIES
 
 OFFSETS = "__consumer_offsets"
 _WRITTEN = (TRAJECTORIES, ENDED_SESSIONS)
-_ASK_S, _ASK_OF_TOPIC_S = 5.0, 10.0
+_ASK_S = 5.0
+_ASK_OF_TOPIC_S = 10.0
 _SILENCE_S = 30.0
 _POLL_S = 0.5
 _BATCH = 1000
@@ -246,7 +247,8 @@ def read_states(kafka: KafkaSettings, stopping: Stopping) -> list[StateRecord]:
 
 def _refused(kafka: KafkaSettings, error: KafkaError, what: str) -> KafkaRefused | KafkaUnavailable:
     """Return the error of a request that was not answered."""
-    servers, reason = kafka.bootstrap_servers, f"{what}: {error.str()}"
+    servers = kafka.bootstrap_servers
+    reason = f"{what}: {error.str()}"
     if error.code() in REFUSALS:
         return KafkaRefused(servers, reason)
     return KafkaUnavailable(servers, 0, reason)

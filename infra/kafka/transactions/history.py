@@ -94,7 +94,8 @@ def state_records(records: Iterable[tuple[bytes | None, bytes | None]]) -> list[
 
 
 def _state_record(key: bytes, value: bytes) -> StateRecord:
-    name, answer = BrokerAnswer(key[2:]), BrokerAnswer(value)
+    name = BrokerAnswer(key[2:])
+    answer = BrokerAnswer(value)
     transactional_id = name.raw(name.number("h")).decode()
     version = answer.number("h")
     producer_id = answer.number("q")

@@ -44,7 +44,8 @@ class BrokerAnswer:
 
     def raw(self, size: int) -> bytes:
         """Return the next bytes."""
-        begin, self._at = self._at, self._at + size
+        begin = self._at
+        self._at = self._at + size
         if size < 0 or self._at > len(self._content):
             raise ValueError(f"a message of {len(self._content)} bytes ends too early")
         return self._content[begin : self._at]
@@ -53,7 +54,8 @@ class BrokerAnswer:
         """Return an unsigned number of variable length."""
         value = shift = 0
         while (byte := self.number("B")) & 0x80:
-            value, shift = value | (byte & 0x7F) << shift, shift + 7
+            value = value | (byte & 0x7F) << shift
+            shift = shift + 7
         return value | byte << shift
 
     def items(self) -> range:
@@ -122,10 +124,12 @@ def marker_errors(answer: BrokerAnswer) -> Sequence[int]:
 
 
 def _producer(answer: BrokerAnswer, place: TopicPartition) -> OpenProducer:
-    producer_id, epoch = answer.number("q"), answer.number("i")
+    producer_id = answer.number("q")
+    epoch = answer.number("i")
     answer.number("i")  # its last sequence number
     answer.number("q")  # the time of its last record
-    coordinator_epoch, start = answer.number("i"), answer.number("q")
+    coordinator_epoch = answer.number("i")
+    start = answer.number("q")
     answer.tags()
     return OpenProducer(place, producer_id, epoch, coordinator_epoch, start)
 
@@ -144,7 +148,9 @@ def _topics(places: Iterable[TopicPartition]) -> bytes:
 
 def _count(number: int) -> bytes:
     """Return the length of a compact string or array."""
-    left, encoded = number + 1, b""
+    left = number + 1
+    encoded = b""
     while left > 0x7F:
-        encoded, left = encoded + bytes([left & 0x7F | 0x80]), left >> 7
+        encoded = encoded + bytes([left & 0x7F | 0x80])
+        left = left >> 7
     return encoded + bytes([left])

@@ -54,7 +54,8 @@ class JinjaTemplate:
     def load(cls, directory: Path, options: Mapping[str, object]) -> "JinjaTemplate":
         """Return the template of a directory. Raises `TemplateRefusal`, also if it has none."""
         try:
-            source, tokens = template_source(directory), special_tokens(directory)
+            source = template_source(directory)
+            tokens = special_tokens(directory)
         except (ValueError, OSError) as error:
             raise TemplateRefusal(f"{directory}: {error}") from error
         if source is None:

@@ -85,7 +85,8 @@ def _close(template: JinjaTemplate, tokenizer: Tokenizer) -> tuple[str, int]:
     # One that only the generation prompt has begins the next answer.
     if firsts or close is None:
         raise TemplateRefusal("it writes no special token behind an answer, so turns have no end")
-    text, token = texts[0], tokenizer.decode(close)
+    text = texts[0]
+    token = tokenizer.decode(close)
     end = text.index(token, text.rindex(answer)) + len(token)
     if tokenizer.encode(text) != [
         *tokenizer.encode(text[:end]),

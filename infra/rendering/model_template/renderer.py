@@ -165,7 +165,8 @@ class TemplateRenderer:
 
     def _ends(self, text: str) -> list[int]:
         pieces = text.split(self._has.close)
-        ends, place = [], 0
+        ends = []
+        place = 0
         for piece in pieces[:-1]:
             place += len(piece) + len(self._has.close)
             ends.append(place)

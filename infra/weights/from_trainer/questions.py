@@ -56,10 +56,13 @@ def pieces(sizes: Mapping[str, int], share: int, shares: int) -> Iterator[Piece]
 
     `sizes` has the bytes of each file. The `shares` are equal, and together have every byte once.
     """
-    total, before = sum(sizes.values()), 0
-    first, last = total * share // shares, total * (share + 1) // shares
+    total = sum(sizes.values())
+    before = 0
+    first = total * share // shares
+    last = total * (share + 1) // shares
     for file, size in sorted(sizes.items()):
-        start, end = max(first - before, 0), min(last - before, size)
+        start = max(first - before, 0)
+        end = min(last - before, size)
         for at in range(start, end, PIECE_BYTES):
             yield Piece(file, at, min(at + PIECE_BYTES, end))
         before += size

@@ -102,7 +102,8 @@ class WeightsReceiver:
 
 def _opened(addresses: Sequence[str]) -> tuple[list[Line], str]:
     """Return lines to those that can be reached, and the reason for the last that cannot."""
-    lines, reason = [], ""
+    lines = []
+    reason = ""
     for address in addresses:
         try:
             lines.append(Line(connect_to(address, _CONNECT_S)))

@@ -60,14 +60,16 @@ class WeightsSender:
 
         Raises `StorageUnavailable`, and `WeightsInvalid` for files that are no safetensors.
         """
-        facts, digest = read_manifest(directory), sha256(directory / MANIFEST)
+        facts = read_manifest(directory)
+        digest = sha256(directory / MANIFEST)
         version = facts.version
         anchor, delta = (
             place_of(self._policy, form, version, digest) for form in ("anchors", "deltas")
         )
         if self._storage.has(anchor) or self._storage.has(delta):
             if self._last != directory:  # of an earlier life: the age of its anchor is not known
-                self._last, self._since_anchor = directory, self._anchor_every
+                self._last = directory
+                self._since_anchor = self._anchor_every
             return 0
         # An adapter is small, and all of it changes.
         sent = self._send_delta(directory, delta) if facts.kind == "full" else 0
@@ -109,7 +111,8 @@ class WeightsSender:
 
     def _remove_old(self) -> None:
         """Remove what the newest versions do not need: all before an anchor that they build on."""
-        anchors, deltas = self._there("anchors"), self._there("deltas")
+        anchors = self._there("anchors")
+        deltas = self._there("deltas")
         oldest = sorted({*anchors, *deltas})[-self._kept :][0]
         first = max((number for number in anchors if number <= oldest), default=0)
         for places in (anchors, deltas):

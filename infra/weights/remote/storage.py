@@ -25,7 +25,8 @@ Form = Literal["anchors", "deltas"]
 
 _SETTING = "SEAMLESSFLOW_WEIGHTS__URL"
 _AT_ONCE = 4
-_PATIENCE_S, _AGAIN_S = 30.0, 1.0
+_PATIENCE_S = 30.0
+_AGAIN_S = 1.0
 _HASH_DIGITS = 16
 T = TypeVar("T")
 
@@ -68,7 +69,8 @@ class WeightsStorage:
         names = [path.name for path in directory.iterdir() if path.name != MANIFEST]
 
         def put(name: str) -> None:
-            source, target = str(directory / name), self._path(place, name)
+            source = str(directory / name)
+            target = self._path(place, name)
             try:
                 self._asked(lambda: self._files.put_file(source, target))
             except OSError as error:  # such as a full disk: another attempt would fail too
@@ -85,7 +87,8 @@ class WeightsStorage:
         """
 
         def get(name: str) -> None:
-            source, target = self._path(place, name), str(directory / name)
+            source = self._path(place, name)
+            target = str(directory / name)
             self._asked(lambda: self._files.get_file(source, target))
 
         try:

@@ -60,7 +60,8 @@ class _Connection(asyncio.Protocol):
 
     def call(self, request: bytes) -> asyncio.Future[HttpAnswer]:
         self._waiter = asyncio.get_running_loop().create_future()
-        self._body, self._headers = [], {}
+        self._body = []
+        self._headers = {}
         self.transport.write(request)
         return self._waiter
 

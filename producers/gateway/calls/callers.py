@@ -41,7 +41,8 @@ MODULE_HEADER, AGENT_HEADER = b"x-seamlessflow-module", b"x-seamlessflow-agent"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
 _LONGEST_AGENT = 200
-_RETRY_KEY, _RETRY_COUNT = b"idempotency-key", b"x-stainless-retry-count"
+_RETRY_KEY = b"idempotency-key"
+_RETRY_COUNT = b"x-stainless-retry-count"
 _CODEX_TURN = b"x-codex-turn-metadata"
 _LONGEST_KEY = 256
 _COUNT_DIGITS = 9

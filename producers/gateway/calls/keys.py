@@ -55,7 +55,8 @@ class Keys:
         client may name any other one itself.
         """
         last_ms = self._clock() + _VALID_MS if end_ms is None else end_ms
-        named, end = session_id.encode(), str(math.ceil(last_ms / 1000)).encode()
+        named = session_id.encode()
+        end = str(math.ceil(last_ms / 1000)).encode()
         key = f"{_PREFIX}{_text(named)}.{end.decode()}.{_text(self._signature(named, end))}"
         return f"{key}.{opened_in}" if opened_in else key
 

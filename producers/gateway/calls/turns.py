@@ -207,7 +207,8 @@ class Turns:
         body_hash: bytes,
         headers: Mapping[bytes, bytes],
     ) -> RequestTurn:
-        request, now_ms = call.request, clock.now_ms()
+        request = call.request
+        now_ms = clock.now_ms()
         deadline_ms = now_ms + int(self._settings.turn_timeout_s * 1000)
         return RequestTurn(
             command_id=turn_id,

@@ -57,7 +57,8 @@ class ReadMessage:
             return (
                 read if self.answered_call is None else read | {"tool_call_id": self.answered_call}
             )
-        read, content = {"role": "assistant"}, "".join(self.texts)
+        read = {"role": "assistant"}
+        content = "".join(self.texts)
         if content or not self.calls:
             read["content"] = content
         if thought := self.thought():
@@ -146,7 +147,8 @@ def places_by_call(messages: Sequence[Message], wording: Wording) -> Sequence[in
     conversations to learn from may end there. Raises `ApiError` (400).
     """
     places = list(range(len(messages)))
-    calls, run = _Calls(), list[tuple[Place, int]]()
+    calls = _Calls()
+    run = list[tuple[Place, int]]()
     for place, message in enumerate(messages):
         # A message that stands for an answer of the session (`turn_references.py`) has no role.
         role = message.get("role", "assistant")

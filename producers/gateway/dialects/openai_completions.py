@@ -137,7 +137,8 @@ class CompletionEvents(OpenAiEvents):
 
 
 def _whole(number: int, answer: ReplyFinished, request: CanonicalRequest) -> dict[str, object]:
-    most, shown = request.sampling.top_logprobs, None
+    most = request.sampling.top_logprobs
+    shown = None
     if request.wants_logprobs:
         scored = scores(answer.token_ids, answer.logprobs, answer.tensors, most)
         shown = None if scored is None else _shown(scored, most, 0)

@@ -33,7 +33,8 @@ def error_body(error: ApiError) -> bytes:
 
     A prompt that is too long also gets OpenAI's words, which agents look for.
     """
-    message, code = error.message, error.code or None
+    message = error.message
+    code = error.code or None
     if error.prompt_lengths is not None:
         length, limit = error.prompt_lengths
         message = _TOO_LONG.format(limit=limit, length=length)

@@ -59,7 +59,8 @@ def _rows(tensors: Sequence[TokenTensor]) -> Iterator[tuple[int, list[tuple[str,
     """Yield a token's number in the completion, and the likeliest tokens at its place."""
     ids = {tensor.from_token: tensor for tensor in tensors if tensor.name == "topk_ids"}
     for tensor in tensors:
-        tokens, count = ids.get(tensor.from_token), tensor.to_token - tensor.from_token
+        tokens = ids.get(tensor.from_token)
+        count = tensor.to_token - tensor.from_token
         if tensor.name != "topk_logprobs" or tokens is None or count < 1:
             continue
         row = list(zip(_ids(tokens.data or b""), _values(tensor.data or b""), strict=True))

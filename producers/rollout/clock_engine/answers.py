@@ -96,7 +96,8 @@ class Answers:
         return request.completed + int(places[0]) + 1 if places.size else None
 
     def _run(self, first: int, start: int, end: int) -> bytes:
-        size, begin = len(self._text), (first + start) * TOKEN_BYTES % len(self._text)
+        size = len(self._text)
+        begin = (first + start) * TOKEN_BYTES % len(self._text)
         stop = begin + (end - start) * TOKEN_BYTES
         return (self._text * (stop // size + 1))[begin:stop]
 
@@ -134,7 +135,8 @@ class ClockTurn(ModelledTurn):
 
     def chunk(self, end: int, version: int, reason: FinishReason | None = None) -> TokenChunk:
         """Return what was sampled since the last chunk, up to `end`."""
-        start, self.sent = self.sent, end
+        start = self.sent
+        self.sent = end
         if reason is not None and end == start:
             return last_chunk(start, reason)
         ids = self.answers.tokens(self.answer, start, end)

@@ -136,7 +136,8 @@ class ClockBatch:
     def _run(self, now_s: float) -> list[Emission]:
         if self._paused:
             return []
-        emissions, clock = [], self._batch.clock
+        emissions = []
+        clock = self._batch.clock
         while (end_s := self._reached_s(self._batch.first_end)) <= now_s:
             clock.advance(end_s)
             for turn in self._batch.finish():
@@ -186,7 +187,8 @@ class ClockBatch:
 
     def _planned(self, emissions: list[Emission]) -> list[Emission]:
         """Begin turns that have room, find the next event, and return the emissions."""
-        batch, next_s = self._batch, inf
+        batch = self._batch
+        next_s = inf
         if not self._paused:
             self._begin()
             first = self._fresh[0].begin + 1 if self._fresh else None
@@ -264,7 +266,8 @@ class BlockPrefixes:
 
     def _links(self, tokens: bytes) -> Iterator[int]:
         """Yield for each block a hash of the weights and of all tokens up to its end."""
-        link, size = self._weights, BLOCK * TOKEN_BYTES
+        link = self._weights
+        size = BLOCK * TOKEN_BYTES
         for at in range(0, len(tokens) - size + 1, size):
             link = hash((link, tokens[at : at + size]))
             yield link

@@ -27,7 +27,8 @@ def made_up_chunk(
     start: int, ids: bytes, sampling: SamplingParams, version: int, reason: FinishReason | None
 ) -> TokenChunk:
     """Return the chunk of a request's tokens from `start` on, sampled by `version`."""
-    count, temperature = sampling.top_logprobs, sampling.temperature
+    count = sampling.top_logprobs
+    temperature = sampling.temperature
     top = _most_likely(ids, count, temperature) if count else ()
     sampled = logprobs(len(ids) // TOKEN_BYTES, temperature)
     return TokenChunk(start, ids, sampled, (ChunkSpan(start, version),), reason, *top)

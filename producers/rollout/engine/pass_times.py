@@ -37,7 +37,8 @@ class DecodeCosts:
         As long as all passes had the same number of rows, a full pass is taken to last no longer
         than they did. It is better to count too little time as useful than too much.
         """
-        rows, seconds = self._rows / self._weight, self._seconds / self._weight
+        rows = self._rows / self._weight
+        seconds = self._seconds / self._weight
         variance = self._rows_squared / self._weight - rows * rows
         slope = 0.0
         if variance > 1e-6 * rows * rows:
@@ -80,7 +81,9 @@ class StreamTimes:
 
     def begin(self, now_s: float) -> None:
         """Begin to count: the first stream is sent, behind a time without any."""
-        self._since_s, self._prefill_s, self._tokens = now_s, 0.0, 0
+        self._since_s = now_s
+        self._prefill_s = 0.0
+        self._tokens = 0
 
     def prefilled(self, waited_s: float, streams: int) -> float:
         """Take the wait for a call's first tokens out of the time of decode passes; return it."""

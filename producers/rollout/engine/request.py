@@ -123,7 +123,8 @@ def token_chunks(
     limit: int,
 ) -> Iterator[TokenChunk]:
     """Yield a chunk for each request: one token, sampled by `version`."""
-    id_bytes, logprob_bytes = tokens.astype("<i4").tobytes(), logprobs.astype("<f4").tobytes()
+    id_bytes = tokens.astype("<i4").tobytes()
+    logprob_bytes = logprobs.astype("<f4").tobytes()
     values = zip(requests, offsets, tokens.tolist(), tops, strict=True)
     for index, (request, offset, token, top) in enumerate(values):
         part = slice(4 * index, 4 * index + 4)

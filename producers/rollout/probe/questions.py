@@ -109,7 +109,8 @@ def check_same(
     for place, row in enumerate(again.tops):
         before = first.tops[place + shift]
         _check_top(question, before, row, tolerance)
-        token, expected = again.ids[place], first.ids[place + shift]
+        token = again.ids[place]
+        expected = first.ids[place + shift]
         if token != expected:
             if before[expected] - before.get(token, -math.inf) > 2 * tolerance:
                 question.fail("token_ids", f"{expected} at {place + again.start}", token)
@@ -125,7 +126,8 @@ def check_distribution(
     temperature needs a sum over the whole vocabulary, by which its probabilities are divided. The
     most likely tokens, and the known probability of the rest, bound that sum on both sides.
     """
-    cooled, raw = first.tops[again.start - first.start], again.tops[0]
+    cooled = first.tops[again.start - first.start]
+    raw = again.tops[0]
     lowest, highest = _normaliser(list(raw.values()))
     for token in cooled.keys() & raw.keys():
         least = raw[token] / _TEMPERATURE - highest

@@ -177,7 +177,8 @@ class RolloutDevice:
         return Preloaded(move)
 
     def _load(self, move: Load, weights: PublishedWeights, parser: MessageParser) -> Loaded:
-        engine, started = self._running(), time.monotonic()
+        engine = self._running()
+        started = time.monotonic()
         engine.pause("keep")
         # Before the load, which takes long: turns pinned to the old version are handed back now.
         self._report(Paused(move))
@@ -190,7 +191,8 @@ class RolloutDevice:
     ) -> Engine:
         prompt = parser.encode(PROMPT_TEXT)
         if self._engine is None:
-            self._engine, self._loaded = self._build(weights, parser), weights
+            self._engine = self._build(weights, parser)
+            self._loaded = weights
             times.end("build")
             self._check.whole(self._engine, prompt, weights.version)
             times.end("probe")
@@ -249,7 +251,8 @@ class RolloutDevice:
 
 def truncated(policy: PolicyWeights) -> bool:
     """Return whether turns of the policy are trained although top-p or top-k cut them short."""
-    top_p, top_k = policy.overrides.top_p, policy.overrides.top_k
+    top_p = policy.overrides.top_p
+    top_k = policy.overrides.top_k
     trained = policy.train_truncated or policy.train_inexact
     return trained and ((top_p or 1.0) < 1 or (top_k or 0) > 0)
 

@@ -142,7 +142,8 @@ class RoleKeeper:
 
     def _may_load(self, move: Load, now_ms: int) -> bool:
         """Return True if it is the worker's turn to load, or its role is assigned anew."""
-        roles, serving = self._roles, self._serving
+        roles = self._roles
+        serving = self._serving
         if roles.held is not roles.wanted or roles.loaded is None:
             return True
         return self._updates.may_load(
@@ -157,7 +158,8 @@ class RoleKeeper:
     def _serve(self, outcome: Acquired, now_ms: int) -> None:
         if not self._roles.acquired(outcome.move):
             return  # given up meanwhile: the next move frees the device again
-        policy, version = outcome.move.policy, outcome.move.weights.version
+        policy = outcome.move.policy
+        version = outcome.move.weights.version
         if policy.policy != self._updates.line.policy:
             self._updates.line = UpdateLine(policy.policy)
         # Before the announcement: with it the manager sends turns.

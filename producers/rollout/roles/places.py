@@ -85,7 +85,8 @@ class HostPlaces:
 
         `shown`: this host sees that one. Raises the last source's error, if all fail.
         """
-        sources, always = self._sources(policy), self._settings.from_trainer == "always"
+        sources = self._sources(policy)
+        always = self._settings.from_trainer == "always"
         failed: SeamlessFlowError | None = None
         for source in (sources[:1] if always else ()) if shown else sources:
             try:
@@ -99,7 +100,8 @@ class HostPlaces:
 
     def _sources(self, policy: str) -> Sequence[WeightsSource]:
         """Return those that are configured, the trainer's memory first."""
-        settings, storage = self._settings, weights_fetcher(self._settings, policy, self._data_dir)
+        settings = self._settings
+        storage = weights_fetcher(self._settings, policy, self._data_dir)
         sources: list[WeightsSource] = [] if storage is None else [storage]
         if settings.from_trainer != "never":
             sources.insert(0, weights_receiver(settings, self._senders, policy, self._data_dir))

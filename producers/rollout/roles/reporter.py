@@ -73,7 +73,8 @@ class Reporter:
         record = heartbeat(self._roles, self._facts, state, health, now_ms)
         self._key = fleet_key(record)
         self._producer.send(FLEET.name, record, key=self._key)
-        self._state, self._beat_due_ms = state, now_ms + HEARTBEAT_MS
+        self._state = state
+        self._beat_due_ms = now_ms + HEARTBEAT_MS
 
     def rejoin(self) -> None:
         """Make the next `tick` write the heartbeat of a new incarnation at once."""

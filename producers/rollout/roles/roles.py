@@ -106,7 +106,9 @@ class RolloutRoles(WorkerRoles):
         self.others[self.policy] = self.published, self.policy_weights
         self.published, self.policy_weights = self.others.pop(policy, (None, None))
         # Equal versions of two policies are different weights.
-        self.policy, self.loaded, self.unusable = policy, None, None
+        self.policy = policy
+        self.loaded = None
+        self.unusable = None
 
     def _apply_other(self, record: r.WeightsPublished | PolicyWeights) -> None:
         published, weights = self.others.get(record.policy, (None, None))
@@ -122,15 +124,20 @@ class RolloutRoles(WorkerRoles):
 
     def leave(self) -> None:
         """Give the role up and take no other: the process ends."""
-        self.leaving, self.wanted = True, None
+        self.leaving = True
+        self.wanted = None
 
     def released(self) -> None:
         """Note that the engine sleeps and no turn is left."""
-        self.under_way, self.awake, self.held = None, False, None
+        self.under_way = None
+        self.awake = False
+        self.held = None
 
     def acquired(self, move: Acquire) -> bool:
         """Note that the engine serves; return True if the role is still wanted and so is held."""
-        self.under_way, self.awake, self.loaded = None, True, move.weights.version
+        self.under_way = None
+        self.awake = True
+        self.loaded = move.weights.version
         wanted = self.wanted
         if wanted is None or wanted.assignment != move.assignment:
             return False
@@ -150,12 +157,15 @@ class RolloutRoles(WorkerRoles):
 
         It can if others were published meanwhile, or none are needed yet.
         """
-        self.under_way, self.unusable = None, move.weights
+        self.under_way = None
+        self.unusable = move.weights
         return isinstance(move, Preload) or self.published != move.weights
 
     def renew(self, incarnation: str) -> None:
         """Begin the next incarnation in the same process."""
-        self.incarnation, self.lost, self.joined = incarnation, False, False
+        self.incarnation = incarnation
+        self.lost = False
+        self.joined = False
 
     def _towards(self, wanted: r.RoleAssigned | None) -> Move | None:
         if wanted is None or wanted.slot is None:
@@ -171,7 +181,8 @@ class RolloutRoles(WorkerRoles):
 
     def _ahead(self) -> Preload | None:
         """Return the move to the newest weights of an engine that sleeps, if it lacks them."""
-        newest, policy = self.published, self.policy_weights
+        newest = self.published
+        policy = self.policy_weights
         if newest is None or policy is None or self.leaving:
             return None
         if self.awake or self.loaded in (None, newest.version):
@@ -194,7 +205,8 @@ class RolloutRoles(WorkerRoles):
         if record.process == "train":
             self._note_trainer(record.at_ms, False)
         elif record.incarnation == self.incarnation:
-            self.lost, self.wanted = True, None
+            self.lost = True
+            self.wanted = None
 
     def _apply_policy(self, record: PolicyWeights) -> None:
         self.policy_weights = record

@@ -82,7 +82,8 @@ class ContinuousBatch:
         yield from self._admit()
         decoding = _decoding_first(self.table)
         if decoding < self.table.running:
-            started, budget = time.perf_counter(), self._prefill_tokens
+            started = time.perf_counter()
+            budget = self._prefill_tokens
             rows, logits_RV, again = _prefill(self.table, self._forward, decoding, budget)
             sampled = self._sample(rows, logits_RV)
             self.times.add_prefill(time.perf_counter() - started, again)
@@ -113,7 +114,8 @@ class ContinuousBatch:
         batch = self.table.sampling(rows)
         tokens_B, logprobs_B = sample(logits_BV, batch)
         # One copy to the host for the whole batch, not one a row.
-        tokens, logprobs = tokens_B.cpu().numpy(), logprobs_B.cpu().numpy()
+        tokens = tokens_B.cpu().numpy()
+        logprobs = logprobs_B.cpu().numpy()
         if np.isnan(logprobs).any():
             raise LogitsNotFinite(f"the model gives no distribution under version {self.version}")
         self.table.append(rows, tokens)
@@ -149,9 +151,11 @@ def _top_tokens(
     if rows:
         counts = [requests[row].sampling.top_logprobs for row in rows]
         ids_RK, logprobs_RK = most_likely(logits_BV[rows], temperature_B[rows], max(counts))
-        ids, logprobs = ids_RK.cpu().numpy(), logprobs_RK.cpu().numpy()
+        ids = ids_RK.cpu().numpy()
+        logprobs = logprobs_RK.cpu().numpy()
         for place, (row, count) in enumerate(zip(rows, counts, strict=True)):
-            top_ids, top_logprobs = ids[place, :count], logprobs[place, :count]
+            top_ids = ids[place, :count]
+            top_logprobs = logprobs[place, :count]
             tops[row] = top_ids.astype("<i4").tobytes(), top_logprobs.astype("<f4").tobytes()
     return tops
 

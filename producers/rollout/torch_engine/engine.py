@@ -201,7 +201,8 @@ class TorchEngine(ThreadedEngine):
 
     def _read(self, directory: Path) -> "_NewWeights":
         """Read and check weights, those of a base only if the model has others."""
-        base, state = base_of(directory), self._model.state_dict()
+        base = base_of(directory)
+        state = self._model.state_dict()
         if base is None:
             return _NewWeights(read_weights(directory, state), None, None)
         same_base = base.hash == self._base

@@ -93,4 +93,6 @@ class CachedForward:
             window.source = (positions_RQ >= 0).flatten().nonzero()[:, 0]
             destination = destination[window.source]
         window.destination = destination
-        window.first, window.last, window.longest = first, last, longest
+        window.first = first
+        window.last = last
+        window.longest = longest

@@ -62,7 +62,9 @@ class RowTable:
         """
         reused = self._place(request.tokens)
         self._admissions += 1
-        row, length, sampling = self.running, len(request.tokens), request.sampling
+        row = self.running
+        length = len(request.tokens)
+        sampling = request.sampling
         self.requests.append(request)
         self.tokens[row, :length] = request.tokens
         self._records[row] = (
@@ -82,7 +84,8 @@ class RowTable:
         """Exchange two rows with all they hold: both run, or neither."""
         if row == other:
             return
-        pair, swapped = [row, other], [other, row]
+        pair = [row, other]
+        swapped = [other, row]
         cached = int(self.cached[pair].max())
         if cached:
             self.kv.swap(row, other, cached)

@@ -22,7 +22,8 @@ from torch.utils.hooks import RemovableHandle
 from seamlessflow.infra.weights.adapter import TENSORS, AdapterInvalid, fitting, layers, tensor_name
 from seamlessflow.producers.rollout.engine.errors import WeightsRejected
 
-_A, _B = "adapter_A", "adapter_B"
+_A = "adapter_A"
+_B = "adapter_B"
 
 
 def read_weights(directory: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -147,7 +148,8 @@ def _add(scale: float) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tens
     """Return a hook that adds scale B A x to the output of a layer, as the trainer does."""
 
     def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        a, b = module.get_buffer(_A), module.get_buffer(_B)
+        a = module.get_buffer(_A)
+        b = module.get_buffer(_B)
         return output + functional.linear(functional.linear(inputs[0], a), b) * scale
 
     return hook

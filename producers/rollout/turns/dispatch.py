@@ -125,13 +125,15 @@ class Dispatch:
             return None
         self._written_ms = now_ms
         if new.ids:
-            self._first, self.urgent = False, self._message.may_end
+            self._first = False
+            self.urgent = self._message.may_end
         record = r.TurnProgressed(**self._new_fields(now_ms))
         new.clear()
         return record
 
     def _completed(self, reason: FinishReason, now_ms: int) -> r.TurnCompleted:
-        message, request = self._message.finish(), self.request
+        message = self._message.finish()
+        request = self.request
         if self._message.stop_sequence is not None:
             reason = "stop"  # found only now, in text that was held back
         called = reason == "stop" and message.tool_calls

@@ -55,7 +55,8 @@ class TurnMessage:
     def __init__(
         self, request: GenerateTurn, stream: MessageStream, ends: Collection[int] = ()
     ) -> None:
-        stops, one_call = request.sampling.stop, request.sampling.one_tool_call
+        stops = request.sampling.stop
+        one_call = request.sampling.one_tool_call
         self._one_call = OneCall(stream, ends) if one_call else None
         inner: MessageStream = self._one_call or stream
         self._stops = StopText(inner, stops, trimmed=not request.raw) if stops else None
@@ -106,7 +107,8 @@ class TurnMessage:
     def _add_delta(self, new: MessageDelta) -> None:
         # The prefill's text goes with the first token, so that only one dispatch writes it.
         if self._opening:
-            new, self._opening = joined(self._opening, new), NOTHING
+            new = joined(self._opening, new)
+            self._opening = NOTHING
         self._delta = joined(self._delta, new)
 
 

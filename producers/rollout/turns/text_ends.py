@@ -81,7 +81,8 @@ class StopText:
         places = {stop: text.find(stop, searched) for stop in self._stops}
         stops = [stop for stop in self._stops if places[stop] >= 0]
         if stops:
-            self.found, self.found_after = min(stops, key=places.__getitem__), self._fed
+            self.found = min(stops, key=places.__getitem__)
+            self.found_after = self._fed
             self._content = text[: places[self.found]]
             return joined(replace(delta, content=""), self._give(len(self._shown())))
         return joined(replace(delta, content=""), self._give(self._settled()))

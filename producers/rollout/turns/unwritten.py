@@ -76,7 +76,8 @@ class Unwritten:
     def cut(self, length: int) -> None:
         """Drop all tokens behind the first `length` of the completion."""
         kept = max(0, length - self.offset) * TOKEN_BYTES
-        self.ids, self.logprobs = self.ids[:kept], self.logprobs[:kept]
+        self.ids = self.ids[:kept]
+        self.logprobs = self.logprobs[:kept]
         self._top_ids = self._top_ids[: kept * self._top]
         self._top_logprobs = self._top_logprobs[: kept * self._top]
         self.spans = [span for span in self.spans if span.start < length]

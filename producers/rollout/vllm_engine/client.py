@@ -140,7 +140,8 @@ class VllmClient:
 
     async def _load_adapter(self, path: str, name: str) -> None:
         """Load an adapter in place of the one before; each has a name that none had."""
-        last, self.adapter = self.adapter, name
+        last = self.adapter
+        self.adapter = name
         if last is not None:
             await self._call("POST", "/v1/unload_lora_adapter", json={"lora_name": last})
         new = {"lora_name": name, "lora_path": path}

@@ -169,7 +169,8 @@ class VllmEngine:
 
     async def _start(self, directory: Path, version: int) -> VllmLoop:
         """Make the server serve the version and sample one token. On the event loop."""
-        settings, server = self._settings, self.server
+        settings = self._settings
+        server = self.server
         url = server.url if server else settings.url or ""
         client = VllmClient(url, settings.call_timeout_s, settings.stall_timeout_s)
         try:

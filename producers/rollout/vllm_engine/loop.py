@@ -177,10 +177,15 @@ class VllmLoop:
     async def _read(
         self, request: VllmRequest, version: int, answer: AsyncIterator[list[TokenEvent]]
     ) -> None:
-        sent_s, length, computed = time.monotonic(), len(request.tokens), request.computed
-        reason, prefill_s, reused = None, None, 0
+        sent_s = time.monotonic()
+        length = len(request.tokens)
+        computed = request.computed
+        reason = None
+        prefill_s = None
+        reused = 0
         async for events in answer:
-            now_s, count = time.monotonic(), sum(event.count for event in events)
+            now_s = time.monotonic()
+            count = sum(event.count for event in events)
             self.sampled_tokens += count
             reused += sum(event.cached_tokens for event in events)
             if prefill_s is None and count:

@@ -77,7 +77,8 @@ class CommandsCheck:
 
         `committed`: offsets of `requests` that the managers committed, by partition.
         """
-        answers, self._answers = self._answers, []
+        answers = self._answers
+        self._answers = []
         for answer in answers:
             if answer.command_id not in self._carried_out:
                 self._judge_answer(answer)

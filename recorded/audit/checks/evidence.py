@@ -79,7 +79,8 @@ class Owners:
 
     def apply(self, received: Received) -> bool:
         """Fold in a record of `sessions`; return True if it counts."""
-        owner, record = self._owners[received.partition], received.record
+        owner = self._owners[received.partition]
+        record = received.record
         epoch: int | None = getattr(record, "epoch", None)
         if epoch is None:
             return True

@@ -57,7 +57,8 @@ class GroupsCheck:
 
     def __init__(self, kept: Kept, recorded: bool = False) -> None:
         self.findings = Findings("groups")
-        self._kept, self._recorded = kept, recorded
+        self._kept = kept
+        self._recorded = recorded
         self._opened_on: Topic = TRAJECTORIES if recorded else SESSIONS
         self._admitted, self._dropped = Seen(), Seen()
         self._opened = Seen()
@@ -117,7 +118,8 @@ class GroupsCheck:
             _name(step) for step in surviving_steps([audited.record for audited in self._commits])
         }
         surviving = [audited for audited in self._commits if _name(audited.record) in kept]
-        unjudged, self._unjudged = self._unjudged, []
+        unjudged = self._unjudged
+        self._unjudged = []
         for commit, names in unjudged:
             self._judge_begun(commit, names)
             if _name(commit.record) in kept:
@@ -157,7 +159,8 @@ class GroupsCheck:
                 del self._late_drops[name]
 
     def _consume(self, received: Received, record: r.GroupConsumed) -> None:
-        step, group_id = record.step, record.group_id
+        step = record.step
+        group_id = record.group_id
         policy = record.policy or self._first
         mine = (
             audited
@@ -210,7 +213,8 @@ class GroupsCheck:
         """Judge a new step: each of its groups once, and in no other step that survives but by
         plan.
         """
-        policy, number = commit.record.policy, commit.record.step
+        policy = commit.record.policy
+        number = commit.record.step
         others = {
             audited.record.step: audited
             for audited in surviving

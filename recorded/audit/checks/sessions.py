@@ -48,7 +48,8 @@ class SessionsCheck:
 
     def __init__(self, kept: Kept, owners: Owners) -> None:
         self.findings = Findings("sessions")
-        self._kept, self._owners = kept, owners
+        self._kept = kept
+        self._owners = owners
         self._sessions: dict[str, _AuditedSession] = {}
         self._copies: dict[str, _FirstCopy] = {}
         self._over, self._contents = Seen(), Seen()
@@ -132,7 +133,8 @@ class SessionsCheck:
         return self._sessions.setdefault(session_id, _AuditedSession(None, place_of(received)))
 
     def _trajectory(self, received: Received, record: r.Trajectory) -> None:
-        session_id, digest = record.session_id, xxhash.xxh3_128_digest(encode(record))
+        session_id = record.session_id
+        digest = xxhash.xxh3_128_digest(encode(record))
         if session_id in self._over:
             same = (session_id, digest) in self._contents
         else:
@@ -166,7 +168,8 @@ class SessionsCheck:
         self._finish(session_id)
 
     def _judge_bounds(self, session_id: str, session: _AuditedSession, copy: _FirstCopy) -> None:
-        opened, finalized = session.opened, session.finalized
+        opened = session.opened
+        finalized = session.finalized
         if opened is None or finalized is None:
             return
         actual = opened.partition, opened.offset, finalized.offset

@@ -53,8 +53,11 @@ class TokensCheck:
         recorded: bool = False,
     ) -> None:
         self.findings = Findings("tokens")
-        self._kept, self._trained, self._partitions = kept, trained, partitions
-        self._most_tokens, self._recorded = most_tokens, recorded
+        self._kept = kept
+        self._trained = trained
+        self._partitions = partitions
+        self._most_tokens = most_tokens
+        self._recorded = recorded
         self._sampled = SampledFold()
         self._groups: dict[str, str] = {}
         """Group of each session whose tokens are kept; empty for one that is never trained."""

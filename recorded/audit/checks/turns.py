@@ -55,7 +55,9 @@ class TurnsCheck:
 
     def __init__(self, kept: Kept, owners: Owners, partitions: int) -> None:
         self.findings = Findings("turns")
-        self._kept, self._owners, self._partitions = kept, owners, partitions
+        self._kept = kept
+        self._owners = owners
+        self._partitions = partitions
         self._sessions: dict[str, _AuditedTurns] = {}
         self._ended, self._completed = Seen(), Seen()
         self._dispatches = Seen()
@@ -88,7 +90,8 @@ class TurnsCheck:
 
     def settle(self) -> None:
         """Judge answers and deadlines. All of `sessions` was read to behind every answer."""
-        answers, self._answers = self._answers, []
+        answers = self._answers
+        self._answers = []
         for place, session_id, turn_id in answers:
             if (session_id, turn_id) not in self._completed:
                 self._judge_answer(place, session_id, turn_id)

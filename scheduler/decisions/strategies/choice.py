@@ -141,7 +141,9 @@ def _orders(
 def _prefixes(
     order: Sequence[WorkerView], speeds: Mapping[str, Speed], least: int
 ) -> Iterator[Team]:
-    devices, slowest, rollout = 0, float("inf"), 0.0
+    devices = 0
+    slowest = float("inf")
+    rollout = 0.0
     for count, worker in enumerate(order, start=1):
         speed = speeds[worker.name]
         devices += worker.devices

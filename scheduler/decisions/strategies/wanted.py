@@ -140,9 +140,11 @@ def _with_helpers(
     snapshot: Snapshot, gang: list[WorkerView], best: Sequence[WorkerView], most: int
 ) -> list[WorkerView]:
     """Return the gang and the further workers that are worth their switches."""
-    size, chosen = device_sum(gang), {worker.name for worker in gang}
+    size = device_sum(gang)
+    chosen = {worker.name for worker in gang}
     for worker in best:
         fits = size + worker.devices <= most and worker.name not in chosen
         if fits and gates.helper_pays(snapshot, size, worker.devices):
-            gang, size = [*gang, worker], size + worker.devices
+            gang = [*gang, worker]
+            size = size + worker.devices
     return gang

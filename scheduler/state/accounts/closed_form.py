@@ -16,11 +16,16 @@ from math import ceil, inf
 
 from seamlessflow.scheduler.state.accounts.device_time import UNDER_FILLED, WAITING, DeviceTime
 
-COLOCATED, DISAGGREGATED, MULTIPLEXED = "colocated", "disaggregated", "multiplexed"
+COLOCATED = "colocated"
+DISAGGREGATED = "disaggregated"
+MULTIPLEXED = "multiplexed"
 STRATEGIES = (COLOCATED, DISAGGREGATED, MULTIPLEXED)
 """Strategies that have a closed form."""
-WORK, ROLLOUT, TRAINING = "work", "rollout", "training"
-IN_TURN, LATENCY = "one after the other", "latency"
+WORK = "work"
+ROLLOUT = "rollout"
+TRAINING = "training"
+IN_TURN = "one after the other"
+LATENCY = "latency"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

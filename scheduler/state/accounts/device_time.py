@@ -11,8 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from seamlessflow.schemas.records import WorkerUsage
 
-DECODING, TRAINING, SWITCHING, LOADING = "decoding", "training", "switching", "loading"
-RECOMPUTING, UNDER_FILLED, WAITING = "recomputing", "under_filled", "waiting"
+DECODING = "decoding"
+TRAINING = "training"
+SWITCHING = "switching"
+LOADING = "loading"
+RECOMPUTING = "recomputing"
+UNDER_FILLED = "under_filled"
+WAITING = "waiting"
 CATEGORIES = (DECODING, TRAINING, SWITCHING, LOADING, RECOMPUTING, UNDER_FILLED, WAITING)
 """`decoding` is the time that the tokens would have taken in full batches; `under_filled` is what
 decoding took beyond that."""
@@ -122,7 +127,8 @@ def divided(
 
 def shares(report: WorkerUsage) -> Mapping[str, float]:
     """Return how a stretch in rollout divides, without its loading."""
-    decoding_ms, idle_ms = max(0, report.decoding_ms), max(0, report.idle_ms)
+    decoding_ms = max(0, report.decoding_ms)
+    idle_ms = max(0, report.idle_ms)
     if not decoding_ms:
         return {WAITING: 1.0}
     # Passes are timed on another thread than the activity, so their sum may be a little longer.
@@ -156,7 +162,8 @@ def _cut(
     at_ms = interval.start_ms
     for number in range(first, len(reports)):
         report = reports[number]
-        start_ms, end_ms = max(at_ms, report.from_ms), min(report.at_ms, interval.end_ms)
+        start_ms = max(at_ms, report.from_ms)
+        end_ms = min(report.at_ms, interval.end_ms)
         if end_ms <= start_ms:
             if report.from_ms >= interval.end_ms:
                 break

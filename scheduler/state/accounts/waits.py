@@ -126,10 +126,12 @@ class Waits:
         """Yield the interval in parts in which the worker has one role."""
         roles = self._roles.get(interval.worker, [])
         number = bisect_right(roles, interval.start_ms, key=lambda entry: entry[0])
-        start_ms, role = interval.start_ms, roles[number - 1][1] if number else ""
+        start_ms = interval.start_ms
+        role = roles[number - 1][1] if number else ""
         while number < len(roles) and roles[number][0] < interval.end_ms:
             yield start_ms, max(start_ms, roles[number][0]), role
-            start_ms, role = max(start_ms, roles[number][0]), roles[number][1]
+            start_ms = max(start_ms, roles[number][0])
+            role = roles[number][1]
             number += 1
         yield start_ms, interval.end_ms, role
 

@@ -38,7 +38,8 @@ def run_fork(options: ForkOptions) -> None:
     Raises `typer.Exit` if there is nothing to fork, or a session, group or task that was named is
     not there.
     """
-    console, job = clean_console(), options.job
+    console = clean_console()
+    job = options.job
     job.rule.check()
     check_file("--to", job.to)
     try:

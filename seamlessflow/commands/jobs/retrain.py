@@ -167,7 +167,8 @@ def _inspect(
         console.print(compared(path, expected, computed))
         return
     write_step(path, computed)
-    last, count = computed.micro_batch, len(step.micro_batches)
+    last = computed.micro_batch
+    count = len(step.micro_batches)
     console.print(f"wrote {len(computed.hashes)} tensors of {step_name(number)}: {path}")
     console.print(f"up to micro-batch {last} of {count}, counted from 0")
 

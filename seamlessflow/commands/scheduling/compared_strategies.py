@@ -84,7 +84,9 @@ def _compare(config: "RunConfig", cluster: "ModelledCluster", timelines: Path | 
     from seamlessflow.reports.variant import Variant, simulated
     from seamlessflow.scheduler.decisions.strategies.registry import StrategyFailed
 
-    columns, any_found, any_failed = _headed(config), False, False
+    columns = _headed(config)
+    any_found = False
+    any_failed = False
     for name in config.simulation.strategies:
         on_step = partial(_show, name, steps=config.run.steps)
         try:

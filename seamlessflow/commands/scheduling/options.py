@@ -48,7 +48,8 @@ def measured_sections(recorded: Path | None, kafka: bool, keep: Path | None) -> 
     from seamlessflow.processes.cluster import kafka_to_audit
     from seamlessflow.rehearsal.directory import scale_of
 
-    skipped, scale = Skipped(), scale_of(recorded)
+    skipped = Skipped()
+    scale = scale_of(recorded)
     with kafka_to_audit(recorded) as kafka_settings:
         measured = at_scale(sections(read_run(kafka_settings, skipped)), scale)
     for notice in skipped.notices:

@@ -8,7 +8,8 @@ import typer
 from seamlessflow.commands.scheduling.planned_memory import MemoryOptions, plan_memory
 from seamlessflow.commands.scheduling.planned_steps import GivenWork, StepOptions, plan_steps
 
-_SHORTEST_S, _LONGEST_S = 1e-6, 1e12
+_SHORTEST_S = 1e-6
+_LONGEST_S = 1e12
 
 
 def _checked_time(value: float | None) -> float | None:

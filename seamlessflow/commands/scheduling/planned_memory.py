@@ -108,7 +108,8 @@ def _machine(options: MemoryOptions, run: "RunConfig") -> "Capacity":
     from seamlessflow.machine import Capacity, this_machine
 
     of_device = _size("--memory ", options.memory)
-    of_host, devices = _size("--host-memory ", options.host_memory), options.devices
+    of_host = _size("--host-memory ", options.host_memory)
+    devices = options.devices
     if devices is None:
         here = this_machine()
         gpus = here.gpus if of_device is None else None
@@ -132,7 +133,8 @@ def _configured(options: MemoryOptions) -> "RunConfig":
     from seamlessflow.config_file import parse, sections_of
     from seamlessflow.device_defaults import by_modelled_devices, by_this_machine
 
-    config, devices = options.config, options.devices
+    config = options.config
+    devices = options.devices
     split = options.train_devices, options.engine_devices
     if config is not None and any(split):
         raise typer.BadParameter("--config says which workers train, and the devices of each")
@@ -149,7 +151,8 @@ def _configured(options: MemoryOptions) -> "RunConfig":
 
 def _values(count: int, alone: int | None, engine: int | None) -> dict[str, Any]:
     """Return a configuration of so many devices in bfloat16, of which `alone` only train."""
-    size, trained = engine or 1, alone or count
+    size = engine or 1
+    trained = alone or count
     if trained > count or (count if alone is None else count - alone) % size:
         text = f"{count} devices cannot be so: {trained} train, and engines have {size} each"
         raise typer.BadParameter(text)

@@ -89,8 +89,10 @@ def _plan_given(options: StepOptions, devices: int | None) -> None:
     from seamlessflow.reports.split_plan import PlannedCluster
     from seamlessflow.scheduler.state.accounts.closed_form import COLOCATED, MULTIPLEXED
 
-    work, total = _work(options.work, devices), devices or 1
-    name, train_devices = options.strategy or MULTIPLEXED, options.work.train_devices
+    work = _work(options.work, devices)
+    total = devices or 1
+    name = options.strategy or MULTIPLEXED
+    train_devices = options.work.train_devices
     ahead = 1 if options.lag is None else options.lag
     if name == COLOCATED and train_devices not in (None, total):
         text = f"with --strategy colocated all {total} devices train"
@@ -151,7 +153,8 @@ def _plan_recorded(out: Path | None, strategy: str | None, lag: int | None) -> N
     from seamlessflow.reports.split_plan import planned
     from seamlessflow.schemas.topics import CONTROL
 
-    skipped, scale = Skipped(), scale_of(out)
+    skipped = Skipped()
+    scale = scale_of(out)
     with kafka_to_audit(out) as kafka:
         records = [item.record for item in read_topic(kafka, CONTROL, skipped)]
     step = measured_step(records).divided(scale)
@@ -168,7 +171,8 @@ def _plan_recorded(out: Path | None, strategy: str | None, lag: int | None) -> N
 
 
 def _measured(step: "MeasuredStep") -> str:
-    work, shares = step.work, step.spent.shares()
+    work = step.work
+    shares = step.spent.shares()
     parts = ", ".join(
         f"{name.replace('_', '-')} {share:.0%}" for name, share in shares.items() if share >= 0.005
     )

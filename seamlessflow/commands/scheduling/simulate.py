@@ -12,7 +12,8 @@ from seamlessflow.commands.scheduling.compared_strategies import (
 from seamlessflow.commands.scheduling.options import KeptMeasures, RecordedRun, RunOnKafka
 from seamlessflow.infra.errors import ExitStatus
 
-_MOST_WORKERS, _MOST_DEVICES = 100_000, 1_000
+_MOST_WORKERS = 100_000
+_MOST_DEVICES = 1_000
 
 
 def _workers_with(tags: str) -> Any:

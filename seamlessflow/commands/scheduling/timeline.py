@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.schemas.records import Record
 
-_TO, _PAGE, _PICTURES = Path("timeline.html"), ".html", (".svg", ".png")
+_TO = Path("timeline.html")
+_PAGE = ".html"
+_PICTURES = (".svg", ".png")
 _REDRAW_S = 5.0
 _SHARE = 10
 """Time between two drawings of a run that goes on, in times of a drawing."""
@@ -104,7 +106,9 @@ def _follow(out: Path | None, paths: list[Path], skipped: "Skipped") -> None:
 
     kafka = kafka_of_running(out, WITHOUT_FOLLOWING)
     records: list[Record] = []  # all of them: a load of megabytes, never of tokens
-    title, due_s, drawn = _title(out, kafka.topic_prefix), 0.0, 0
+    title = _title(out, kafka.topic_prefix)
+    due_s = 0.0
+    drawn = 0
     try:
         with stoppable() as stop:
             find_cluster(kafka, [CONTROL], lambda: stop.asked)
@@ -116,7 +120,8 @@ def _follow(out: Path | None, paths: list[Path], skipped: "Skipped") -> None:
             for batch in tail.batches():
                 records += [item.record for item in batch]
                 if len(records) > drawn and time.monotonic() >= due_s:
-                    began_s, drawn = time.monotonic(), len(records)
+                    began_s = time.monotonic()
+                    drawn = len(records)
                     write_timeline(records, paths, title, _REDRAW_S)
                     took_s = time.monotonic() - began_s
                     due_s = time.monotonic() + max(_REDRAW_S, _SHARE * took_s)

@@ -45,7 +45,8 @@ def faults(
     """Yield the faults of `topics`, by full name, on a cluster of so many brokers."""
     prefix = settings.topic_prefix
     for topic in TOPICS.values():
-        source, letters = topics.get(prefix + topic.name), topics.get(prefix + topic.dead_letters)
+        source = topics.get(prefix + topic.name)
+        letters = topics.get(prefix + topic.dead_letters)
         for name, existing in ((topic.name, source), (topic.dead_letters, letters)):
             if existing is None:
                 yield TopicFault(prefix + name, "missing", _CREATE)
@@ -65,7 +66,8 @@ def _copies(settings: KafkaSettings, existing: FoundTopic, brokers: int) -> Iter
         yield TopicFault(
             existing.name, fault, f"kafka-reassign-partitions.sh {server} --execute ..."
         )
-    least, insync = least_insync(existing.replication), int(existing.config["min.insync.replicas"])
+    least = least_insync(existing.replication)
+    insync = int(existing.config["min.insync.replicas"])
     if insync < least or insync > existing.replication:
         fault = (
             f"min.insync.replicas {insync}, not {least}, with replication {existing.replication}"

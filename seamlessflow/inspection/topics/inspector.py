@@ -169,7 +169,8 @@ def _count(settings: KafkaSettings, state: TopicState, until_s: float) -> tuple[
     """Return the number of records, and False if the time was over before the end."""
     if not state.offsets:
         return 0, True
-    number, record = 0, _CountedRecord()
+    number = 0
+    record = _CountedRecord()
     if time.monotonic() > until_s:
         return number, False
     places = [(state.name, partition) for partition in range(state.partitions)]

@@ -23,7 +23,8 @@ from seamlessflow.trainer.policy import AdapterSection
 
 NAME = "default"
 """Name that peft gives to an adapter of a model."""
-_A, _B = f".lora_A.{NAME}.weight", f".lora_B.{NAME}.weight"
+_A = f".lora_A.{NAME}.weight"
+_B = f".lora_B.{NAME}.weight"
 
 
 @torch.no_grad()

@@ -51,7 +51,8 @@ def added(halves: Mapping[str, Tensor], layer: str, scale: float) -> Tensor:
 
 def _merge_file(source: Path, halves: Mapping[str, Tensor], scale: float, target: Path) -> set[str]:
     """Write one file of the base with what is added to its tensors; return their layers."""
-    tensors, changed = load_file(source), set()
+    tensors = load_file(source)
+    changed = set()
     for name, tensor in tensors.items():
         layer = name.removesuffix(".weight")
         if name.endswith(".weight") and tensor_name(layer, "A") in halves:

@@ -35,7 +35,8 @@ class PolicyModel:
 
         Without memory for its parameters if the back end shards it. Raise `ModelUnusable`.
         """
-        settings, empty = self.settings, self.settings.by_parts
+        settings = self.settings
+        empty = self.settings.by_parts
         if not settings.adapter.used:
             return load_model(self.directory, settings.master_dtype, empty)
         if find_spec("peft") is None:

@@ -66,7 +66,8 @@ def value_loss(values_N: Tensor, batch: MicroBatch, clip: float) -> Tensor:
         none = np.zeros(len(batch), np.float32)
         return torch.from_numpy(batch.columns.get(name, none)).to(values_N.device)
 
-    targets_N, before_N = column(Column.TARGET), column(Column.VALUE)
+    targets_N = column(Column.TARGET)
+    before_N = column(Column.VALUE)
     near_N = before_N + (values_N - before_N).clamp(-clip, clip)
     errors_N = torch.maximum((values_N - targets_N).square(), (near_N - targets_N).square())
     return 0.5 * (errors_N * column(Column.TARGET_WEIGHT)).sum()

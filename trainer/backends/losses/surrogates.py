@@ -34,7 +34,8 @@ def ppo_clip(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Lo
     if (dual := settings.dual_bound) is not None:
         bound_N = dual * advantages_N
         beyond_N = (advantages_N < 0) & (bound_N > kept_N)
-        kept_N, clipped_N = torch.where(beyond_N, bound_N, kept_N), clipped_N | beyond_N
+        kept_N = torch.where(beyond_N, bound_N, kept_N)
+        clipped_N = clipped_N | beyond_N
     return Losses(-(kept_N * weights_N), clipped_N)
 
 
@@ -68,7 +69,8 @@ def sapo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses
     Soft adaptive policy optimization, arXiv 2511.20347: its gate f(r), whose temperature t is one
     for positive advantages and another for all others. At r = 1 the gradient is that of r A.
     """
-    ratios_N, advantages_N = ratio(tokens.log_ratios_N), tokens.advantages_N
+    ratios_N = ratio(tokens.log_ratios_N)
+    advantages_N = tokens.advantages_N
     heats_N = torch.full_like(advantages_N, settings.gate_negative)
     heats_N = heats_N.masked_fill(advantages_N > 0, settings.gate_positive)
     gates_N = torch.sigmoid(heats_N * (ratios_N - 1)) * (4 / heats_N)
@@ -82,7 +84,8 @@ def dppo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses
     the choice between the token and all others. M is 0 if the divergence of the old policy from the
     policy is beyond `divergence_bound`, and r > 1 with A > 0, or r < 1 with A < 0.
     """
-    ratios_N, advantages_N = ratio(tokens.log_ratios_N), tokens.advantages_N
+    ratios_N = ratio(tokens.log_ratios_N)
+    advantages_N = tokens.advantages_N
     apart_N = binary_divergence(tokens.old_N, tokens.logprobs_N.detach(), settings.divergence)
     further_N = torch.where(advantages_N > 0, ratios_N > 1, (ratios_N < 1) & (advantages_N < 0))
     beyond_N = further_N & (apart_N > settings.divergence_bound)
@@ -107,7 +110,8 @@ def _clipped(
     ratios_N: Tensor, advantages_N: Tensor, settings: LossSection
 ) -> tuple[Tensor, Tensor]:
     """Return min(r A, clip(r) A), and where the clip took the gradient away."""
-    low, high = 1 - settings.clip_low, 1 + settings.clip_high
+    low = 1 - settings.clip_low
+    high = 1 + settings.clip_high
     free_N = ratios_N * advantages_N
     bound_N = ratios_N.clamp(low, high) * advantages_N
     return torch.minimum(free_N, bound_N), bound_N < free_N

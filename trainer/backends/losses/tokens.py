@@ -79,7 +79,8 @@ def binary_divergence(old_N: Tensor, new_N: Tensor, kind: Divergence) -> Tensor:
     With the probabilities p and q, `tv` is |p - q|, at most 1, and `kl` is
     p log(p / q) + (1 - p) log((1 - p) / (1 - q)) in nats. In float64, since 1 - q may be tiny.
     """
-    p_N, q_N = old_N.double().exp(), new_N.double().exp()
+    p_N = old_N.double().exp()
+    q_N = new_N.double().exp()
     if kind == "tv":
         return (p_N - q_N).abs()
     rest_N = ((1 - p_N).clamp(min=_LEAST) / (1 - q_N).clamp(min=_LEAST)).log()

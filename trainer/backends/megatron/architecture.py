@@ -17,7 +17,8 @@ from seamlessflow.trainer.parallelism import unproven_model
 
 def dimensions(model: PreTrainedModel, ranks: int) -> Dimensions:
     """Return the numbers of a model divided over so many ranks. Raise `ModelUnusable`."""
-    config, whose = model.config, str(model.name_or_path)
+    config = model.config
+    whose = str(model.name_or_path)
     if reason := unproven_model(config.to_dict()):
         raise ModelUnusable(whose, f"{reason} (trainer.backend = megatron)")
     for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size"):

@@ -86,7 +86,8 @@ def leaves(names: Sequence[str], dimensions: Dimensions, whose: str) -> list[Lea
 
 def shards(leaf: Leaf, whole: Mapping[str, Tensor], dimensions: Dimensions) -> list[Tensor]:
     """Return each rank's shard of a leaf, from whole Hugging Face tensors by name."""
-    sources, ranks = [whole[name] for name in leaf.sources], dimensions.ranks
+    sources = [whole[name] for name in leaf.sources]
+    ranks = dimensions.ranks
     match leaf.kind:
         case "copied":
             return sources * ranks
@@ -131,7 +132,8 @@ def source_parts(
 
     `place`: number of the shard. Those of a leaf with at most one block a rank share its memory.
     """
-    ranks, rows = dimensions.ranks, len(shard)
+    ranks = dimensions.ranks
+    rows = len(shard)
     match leaf.kind:
         case "copied":
             return {leaf.sources[0]: TensorPart(shard, tuple(shard.shape))}
@@ -172,7 +174,8 @@ def joined(leaf: Leaf, parts: Mapping[str, TensorPart], dimensions: Dimensions) 
 
 
 def _of_layer(layer: int, dimensions: Dimensions, present: set[str]) -> list[Leaf]:
-    origin, to = f"model.layers.{layer}", f"decoder.layers.{layer}"
+    origin = f"model.layers.{layer}"
+    to = f"decoder.layers.{layer}"
     per_group = (dimensions.heads // dimensions.groups, 1, 1)
     tensors = [
         Leaf(f"{to}.input_layernorm.weight", "copied", (f"{origin}.input_layernorm.weight",)),

@@ -38,10 +38,12 @@ class ShardKeeping(Keeping):
     def __init__(self, groups: RankGroups, ranks: int, clip_norm: float) -> None:
         """`ranks`: all of the gang, with whose number each has multiplied its loss."""
         super().__init__(clip_norm)
-        self._groups, self._ranks = groups, ranks
+        self._groups = groups
+        self._ranks = ranks
 
     def copied(self, model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
-        sharded, parameters = cast(ShardedModel, model), dict(model.named_parameters())
+        sharded = cast(ShardedModel, model)
+        parameters = dict(model.named_parameters())
         moments = dict[str, TensorPart]()
         states = {name: optimizer.state.get(parameter) for name, parameter in parameters.items()}
         for moment in _MOMENTS:
@@ -57,7 +59,8 @@ class ShardKeeping(Keeping):
     def load(
         self, directory: Path, model: nn.Module, optimizer: Optimizer, prefix: str = ""
     ) -> None:
-        sharded, parameters = cast(ShardedModel, model), dict(model.named_parameters())
+        sharded = cast(ShardedModel, model)
+        parameters = dict(model.named_parameters())
         saved = SavedState(directory, sharded.whole_names, prefix)
         sharded.read(parameters, saved.read_weight)
         optimizer.state.clear()

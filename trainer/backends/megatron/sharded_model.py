@@ -53,9 +53,11 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         self._dimensions = dimensions(model, groups.size)
         parameters = dict(model.named_parameters())
         super().__init__(copy.deepcopy(model.config))
-        self._groups, self._compute = groups, compute
+        self._groups = groups
+        self._compute = compute
         self.leaves = leaves([*parameters], self._dimensions, str(model.name_or_path))
-        self._family, self._generation = type(model), model.generation_config
+        self._family = type(model)
+        self._generation = model.generation_config
         self._values = VALUES in parameters
         self._tied = "output.weight" not in {leaf.name for leaf in self.leaves}
         first = next(iter(parameters.values()))

@@ -60,7 +60,8 @@ def part_of(tensor: Tensor) -> TensorPart:
     (placement,) = tensor.placements
     if placement != Shard(0):
         raise ValueError(f"a tensor is placed as {placement}, not by rows")
-    mesh, local = tensor.device_mesh, tensor.to_local().detach()
+    mesh = tensor.device_mesh
+    local = tensor.to_local().detach()
     first = mesh.get_local_rank() * -(-len(tensor) // mesh.size())
     return TensorPart(local, tuple(tensor.shape), first=first if len(local) else 0)
 

@@ -19,7 +19,8 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedModel
 from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.backends.sharded.parts import TensorPart, part_of, read_part
 
-SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 
 
 def empty_model(

@@ -51,7 +51,9 @@ class ModelFiles:
         self, model: PreTrainedModel, dtype: Dtype, names: Mapping[str, str], most_bytes: int
     ) -> None:
         """`names`: the model's own name of each tensor, by its name in the files."""
-        self._model, self._dtype, self._names = model, dtype, names
+        self._model = model
+        self._dtype = dtype
+        self._names = names
         shapes = model.state_dict()
         empty = {name: _empty(shapes[model_name], dtype) for name, model_name in names.items()}
         pattern = SINGLE.replace(".", "{suffix}.")
@@ -130,9 +132,11 @@ def _layout(
 ) -> tuple[bytes, Mapping[str, int], int]:
     """Return a file's header, the place of each tensor and the size of all."""
     facts: dict[str, object] = {} if metadata is None else {"__metadata__": dict(metadata)}
-    begins, end = {}, 0
+    begins = {}
+    end = 0
     for name in sorted(parts, key=lambda name: (-_ORDER.index(types[name]), name.encode())):
-        begins[name], shape = end, parts[name].shape
+        begins[name] = end
+        shape = parts[name].shape
         end += prod(shape) * types[name].itemsize
         offsets = [begins[name], end]
         facts[name] = {"dtype": _type_name(types[name]), "shape": shape, "data_offsets": offsets}
@@ -170,7 +174,8 @@ def _write_part(file: int, place: int, part: TensorPart, dtype: torch.dtype) -> 
     """Write a part of a tensor that begins at `place`."""
     if not part.values.numel():
         return
-    size, runs = dtype.itemsize, prod(part.shape[: part.dimension])
+    size = dtype.itemsize
+    runs = prod(part.shape[: part.dimension])
     apart = prod(part.shape[part.dimension :]) * size
     place += part.first * prod(part.shape[part.dimension + 1 :]) * size
     # Elements of a run follow each other in the whole tensor; rows are one run.
@@ -188,4 +193,5 @@ def _write_part(file: int, place: int, part: TensorPart, dtype: torch.dtype) -> 
 def _write(file: int, data: memoryview, place: int) -> None:
     while data:
         written = os.pwrite(file, data, place)
-        data, place = data[written:], place + written
+        data = data[written:]
+        place = place + written

@@ -46,7 +46,8 @@ class Critic:
         self, directory: Path, settings: TrainerSection, placed: Placed, keeping: Keeping
     ) -> None:
         """Load the model of `directory`, with an output of zeros. Raise `ModelUnusable`."""
-        self._settings, self._keeping = settings, keeping
+        self._settings = settings
+        self._keeping = keeping
         empty = settings.by_parts
         self._model = placed(load_critic(directory, settings.master_dtype, empty))
         parameters = self._model.parameters()

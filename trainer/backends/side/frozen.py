@@ -89,7 +89,9 @@ class RenewedReference:
         self, model: FrozenModel, every: int, keeping: Keeping, policy: Mapping[str, Tensor]
     ) -> None:
         """`policy`: the weights that are trained. Raise `ModelUnusable` if it has other ones."""
-        self._model, self._every, self._keeping = model, every, keeping
+        self._model = model
+        self._every = every
+        self._keeping = keeping
         self._steps = 0
         shapes = {name: tuple(weight.shape) for name, weight in model.weights().items()}
         if shapes != {name: tuple(weight.shape) for name, weight in policy.items()}:

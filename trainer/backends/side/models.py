@@ -52,7 +52,8 @@ class SideModels:
 
         self._frozen: dict[Column, FrozenModel] = {}
         self._renewed: RenewedReference | None = None
-        empty, every = settings.by_parts, settings.reference_every
+        empty = settings.by_parts
+        every = settings.reference_every
         if settings.reference_used:
             directory = settings.reference or policy
             _check_tokens(policy, directory)

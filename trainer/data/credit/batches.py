@@ -100,7 +100,8 @@ def gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     for group in groups:
         of_group = []
         for episode in group:
-            values_N, previous_N = episode.column(Column.VALUE), episode.previous_N
+            values_N = episode.column(Column.VALUE)
+            previous_N = episode.previous_N
             rewards_N = token_rewards(episode, rules, episode.reward)
             deltas_N = rewards_N + rules.token_discount * following(previous_N, values_N) - values_N
             factor = rules.token_discount * rules.trace
@@ -139,7 +140,8 @@ def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float
     The last token of a branch has `outcome`, the last one of a turn the reward of the turn, and
     each one - `kl_penalty` x (log-prob of the policy before the step - that of the reference).
     """
-    previous_N, turns_N = episode.previous_N, episode.turns_N
+    previous_N = episode.previous_N
+    turns_N = episode.turns_N
     found_N = np.where(followers(previous_N) == 0, outcome, 0.0)
     goes_on_N = np.zeros(len(turns_N), bool)
     later_N = (previous_N != NOWHERE) & (turns_N == turns_N[previous_N])

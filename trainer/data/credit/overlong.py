@@ -66,7 +66,8 @@ def overlong_facts(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def _ruled(session: ValidSession, rules: OverlongRules) -> ValidSession:
-    source, masked = session.source, session.masked
+    source = session.source
+    masked = session.masked
     if left_out := source.limit in rules.masked:
         masked = {**masked, OVERLONG: session.trained()}
     deduction = punishment(source.length.tokens, rules)

@@ -47,7 +47,8 @@ class SessionsOfStep:
     def take(self) -> dict[str, float]:
         """Return the metrics of these sessions, and begin anew."""
         metrics = length_metrics("begun", self._lengths)
-        count, turns = len(self._lengths), self._rules.total()
+        count = len(self._lengths)
+        turns = self._rules.total()
         metrics |= {"sessions_ended": float(count)} if count else {}
         metrics |= {"turns_ended": float(turns)} if turns else {}
         metrics |= {f"ended_at/{name}": n / count for name, n in self._limits.items() if name}

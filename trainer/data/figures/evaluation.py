@@ -63,7 +63,8 @@ def figures(groups: Sequence[EvaluatedGroup]) -> EvaluationFigures:
     deviation over sqrt(N).
     """
     counted = [group for group in groups if group.sessions]
-    sessions, count = sum(group.sessions for group in counted), len(counted)
+    sessions = sum(group.sessions for group in counted)
+    count = len(counted)
     if not sessions:
         return EvaluationFigures()
     mean = sum(group.sessions * group.reward_mean for group in counted) / sessions
@@ -81,7 +82,8 @@ def pass_at_k(groups: Iterable[tuple[int, int]]) -> dict[int, float]:
     the size of the smallest group.
     """
     counts = [(size, passed) for size, passed in groups if size]
-    chances, k = {}, 1
+    chances = {}
+    k = 1
     while counts and k <= min(size for size, _ in counts):
         chances[k] = fmean(1 - comb(n - c, k) / comb(n, k) for n, c in counts)
         k *= 2

@@ -115,7 +115,8 @@ def _passing(batch: Batch) -> dict[int, float]:
 
 def _by_source(batch: Batch) -> dict[str, float]:
     """Return groups and mean reward of each task set that the batch's tasks are of."""
-    metrics, rewards = dict[str, float](), dict[str, list[float]]()
+    metrics = dict[str, float]()
+    rewards = dict[str, list[float]]()
     for group in batch.own:
         split = group.group.sessions[0].source.split
         if split:

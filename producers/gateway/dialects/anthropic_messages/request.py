@@ -174,7 +174,8 @@ def _tool(place: str, tool: object) -> dict[str, object]:
 
 
 def _described(place: str, tool: Mapping[str, Any]) -> dict[str, object]:
-    description, schema = tool.get("description"), tool.get("input_schema")
+    description = tool.get("description")
+    schema = tool.get("input_schema")
     if not isinstance(schema, dict):
         raise bad(f"{place}.input_schema", f"{place}.input_schema must be an object")
     if description is None:

@@ -198,7 +198,8 @@ def _content(
     message: Mapping[str, Any], turn_id: str, request: CanonicalRequest
 ) -> list[dict[str, object]]:
     blocks: list[dict[str, object]] = []
-    thought, wanted = message.get("reasoning_content"), request.echoed["thinking"]
+    thought = message.get("reasoning_content")
+    wanted = request.echoed["thinking"]
     if thought and wanted != "hidden":
         shown = thought if wanted == "shown" else ""
         blocks.append({"type": "thinking", "thinking": shown, "signature": turn_id})

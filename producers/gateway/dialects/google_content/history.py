@@ -142,7 +142,8 @@ def _parts(place: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str, P
         part = members(where, value)
         kinds = [name for name in part if name not in _BESIDE]
         if not kinds and "thoughtSignature" in part:
-            kinds, part = ["text"], {**part, "text": ""}
+            kinds = ["text"]
+            part = {**part, "text": ""}
         if len(kinds) != 1:
             raise bad(where, f"{where} must have exactly one kind of data, such as text")
         yield where, kinds[0], part
@@ -169,7 +170,8 @@ def _refused(place: str) -> ApiError:
 def _call(place: str, value: object, unnamed: str) -> dict[str, Any]:
     fields = members(place, value)
     unsupported([])(f"{place}.partialArgs", fields.get("partialArgs", []))
-    name, call_id = fields.get("name"), fields.get("id", "") or unnamed
+    name = fields.get("name")
+    call_id = fields.get("id", "") or unnamed
     if not isinstance(name, str) or not name:
         raise bad(f"{place}.name", f"{place}.name must be text and not empty")
     arguments = call_arguments(f"{place}.args", fields.get("args", {}))

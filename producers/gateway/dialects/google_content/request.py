@@ -122,7 +122,8 @@ def _sampling(config: Mapping[str, Any]) -> Sampling:
 
 def _answer_schema(config: Mapping[str, Any]) -> str | None:
     names = [name for name in _SCHEMAS if name in config]
-    kind, where = config.get("responseMimeType", "text/plain"), f"{_CONFIG}.responseMimeType"
+    kind = config.get("responseMimeType", "text/plain")
+    where = f"{_CONFIG}.responseMimeType"
     if kind not in ("text/plain", "application/json"):
         raise bad(where, f"{where} must be text/plain or application/json")
     if not names:

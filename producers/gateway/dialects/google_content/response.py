@@ -153,7 +153,8 @@ def _usage(answers: Sequence[ReplyFinished]) -> dict[str, object]:
 
     Tokens of thoughts are counted apart if the renderer can count them.
     """
-    prompt, sampled = answers[0].prompt_tokens, sum(answer.completion_tokens for answer in answers)
+    prompt = answers[0].prompt_tokens
+    sampled = sum(answer.completion_tokens for answer in answers)
     thought = [answer.reasoning_tokens for answer in answers if answer.reasoning_tokens is not None]
     apart = sum(thought) if len(thought) == len(answers) else 0
     counts: dict[str, object] = {

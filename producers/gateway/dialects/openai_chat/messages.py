@@ -53,7 +53,8 @@ def _refuse_lone_answers(messages: list[Message]) -> None:
         if message["role"] == "assistant":
             calls = {call["id"] for call in message.get("tool_calls") or ()}
         elif message["role"] == "tool" and message["tool_call_id"] not in calls:
-            where, call = f"messages[{n}].tool_call_id", message["tool_call_id"]
+            where = f"messages[{n}].tool_call_id"
+            call = message["tool_call_id"]
             raise bad(where, f"{where} is {call!r}, no call of the assistant message before it")
 
 

@@ -95,7 +95,8 @@ def call_item(
     status: str,
 ) -> Item:
     """Return a sampled call as an item, in the name and form in which its tool was offered."""
-    name, arguments = call["function"]["name"], call["function"]["arguments"]
+    name = call["function"]["name"]
+    arguments = call["function"]["arguments"]
     # A model may call a tool that was never offered; the agent gets it as a function.
     tool = offered.get(name, Offered("function", name))
     action = _action(arguments) if tool.kind == LOCAL_SHELL else None

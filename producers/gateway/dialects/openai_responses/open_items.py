@@ -21,7 +21,8 @@ from seamlessflow.producers.gateway.dialects.openai_responses.items import (
 )
 from seamlessflow.producers.gateway.dialects.openai_responses.tools import Offered
 
-_ADDED, _DONE = "response.output_item.added", "response.output_item.done"
+_ADDED = "response.output_item.added"
+_DONE = "response.output_item.done"
 _CALL_TEXT = {
     "function_call": ("response.function_call_arguments", "arguments"),
     "custom_tool_call": ("response.custom_tool_call_input", "input"),

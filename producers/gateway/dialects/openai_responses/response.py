@@ -145,7 +145,8 @@ class ResponseEvents:
     def _add_text(self, text: str) -> bytes:
         data = self._open_message()
         assert isinstance(self._open, OpenMessage)  # nosec B101 # for the type checker
-        scored, self._scores = self._scores, []
+        scored = self._scores
+        self._scores = []
         return data + self._open.more(text, scored)
 
     def _open_message(self) -> bytes:
@@ -252,7 +253,8 @@ def _shown_score(token: str, logprob: float) -> Item:
 
 def _items(turn_id: str, request: CanonicalRequest, answer: ReplyFinished) -> list[Item]:
     message = orjson.loads(answer.message or b"{}")
-    calls, items = message.get("tool_calls") or (), list[Item]()
+    calls = message.get("tool_calls") or ()
+    items = list[Item]()
     if reasoning := message.get("reasoning_content"):
         name = item_id("reasoning", turn_id, 0)
         items.append(reasoning_item(name, reasoning, "completed", _wants_encrypted(request)))

@@ -73,7 +73,8 @@ class StagedWeights(WeightTransferEngine[Nothing, Staged]):  # type: ignore[misc
     def receive_weights(self, update_info: Staged) -> None:
         # The loader reads the model that its configuration names, as in vLLM's own reload.
         self.model_config.model = update_info.directory
-        self.model_config.model_weights, self.model_config.revision = "", None
+        self.model_config.model_weights = ""
+        self.model_config.revision = None
         loader: Any = get_model_loader(self.vllm_config.load_config)
         self.model.load_weights(loader.get_all_weights(self.model_config, self.model))
 
