@@ -33,9 +33,12 @@ _ITERATIONS = 4096
 
 @contextmanager
 def secured_broker(
-    directory: Path, users: Mapping[str, str] | None = None
+    directory: Path, users: Mapping[str, str] | None = None, watches: bool = True
 ) -> Iterator[KafkaSettings]:
-    """Yield the settings with which `users`, or those of `USERS`, can log in."""
+    """Yield the settings with which `users`, or those of `USERS`, can log in.
+
+    `watches`: whether the broker itself ends transactions that hang.
+    """
     directory.mkdir(exist_ok=True)
     store, authority = _certificate(directory)
     plain, secured, controller = free_port(), free_port(), free_port()
@@ -57,7 +60,9 @@ def secured_broker(
         # The broker's own connections have no password.
         "super.users": "User:ANONYMOUS;User:owner",
     }
-    with Broker(directory / "broker", plain, short_lived=True, properties=properties):
+    with Broker(
+        directory / "broker", plain, short_lived=True, watches=watches, properties=properties
+    ):
         kafka = KafkaSettings(
             bootstrap_servers=f"{HOST}:{secured}",
             wait_s=30,

@@ -154,7 +154,7 @@ def test_the_embedded_broker_ends_what_its_own_restart_left(
 
 
 def test_on_a_secured_cluster_one_needs_the_permission(tmp_path: Path) -> None:
-    with secured_broker(tmp_path) as kafka:
+    with secured_broker(tmp_path, watches=False) as kafka:
         owner, guest = as_user(kafka, "owner", "right"), as_user(kafka, "guest", "right")
         make_topics(owner)
         leave_hanging(owner, IdState.PREPARE_COMMIT)

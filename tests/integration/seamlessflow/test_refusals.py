@@ -59,7 +59,7 @@ def ran(module: str, kafka: KafkaSettings, directory: Path, *arguments: str) -> 
 
 def output(module: str, kafka: KafkaSettings, directory: Path, *arguments: str) -> tuple[int, str]:
     """Run a program to its end; return its status and all that it wrote."""
-    environment = os.environ | settings(kafka, directory)
+    environment = os.environ | settings(kafka, directory) | {"COLUMNS": "200"}
     environment["SEAMLESSFLOW_KAFKA__OPTIONS"] = orjson.dumps(kafka.options).decode()
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
