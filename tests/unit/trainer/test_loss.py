@@ -7,7 +7,7 @@ from seamlessflow.trainer.loss import LossSection
 
 
 @pytest.mark.parametrize(
-    ("given", "surrogate", "correction"),
+    ("settings", "surrogate", "correction"),
     [
         ({}, "ppo_clip", "none"),
         ({"name": "ppo_clip"}, "ppo_clip", "none"),
@@ -19,15 +19,15 @@ from seamlessflow.trainer.loss import LossSection
     ],
 )
 def test_a_name_stands_for_a_surrogate_and_a_correction(
-    given: dict[str, object], surrogate: str, correction: str
+    settings: dict[str, object], surrogate: str, correction: str
 ) -> None:
-    found = LossSection.model_validate(given)
-    assert (found.chosen_surrogate, found.chosen_correction) == (surrogate, correction)
-    assert LossSection.model_validate(found.model_dump()) == found, "as a lineage records it"
+    section = LossSection.model_validate(settings)
+    assert (section.chosen_surrogate, section.chosen_correction) == (surrogate, correction)
+    assert LossSection.model_validate(section.model_dump()) == section, "as a lineage records it"
 
 
 @pytest.mark.parametrize(
-    ("given", "variable", "reason"),
+    ("settings", "variable", "reason"),
     [
         ({"name": "tis", "surrogate": "gspo"}, "surrogate", "name tis stands for surrogate cispo"),
         ({"name": "icepop", "correction": "tis"}, "correction", "stands for correction icepop"),
@@ -65,10 +65,10 @@ def test_a_name_stands_for_a_surrogate_and_a_correction(
     ],
 )
 def test_a_contradiction_is_refused_at_the_variable(
-    given: dict[str, object], variable: str, reason: str
+    settings: dict[str, object], variable: str, reason: str
 ) -> None:
     with pytest.raises(ValidationError, match=reason) as refused:
-        LossSection.model_validate(given)
+        LossSection.model_validate(settings)
     assert [error["loc"] for error in refused.value.errors()] == [(variable,)]
 
 
@@ -83,7 +83,7 @@ def test_a_mask_without_a_bound_is_refused(mask: str, bounds: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "settings",
     [
         {},
         {"surrogate": "gspo", "masks": {"outlier": {"low": 0.1}}},
@@ -93,22 +93,22 @@ def test_a_mask_without_a_bound_is_refused(mask: str, bounds: str) -> None:
         {"dual_clip": 0},
     ],
 )
-def test_a_loss_is_the_same_after_it_was_recorded(given: dict[str, object]) -> None:
-    found = LossSection.model_validate(given)
-    assert LossSection.model_validate(found.model_dump(mode="json")) == found
+def test_a_loss_is_the_same_after_it_was_recorded(settings: dict[str, object]) -> None:
+    section = LossSection.model_validate(settings)
+    assert LossSection.model_validate(section.model_dump(mode="json")) == section
 
 
 @pytest.mark.parametrize(
-    ("given", "bound"), [({}, 3.0), ({"dual_clip": 2}, 2.0), ({"dual_clip": 0}, None)]
+    ("settings", "bound"), [({}, 3.0), ({"dual_clip": 2}, 2.0), ({"dual_clip": 0}, None)]
 )
 def test_the_dual_bound_is_three_unless_it_is_set(
-    given: dict[str, object], bound: float | None
+    settings: dict[str, object], bound: float | None
 ) -> None:
-    assert LossSection.model_validate(given).dual_bound == bound
+    assert LossSection.model_validate(settings).dual_bound == bound
 
 
 @pytest.mark.parametrize(
-    ("given", "unit"),
+    ("settings", "unit"),
     [
         ({}, "token"),
         ({"masks": {"outlier": {"low": 0.1, "level": "token"}}}, "token"),
@@ -128,5 +128,5 @@ def test_the_dual_bound_is_three_unless_it_is_set(
         ),
     ],
 )
-def test_a_loss_names_the_unit_that_it_needs_whole(given: dict[str, object], unit: str) -> None:
-    assert LossSection.model_validate(given).unit == unit
+def test_a_loss_names_the_unit_that_it_needs_whole(settings: dict[str, object], unit: str) -> None:
+    assert LossSection.model_validate(settings).unit == unit

@@ -18,15 +18,15 @@ FOREIGN = replace(
 
 
 def survey(*sessions: Trajectory, train_foreign: bool = False) -> Survey:
-    found = Survey("tiny", "h", train_foreign)
-    for offset, one in enumerate(sessions):
-        found.apply(Received("trajectories", offset % 2, offset, 0, None, (), one))
-    return found
+    summary = Survey("tiny", "h", train_foreign)
+    for offset, session in enumerate(sessions):
+        summary.apply(Received("trajectories", offset % 2, offset, 0, None, (), session))
+    return summary
 
 
 def test_a_recording_of_the_policy_and_tokenizer_is_good_and_its_ends_are_known() -> None:
-    found = survey(SESSION, SESSION, SESSION)
-    assert (found.fault(), found.last) == ("", {0: 2, 1: 1})
+    summary = survey(SESSION, SESSION, SESSION)
+    assert (summary.fault(), summary.last) == ("", {0: 2, 1: 1})
     assert survey(FOREIGN, train_foreign=True).fault() == ""
 
 

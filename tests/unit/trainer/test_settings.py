@@ -49,7 +49,7 @@ def test_a_sum_of_advantages_without_a_weight_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("settings", "reason"),
     [
         ({"advantage": "gdpo", "overlong": {"length": 9, "cache": 2}}, "gdpo normalises each by"),
         ({"advantage": "maxrl", "overlong": {"length": 9, "cache": 2}}, "overlong.length lessens"),
@@ -61,9 +61,9 @@ def test_a_sum_of_advantages_without_a_weight_is_refused() -> None:
         ),
     ],
 )
-def test_what_cannot_be_as_it_is_meant_is_refused(given: dict[str, object], reason: str) -> None:
+def test_what_cannot_be_as_it_is_meant_is_refused(settings: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        TrainerSection.model_validate(given)
+        TrainerSection.model_validate(settings)
 
 
 def test_distillation_needs_a_teacher() -> None:
@@ -84,7 +84,7 @@ def test_several_updates_need_a_loss_that_sees_the_weights_move(several: dict[st
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "settings"),
     [
         ("advantage distill", {"advantage": "distill", "teacher": "teacher"}),
         ("returns.entropy_scale", {"returns": {"entropy_scale": 0.5}}),
@@ -92,11 +92,11 @@ def test_several_updates_need_a_loss_that_sees_the_weights_move(several: dict[st
     ],
 )
 def test_imitation_is_refused_beside_what_makes_advantages_alone(
-    name: str, given: dict[str, object]
+    name: str, settings: dict[str, object]
 ) -> None:
     cloning = {"loss": {"surrogate": "cloning"}}
     with pytest.raises(ValueError, match=f"{name} makes advantages, and loss.surrogate cloning"):
-        TrainerSection.model_validate(cloning | given)
+        TrainerSection.model_validate(cloning | settings)
     critic = {"advantage": "gae", "kl_penalty": 0.1}
     assert TrainerSection.model_validate(cloning | critic).critic_used
 

@@ -14,7 +14,7 @@ def methods(**trainer: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         (
             {"advantage": "turn"},
@@ -43,9 +43,9 @@ def methods(**trainer: Any) -> Any:
         ),
     ],
 )
-def test_a_change_of_a_setting_is_told_with_its_name(changed: dict[str, Any], told: str) -> None:
-    (found,) = differences(methods(), methods(**changed))
-    assert found.startswith(told)
+def test_a_change_of_a_setting_is_told_with_its_name(changed: dict[str, Any], message: str) -> None:
+    (difference,) = differences(methods(), methods(**changed))
+    assert difference.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_equal_methods_are_recorded_alike(same: dict[str, Any]) -> None:
 def test_other_updates_of_a_step_are_told(
     recorded: dict[str, Any], present: dict[str, Any]
 ) -> None:
-    (found,) = differences(methods(**recorded), methods(**present))
-    assert found.startswith("update has other values (trainer.mini_batches, ")
+    (difference,) = differences(methods(**recorded), methods(**present))
+    assert difference.startswith("update has other values (trainer.mini_batches, ")
     (begun,) = differences(methods(), methods(**present))
     assert begun.startswith("update was none, is mini_batches")
 
@@ -96,34 +96,36 @@ def test_a_loss_by_its_name_is_the_same_as_by_its_choices() -> None:
 
 
 def test_a_default_has_no_hash_so_a_new_setting_changes_none() -> None:
-    assert [one.settings_hash for one in methods()][:2] == ["", ""]
+    assert [method.settings_hash for method in methods()][:2] == ["", ""]
 
 
 def test_a_raised_version_is_a_difference_whatever_the_settings_are() -> None:
-    present = [replace(one, version=9) if one.kind == "loss" else one for one in methods()]
-    found = differences(without_settings(methods()), without_settings(present))
-    assert found == ["loss was ppo_clip version 2, is ppo_clip version 9 (trainer.loss)"]
+    present = [
+        replace(method, version=9) if method.kind == "loss" else method for method in methods()
+    ]
+    changes = differences(without_settings(methods()), without_settings(present))
+    assert changes == ["loss was ppo_clip version 2, is ppo_clip version 9 (trainer.loss)"]
     assert without_settings(reversed(methods())) == without_settings(methods())
     assert listed(present).startswith("grpo version 2, ppo_clip version 9, mask")
 
 
 def test_a_schedule_is_a_method_and_another_one_than_that_of_earlier_releases() -> None:
     falling = methods(optimizer={"schedule": "cosine"})
-    (found,) = differences(methods(), falling)
-    assert found == "schedule was none, is cosine version 2 (trainer.optimizer.schedule)"
+    (difference,) = differences(methods(), falling)
+    assert difference == "schedule was none, is cosine version 2 (trainer.optimizer.schedule)"
 
 
 @pytest.mark.parametrize("name", ["grpo", "turn", "session_and_turn", "reinforce_pp", "gae"])
 def test_methods_that_got_an_epsilon_are_others_than_those_of_earlier_releases(name: str) -> None:
-    (present,) = [one for one in methods(advantage=name) if one.kind == "advantage"]
-    (found,) = differences([replace(present, version=1)], [present])
-    assert found.startswith(f"advantage was {name}, is {name} version 2 (trainer.advantage")
+    (present,) = [method for method in methods(advantage=name) if method.kind == "advantage"]
+    (difference,) = differences([replace(present, version=1)], [present])
+    assert difference.startswith(f"advantage was {name}, is {name} version 2 (trainer.advantage")
 
 
 def test_epsilon_and_deviation_are_a_part_of_the_recorded_advantage() -> None:
     for changed in ({"epsilon": 1e-4}, {"deviation": "sample"}):
-        (found,) = differences(methods(), methods(returns=changed))
-        assert found.startswith("advantage has other values (trainer.advantage")
+        (difference,) = differences(methods(), methods(returns=changed))
+        assert difference.startswith("advantage has other values (trainer.advantage")
 
 
 @pytest.mark.parametrize("advantage", ["gae", "turn_gae", "reinforce_pp", "reinforce_pp_baseline"])

@@ -28,12 +28,12 @@ def test_gradients_of_eager_and_sdpa_are_equal_in_every_layout(
     chains = forked_chains()
     advantages = [(-1.0) ** number for number in range(len(chains))]
     step = StepInput(pack(with_advantages(chains, advantages), 200, layout), [], 0, 0.05)
-    found = []
+    gradients = []
     for attention in ("sdpa", "eager"):
         backend = TorchBackend(directory, settings(layout=layout, attention=attention))
         *_, gradient = backend.gradients(step)
-        found.append({name: value.clone() for name, value in gradient.items()})
-    sdpa, eager = found
+        gradients.append({name: value.clone() for name, value in gradient.items()})
+    sdpa, eager = gradients
     assert any(value.abs().max() > 1e-3 for value in sdpa.values())
     for name in sdpa:
         torch.testing.assert_close(eager[name], sdpa[name], atol=1e-5, rtol=1e-5)

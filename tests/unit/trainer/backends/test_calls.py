@@ -33,9 +33,9 @@ def test_a_message_comes_as_it_was_sent(message: Message) -> None:
     ids = np.arange(6, dtype=np.int32)
     stream = io.BytesIO(encoded(message, {"ids": ids}) + encoded(HELLO, {}))
 
-    found, arrays = received(stream.read)
+    decoded, arrays = received(stream.read)
 
-    assert found == message
+    assert decoded == message
     assert arrays["ids"].tolist() == ids.tolist()
     assert received(stream.read)[0] == HELLO
 
@@ -43,9 +43,9 @@ def test_a_message_comes_as_it_was_sent(message: Message) -> None:
 def test_a_metric_may_be_no_number() -> None:
     stream = io.BytesIO(encoded(Reply(number=0, metrics={"grad_norm": math.nan}), {}))
 
-    found, _ = received(stream.read)
+    reply, _ = received(stream.read)
 
-    assert isinstance(found, Reply) and math.isnan(found.metrics["grad_norm"])
+    assert isinstance(reply, Reply) and math.isnan(reply.metrics["grad_norm"])
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\2" + b"\0" * 8 + b"[]"])

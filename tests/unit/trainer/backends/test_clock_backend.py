@@ -162,14 +162,14 @@ print(*sorted({{"torch", "transformers", "renderers"}} & set(sys.modules)))
 def test_of_a_small_model_one_value_changes_by_a_little(tmp_path: Path) -> None:
     values = np.linspace(1, 2, 6, dtype=np.float32)
     save_file({"a": values, "b": values}, tmp_path / WEIGHTS)
-    found = stand_in(tmp_path)
-    assert found.dtype == "float32"
-    assert found.after(0) == found.initial
-    changed = load(found.after(3))
+    weights = stand_in(tmp_path)
+    assert weights.dtype == "float32"
+    assert weights.after(0) == weights.initial
+    changed = load(weights.after(3))
     assert (changed["b"] == values).all()
     assert np.flatnonzero(changed["a"] != values).tolist() == [0]
     assert changed["a"] == pytest.approx(values, rel=1e-5)
-    assert found.after(3) != found.after(4)
+    assert weights.after(3) != weights.after(4)
 
 
 def test_no_weights_and_large_ones_are_a_single_tensor(tmp_path: Path) -> None:

@@ -47,14 +47,14 @@ def computing(model: Path, note: Computing = unmeasured) -> LocalBackend:
 def headed(model: Path, note: Computing = unmeasured) -> LocalBackend:
     """Return one whose critic is a head that also trains the policy."""
     head = {"kind": "head", "coefficient": 0.1}
-    own = {"device": "cpu", "threads": 1, "advantage": "gae", "critic": head}
-    return TorchBackend(model, TrainerSection.model_validate(own), note)
+    settings = {"device": "cpu", "threads": 1, "advantage": "gae", "critic": head}
+    return TorchBackend(model, TrainerSection.model_validate(settings), note)
 
 
 def adapting(model: Path, note: Computing = unmeasured) -> LocalBackend:
     """Return one that trains an adapter alone."""
-    own = {"device": "cpu", "threads": 1, "adapter": {"rank": 2}}
-    return TorchBackend(model, TrainerSection.model_validate(own), note)
+    settings = {"device": "cpu", "threads": 1, "adapter": {"rank": 2}}
+    return TorchBackend(model, TrainerSection.model_validate(settings), note)
 
 
 def divided(model: Path, note: Computing = unmeasured) -> LocalBackend:

@@ -32,14 +32,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(model: Path, **more: Any) -> TorchBackend:
-    own = {"device": "cpu", "threads": 1, **more}
-    backend = TorchBackend(model, TrainerSection.model_validate(own))
+    settings = {"device": "cpu", "threads": 1, **more}
+    backend = TorchBackend(model, TrainerSection.model_validate(settings))
     backend.load(None, 0)
     return backend
 
 
 def step(
-    advantage: float = 1.0, change: Callable[[MicroBatch], MicroBatch] = lambda of: of
+    advantage: float = 1.0, change: Callable[[MicroBatch], MicroBatch] = lambda batch: batch
 ) -> StepInput:
     """Return a step whose third chain has this advantage, with its last micro-batch changed."""
     chains = with_advantages(some_chains(), [1.0, -1.0, advantage, 1.0, -1.0, 1.0])
@@ -62,14 +62,14 @@ def test_a_gradient_that_is_not_finite_names_the_loss_the_tokens_and_the_setting
 ) -> None:
     trained = some_chains()[2].trained()
     total = sum(chain.trained() for chain in some_chains())
-    with pytest.raises(UpdateFailed) as found:
+    with pytest.raises(UpdateFailed) as raised:
         opened(model).train(step(INFINITE))
-    said = str(found.value)
+    said = str(raised.value)
     assert "the gradient of loss ppo_clip is not finite (nan)" in said
     assert f"{trained} of {total} trained tokens have a loss that is not" in said
     assert said.endswith("lower trainer.optimizer.lr or trainer.optimizer.clip_norm")
-    assert found.value.chains == (2,)
-    assert found.value.process_status(ready=True) is ExitStatus.LASTING
+    assert raised.value.chains == (2,)
+    assert raised.value.process_status(ready=True) is ExitStatus.LASTING
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -120,16 +120,16 @@ LOGPROBS_N = torch.zeros(3, requires_grad=True)
 def test_a_loss_that_returns_what_cannot_be_trained_fails(loss: Tensor, reason: str) -> None:
     failures, chains_N = PassFailures(), np.zeros(3, np.int32)
     made = Losses(loss, torch.zeros(3, dtype=torch.bool))
-    found = failures.losses("own", lambda: made, LOGPROBS_N, chains_N)
-    assert found.loss_N.tolist() == [0, 0, 0]
+    losses = failures.losses("own", lambda: made, LOGPROBS_N, chains_N)
+    assert losses.loss_N.tolist() == [0, 0, 0]
     why = failures.why(GradientNorms(1.0), 3, TrainerSection())
     assert re.match(f"loss own failed: ResultMalformed: {reason}", why)
 
 
 def test_failures_of_several_ranks_are_those_of_one_pass() -> None:
-    one, other = PassFailures("", 2, [4, 5]), PassFailures("loss own failed", 1, [5, 6])
+    failures, other = PassFailures("", 2, [4, 5]), PassFailures("loss own failed", 1, [5, 6])
     sent = PassFailures.from_arrays(other.to_arrays())
-    assert one.with_others([sent]) == PassFailures("loss own failed", 3, [4, 5, 6])
+    assert failures.with_others([sent]) == PassFailures("loss own failed", 3, [4, 5, 6])
 
 
 def test_an_update_whose_norms_are_finite_may_be_applied() -> None:

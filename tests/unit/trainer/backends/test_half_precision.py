@@ -92,9 +92,9 @@ def test_half_precision_computes_nearly_the_same_gradient(
     make: Make, model_directory: Path, dtype: str
 ) -> None:
     wanted = TorchBackend(model_directory, half("float32")).train(small_step())
-    found = make(model_directory, half(dtype)).train(small_step())
-    assert found["grad_norm"] == pytest.approx(wanted["grad_norm"], rel=0.05)
-    assert found["loss"] == pytest.approx(wanted["loss"], abs=0.05)
+    metrics = make(model_directory, half(dtype)).train(small_step())
+    assert metrics["grad_norm"] == pytest.approx(wanted["grad_norm"], rel=0.05)
+    assert metrics["loss"] == pytest.approx(wanted["loss"], abs=0.05)
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -107,12 +107,12 @@ def test_half_precision_goes_on_from_a_checkpoint_as_if_nothing_had_happened(
     first.train(small_step())
     first.snapshot()
     first.save(saved)
-    wanted, one = first.train(small_step(1)), weights_of(first, tmp_path / "first")
+    wanted, weights = first.train(small_step(1)), weights_of(first, tmp_path / "first")
     second = make(model_directory, half(dtype))
     second.load(saved, 1)
     assert second.train(small_step(1)) == wanted
     other = weights_of(second, tmp_path / "second")
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert all(torch.equal(weights[name], other[name]) for name in weights)
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -152,13 +152,13 @@ def check_versions(backend: TorchBackend, model: Path) -> None:
         backend.train(StepInput(batches, [], NOWHERE, 0.05))
     samples = {version: pack(sampled(model, version), 64, "padded") for version in steps}
     alone = [measured(backend, samples[version]) for version in steps]
-    means = [one["mismatch_mean"] for one in alone]
+    means = [metrics["mismatch_mean"] for metrics in alone]
     assert max(means) > 2 * min(means), "else no version differs from another"
     together = measured(backend, [batch for version in steps for batch in samples[version]])
-    assert together["mismatch_tokens"] == sum(one["mismatch_tokens"] for one in alone)
+    assert together["mismatch_tokens"] == sum(metrics["mismatch_tokens"] for metrics in alone)
     # Each has as many tokens as the others.
     assert together["mismatch_mean"] == pytest.approx(np.mean(means), rel=1e-6)
-    assert together["mismatch_max"] == max(one["mismatch_max"] for one in alone)
+    assert together["mismatch_max"] == max(metrics["mismatch_max"] for metrics in alone)
 
 
 @pytest.mark.parametrize("dtype", [*HALVES, "float32"])

@@ -35,8 +35,10 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def headed(policy: Path, critic: dict[str, object] | None = None, **more: object) -> TorchBackend:
     head = {"kind": "head", "lr": 0.01, "clip": CLIP, **(critic or {})}
-    own = {"device": "cpu", "threads": 1, "advantage": "gae", "optimizer": UNCLIPPED}
-    backend = TorchBackend(policy, TrainerSection.model_validate({**own, "critic": head, **more}))
+    settings = {"device": "cpu", "threads": 1, "advantage": "gae", "optimizer": UNCLIPPED}
+    backend = TorchBackend(
+        policy, TrainerSection.model_validate({**settings, "critic": head, **more})
+    )
     backend.load(None, 0)
     backend.acquire()
     return backend
@@ -52,8 +54,8 @@ def step(chains: list[Chain], layout: Layout = "padded", budget: int = 64) -> St
 
 def values(backend: TorchBackend, chains: list[Chain], layout: Layout = "padded") -> list[float]:
     packed = pack(chains, 64, layout)
-    found = by_chain(chains, packed, backend.annotate(packed, [Column.VALUE]))
-    return [value for of in found for value in of[Column.VALUE].tolist()]
+    columns = by_chain(chains, packed, backend.annotate(packed, [Column.VALUE]))
+    return [value for chain_columns in columns for value in chain_columns[Column.VALUE].tolist()]
 
 
 def saved(backend: TorchBackend, directory: Path) -> Path:
@@ -67,7 +69,7 @@ def with_some_head(backend: TorchBackend, directory: Path) -> dict[str, Tensor]:
     """Give the head weights that are not 0; return them."""
     torch.manual_seed(3)
     file = saved(backend, directory) / "critic-weights.safetensors"
-    weights = {name: torch.randn_like(one) / 4 for name, one in load_file(file).items()}
+    weights = {name: torch.randn_like(tensor) / 4 for name, tensor in load_file(file).items()}
     save_file(weights, file)
     backend.load(directory, 0)
     return weights
@@ -79,7 +81,7 @@ def by_formula(
     """Return values, the gradient of the policy and that of the head, one chain at a time."""
     model = open_tiny(policy).double()
     weight_1H, bias_1 = (head[name].double().requires_grad_() for name in ("weight", "bias"))
-    total, found = sum(chain.trained() for chain in chains), list[float]()
+    total, predictions = sum(chain.trained() for chain in chains), list[float]()
     policy_loss = value_loss = torch.zeros((), dtype=torch.float64)
     for chain in chains:
         tokens, column = chain.tokens, iter(range(chain.trained()))
@@ -103,11 +105,11 @@ def by_formula(
             # Where the bounded one is worse, its error is constant and has no gradient.
             if abs(now - target) >= abs(near - target):
                 value_loss = value_loss + (value - target) ** 2 / 2 / total
-            found.append(now)
+            predictions.append(now)
     of_head = torch.autograd.grad(value_loss, [weight_1H, bias_1], retain_graph=True)
     torch.autograd.backward(policy_loss + coefficient * value_loss)
     of_policy = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
-    return found, of_policy, dict(zip(("weight", "bias"), of_head, strict=True))
+    return predictions, of_policy, dict(zip(("weight", "bias"), of_head, strict=True))
 
 
 @pytest.mark.parametrize("layout", get_args(Layout))
@@ -117,28 +119,30 @@ def test_values_and_gradients_are_those_of_the_formula(
 ) -> None:
     chains, backend = taught(), headed(policy, {"coefficient": coefficient})
     head = with_some_head(backend, tmp_path / "begun")
-    told, of_policy, of_head = by_formula(policy, head, chains, coefficient)
-    assert values(backend, chains, layout) == pytest.approx(told, abs=1e-5)
-    *_, found = backend.gradients(step(chains, layout))
-    assert found.keys() == of_policy.keys()
+    predictions, of_policy, of_head = by_formula(policy, head, chains, coefficient)
+    assert values(backend, chains, layout) == pytest.approx(predictions, abs=1e-5)
+    *_, gradient = backend.gradients(step(chains, layout))
+    assert gradient.keys() == of_policy.keys()
     for name, wanted in of_policy.items():
-        torch.testing.assert_close(found[name].double(), wanted, atol=1e-6, rtol=1e-4)
+        torch.testing.assert_close(gradient[name].double(), wanted, atol=1e-6, rtol=1e-4)
     backend.train(step(chains, layout))
     # The first mean of AdamW is the gradient times 1 - beta1.
     means = load_file(saved(backend, tmp_path / "trained") / "critic-optimizer.safetensors")
     for name, wanted in of_head.items():
-        own = means[f"exp_avg/{name}"].double() / (1 - 0.9)
-        torch.testing.assert_close(own, wanted.reshape(own.shape), atol=1e-6, rtol=1e-4)
+        head_gradient = means[f"exp_avg/{name}"].double() / (1 - 0.9)
+        torch.testing.assert_close(
+            head_gradient, wanted.reshape(head_gradient.shape), atol=1e-6, rtol=1e-4
+        )
 
 
 def test_a_coefficient_changes_the_gradient_of_the_policy(policy: Path, tmp_path: Path) -> None:
     """Else the test above shows nothing of it."""
-    found = []
+    norms = []
     for coefficient in (0.0, 0.5):
         backend = headed(policy, {"coefficient": coefficient})
         with_some_head(backend, tmp_path)
-        found.append(backend.train(step(taught()))["grad_norm"])
-    assert found[1] != pytest.approx(found[0], rel=1e-2)
+        norms.append(backend.train(step(taught()))["grad_norm"])
+    assert norms[1] != pytest.approx(norms[0], rel=1e-2)
 
 
 def test_without_a_coefficient_values_do_not_move_the_policy(policy: Path, tmp_path: Path) -> None:
@@ -164,40 +168,42 @@ def test_a_head_begins_at_zero_and_learns_returns(policy: Path) -> None:
 @contextmanager
 def passes() -> Iterator[list[int]]:
     """Count the tokens of each pass of a whole model, forward."""
-    found: list[int] = []
+    counts: list[int] = []
 
     def note(module: object, _: object, output: object) -> None:
         if isinstance(module, Qwen3Model):
             states = getattr(output, "last_hidden_state", None)
             assert isinstance(states, Tensor)
-            found.append(states.shape[0] * states.shape[1])
+            counts.append(states.shape[0] * states.shape[1])
 
     handle = torch.nn.modules.module.register_module_forward_hook(note)
     try:
-        yield found
+        yield counts
     finally:
         handle.remove()
 
 
 def test_policy_and_values_are_computed_in_one_pass(policy: Path) -> None:
-    given = step(taught())
-    own = headed(policy, {"kind": "model"})
+    step_input = step(taught())
+    two_models = headed(policy, {"kind": "model"})
     backend = headed(policy)
-    for found, wanted in ((backend, 1), (own, 2)):
+    for trainer, wanted in ((backend, 1), (two_models, 2)):
         with passes() as computed:
-            found.train(given)
-        assert sum(computed) == wanted * sum(one.ids_BT.size for one in given.micro_batches)
+            trainer.train(step_input)
+        assert sum(computed) == wanted * sum(
+            batch.ids_BT.size for batch in step_input.micro_batches
+        )
 
 
 def test_columns_of_the_policy_and_values_are_annotated_in_one_pass(policy: Path) -> None:
     packed = pack(taught(), 64, "padded")
     backend = headed(policy)
     with passes() as computed:
-        found = backend.annotate(packed, [Column.ENTROPY, Column.PROXIMAL, Column.VALUE])
+        columns = backend.annotate(packed, [Column.ENTROPY, Column.PROXIMAL, Column.VALUE])
     assert len(computed) == len(packed)
     alone = backend.annotate(packed, [Column.VALUE])
-    for one, other in zip(found[Column.VALUE], alone[Column.VALUE], strict=True):
-        assert one.tolist() == other.tolist()
+    for values_N, other in zip(columns[Column.VALUE], alone[Column.VALUE], strict=True):
+        assert values_N.tolist() == other.tolist()
 
 
 def test_published_weights_have_no_head(policy: Path, tmp_path: Path) -> None:
@@ -231,24 +237,26 @@ def test_a_head_goes_on_from_a_checkpoint_to_the_digit(
 def test_values_in_half_precision_are_nearly_the_same(
     policy: Path, tmp_path: Path, dtype: str
 ) -> None:
-    exact, half = (headed(policy, {"coefficient": 0.5}, dtype=of) for of in ("float32", dtype))
+    exact, half = (
+        headed(policy, {"coefficient": 0.5}, dtype=precision) for precision in ("float32", dtype)
+    )
     for backend in (exact, half):
         with_some_head(backend, tmp_path)
     assert values(half, taught()) == pytest.approx(values(exact, taught()), abs=0.05)
-    wanted, found = (backend.train(step(taught())) for backend in (exact, half))
+    wanted, metrics = (backend.train(step(taught())) for backend in (exact, half))
     for name in ("value_loss", "grad_norm"):
-        assert found[name] == pytest.approx(wanted[name], rel=0.1)
+        assert metrics[name] == pytest.approx(wanted[name], rel=0.1)
 
 
 def test_recomputed_activations_give_the_same_gradient(policy: Path, tmp_path: Path) -> None:
-    found = []
+    gradients = []
     for frugal in (False, True):
         backend = headed(policy, {"coefficient": 0.5}, gradient_checkpointing=frugal)
         with_some_head(backend, tmp_path)
         *_, gradient = backend.gradients(step(taught()))
-        found.append(dict(gradient))
-    for name, wanted in found[0].items():
-        torch.testing.assert_close(found[1][name], wanted, atol=1e-6, rtol=1e-4)
+        gradients.append(dict(gradient))
+    for name, wanted in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], wanted, atol=1e-6, rtol=1e-4)
 
 
 def test_a_gradient_of_values_that_overflows_when_scaled_is_computed_again(
@@ -258,18 +266,19 @@ def test_a_gradient_of_values_that_overflows_when_scaled_is_computed_again(
         return step(
             [
                 replace(
-                    one, columns={**one.columns, Column.TARGET: one.columns[Column.TARGET] * 3e3}
+                    chain,
+                    columns={**chain.columns, Column.TARGET: chain.columns[Column.TARGET] * 3e3},
                 )
-                for one in taught()
+                for chain in taught()
             ]
         )
 
     critic: dict[str, object] = {"coefficient": 0.5, "clip": 1e9}
-    half, exact = (headed(policy, critic, dtype=of) for of in ("float16", "float32"))
+    half, exact = (headed(policy, critic, dtype=precision) for precision in ("float16", "float32"))
     for _ in range(2):
-        found, wanted = half.train(far()), exact.train(far())
+        metrics, wanted = half.train(far()), exact.train(far())
     assert "again with a smaller one" in caplog.text
-    assert found["value_loss"] == pytest.approx(wanted["value_loss"], rel=0.01)
+    assert metrics["value_loss"] == pytest.approx(wanted["value_loss"], rel=0.01)
 
 
 @pytest.mark.parametrize(("before", "after"), [("head", "model"), ("model", "head")])

@@ -37,8 +37,8 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def settings(dtype: str = "float32", **more: Any) -> TrainerSection:
     loss = {"surrogate": "cloning", "entropy": ENTROPY}
-    given = {"device": "cpu", "threads": 1, "dtype": dtype, "loss": loss, **more}
-    return TrainerSection.model_validate(given)
+    section = {"device": "cpu", "threads": 1, "dtype": dtype, "loss": loss, **more}
+    return TrainerSection.model_validate(section)
 
 
 def step(layout: Layout = "packed", budget: int = 10_000) -> StepInput:
@@ -58,21 +58,28 @@ def exact(model: Path) -> dict[str, Tensor]:
         entropies_N = -(table_NV.exp() * table_NV).sum(-1)
         loss = -(logprobs_N.sum() + ENTROPY * entropies_N.sum()) / total
         torch.autograd.backward(loss)
-    return {name: of.grad for name, of in opened.named_parameters() if of.grad is not None}
+    return {
+        name: parameter.grad
+        for name, parameter in opened.named_parameters()
+        if parameter.grad is not None
+    }
 
 
-def gradient(backend: TorchBackend, of: StepInput) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {}
-    for so_far in backend.gradients(of):
+def gradient(backend: TorchBackend, step_input: StepInput) -> dict[str, Tensor]:
+    gradients: dict[str, Tensor] = {}
+    for so_far in backend.gradients(step_input):
         # Of a single rank the part is the whole.
-        found = {name: getattr(one, "_local_tensor", one).clone() for name, one in so_far.items()}
-    return found
+        gradients = {
+            name: getattr(tensor, "_local_tensor", tensor).clone()
+            for name, tensor in so_far.items()
+        }
+    return gradients
 
 
-def distance(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
-    assert one.keys() == other.keys()
-    squares = sum(float((one[name] - other[name]).square().sum()) for name in one)
-    return float((squares / sum(float(of.square().sum()) for of in other.values())) ** 0.5)
+def distance(tensors: dict[str, Tensor], other: dict[str, Tensor]) -> float:
+    assert tensors.keys() == other.keys()
+    squares = sum(float((tensors[name] - other[name]).square().sum()) for name in tensors)
+    return float((squares / sum(float(tensor.square().sum()) for tensor in other.values())) ** 0.5)
 
 
 @pytest.mark.parametrize("layout", get_args(Layout))
@@ -81,10 +88,10 @@ def test_the_gradient_of_logits_in_parts_is_that_of_all_logits(
     make: Make, tmp_path: Path, tied: bool, layout: Layout
 ) -> None:
     model = write_wide(tmp_path, tied)
-    given = step(layout)
-    assert max(map(len, given.micro_batches)) * 151_936 > LOGITS_AT_ONCE
-    found = gradient(make(model, settings(layout=layout)), given)
-    assert distance(found, exact(model)) < 1e-5
+    step_input = step(layout)
+    assert max(map(len, step_input.micro_batches)) * 151_936 > LOGITS_AT_ONCE
+    gradients = gradient(make(model, settings(layout=layout)), step_input)
+    assert distance(gradients, exact(model)) < 1e-5
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -103,9 +110,9 @@ def test_no_tensor_of_a_pass_has_all_logits(make: Make, wide: Path) -> None:
         sizes.append(tensor.numel())
         return tensor
 
-    backend, given = make(wide, settings()), step()
+    backend, step_input = make(wide, settings()), step()
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        backend.train(given)
+        backend.train(step_input)
     assert max(sizes) <= 151_936 * 16, "the weight itself"
 
 
@@ -114,12 +121,12 @@ def test_log_probs_and_entropies_without_a_gradient_are_those_of_all_logits(wide
     models = open_tiny(wide), open_tiny(wide)
     parts, whole = Forward(models[0], most=1 << 20), Forward(models[1], most=1 << 40)
     with torch.no_grad():
-        for one, other in zip(parts(batch), whole(batch), strict=True):
-            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+        for scores, other in zip(parts(batch), whole(batch), strict=True):
+            torch.testing.assert_close(scores, other, atol=1e-5, rtol=1e-5)
 
 
 def test_a_model_that_changes_its_logits_afterwards_has_them_whole(tmp_path: Path) -> None:
     """Gemma 2 caps them, so what its output layer returns is not what the softmax is of."""
     model = write_wide(tmp_path, tied=True, family="gemma2")
-    found = gradient(TorchBackend(model, settings()), step())
-    assert distance(found, exact(model)) < 1e-5
+    gradients = gradient(TorchBackend(model, settings()), step())
+    assert distance(gradients, exact(model)) < 1e-5

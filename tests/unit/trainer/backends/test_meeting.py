@@ -59,8 +59,8 @@ def leader() -> Iterator[Callable[[int], Leader]]:
         return made[-1]
 
     yield make
-    for one in made:
-        for opened in one.met():
+    for first_rank in made:
+        for opened in first_rank.met():
             opened.close()
 
 
@@ -134,16 +134,16 @@ def test_a_process_that_must_end_waits_for_no_rank() -> None:
 
 def test_a_rank_is_told_that_rank_0_ended_or_that_it_must_end_itself() -> None:
     with socket.create_server((HOST, 0)) as listener:
-        own = Line(socket.create_connection(listener.getsockname()))
+        connection = Line(socket.create_connection(listener.getsockname()))
         other, _ = listener.accept()
-        with other, closing(own):
+        with other, closing(connection):
             with pytest.raises(LineLost, match="the process ends"):
-                begun(own, lambda: True)
-            assert not own.lost
+                begun(connection, lambda: True)
+            assert not connection.lost
             other.shutdown(socket.SHUT_RDWR)
             with pytest.raises(LineLost, match="closed"):
-                begun(own)
-            assert own.lost
+                begun(connection)
+            assert connection.lost
 
 
 def model(directory: Path, config: str = "{}") -> Path:
@@ -158,15 +158,15 @@ def settings(policy: Path, **trainer: Any) -> TrainerSettings:
 
 
 def test_ranks_differ_in_their_own_settings_alone(tmp_path: Path) -> None:
-    one = {"worker": "w0", "rank": 0, "ranks": 3, "backend": "fsdp2", "devices": [0, 1]}
+    rank_0 = {"worker": "w0", "rank": 0, "ranks": 3, "backend": "fsdp2", "devices": [0, 1]}
     other = {"worker": "w1", "rank": 2, "ranks": 3, "backend": "fsdp2", "host": "127.0.0.2"}
-    here, there = model(tmp_path / "here"), model(tmp_path / "there")
-    first = gang_facts(settings(here, **one, teacher=here))
-    assert differences(first, gang_facts(settings(there, **other, teacher=there))) == ""
+    here, other_model = model(tmp_path / "here"), model(tmp_path / "there")
+    first = gang_facts(settings(here, **rank_0, teacher=here))
+    assert differences(first, gang_facts(settings(other_model, **other, teacher=other_model))) == ""
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"seed": 7}, "trainer.seed is 7, not 0"),
         ({"loss": {"clip_low": 0.3}}, "trainer.loss.clip_low is 0.3, not 0.2"),
@@ -174,24 +174,27 @@ def test_ranks_differ_in_their_own_settings_alone(tmp_path: Path) -> None:
     ],
 )
 def test_another_setting_is_named_with_both_values(
-    tmp_path: Path, changed: dict[str, Any], told: str
+    tmp_path: Path, changed: dict[str, Any], message: str
 ) -> None:
-    of = model(tmp_path / "model")
-    assert differences(gang_facts(settings(of)), gang_facts(settings(of, **changed))) == told
+    directory = model(tmp_path / "model")
+    assert (
+        differences(gang_facts(settings(directory)), gang_facts(settings(directory, **changed)))
+        == message
+    )
 
 
 def test_another_model_is_told_by_its_content(tmp_path: Path) -> None:
-    one, other = model(tmp_path / "one"), model(tmp_path / "other", '{"layers": 2}')
-    own = gang_facts(settings(one))
-    assert differences(own, gang_facts(settings(other))).startswith("policy.model is ")
-    critic = gang_facts(settings(one, critic={"model": other}))
-    assert differences(own, critic).startswith("trainer.critic.model is ")
+    directory, other = model(tmp_path / "one"), model(tmp_path / "other", '{"layers": 2}')
+    facts = gang_facts(settings(directory))
+    assert differences(facts, gang_facts(settings(other))).startswith("policy.model is ")
+    critic = gang_facts(settings(directory, critic={"model": other}))
+    assert differences(facts, critic).startswith("trainer.critic.model is ")
 
 
 def test_the_first_differences_are_named_and_the_others_counted() -> None:
-    own = {name: "1" for name in "abcde"}
+    facts = {name: "1" for name in "abcde"}
     other = {name: "2" for name in "abcd"}
-    assert differences(own, other) == "a is 2, not 1; b is 2, not 1; c is 2, not 1; 2 more"
+    assert differences(facts, other) == "a is 2, not 1; b is 2, not 1; c is 2, not 1; 2 more"
 
 
 def test_every_setting_of_a_worker_s_own_exists() -> None:

@@ -23,17 +23,17 @@ def inputs(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
 def test_scores_in_parts_are_those_of_all_at_once(
     dtype: torch.dtype, entropy_gradient: bool, tempered: bool, most: int
 ) -> None:
-    found = []
+    results = []
     for limit in (N * V, most):
         logits_NV, targets_N, given_N = inputs(dtype)
         temperatures_N = given_N if tempered else None
-        of = scores(logits_NV, targets_N, temperatures_N, entropy_gradient, limit)
-        assert of[1].requires_grad == entropy_gradient
-        weighted = (of[0] * torch.arange(N)).sum() + of[1].square().sum()
+        result = scores(logits_NV, targets_N, temperatures_N, entropy_gradient, limit)
+        assert result[1].requires_grad == entropy_gradient
+        weighted = (result[0] * torch.arange(N)).sum() + result[1].square().sum()
         torch.autograd.backward(weighted)
         assert logits_NV.grad is not None
-        found.append((*(one.detach() for one in of), logits_NV.grad))
-    for whole, parts in zip(*found, strict=True):
+        results.append((*(tensor.detach() for tensor in result), logits_NV.grad))
+    for whole, parts in zip(*results, strict=True):
         torch.testing.assert_close(parts, whole, rtol=0, atol=0)
 
 
@@ -80,16 +80,16 @@ def from_hidden(
     temperatures_N = given_N if tempered else None
     if most is None:
         logits_NV = torch.nn.functional.linear(hidden_NH, weight_VH, bias)
-        found = scores(logits_NV, targets_N, temperatures_N, entropy_gradient)
+        result = scores(logits_NV, targets_N, temperatures_N, entropy_gradient)
     else:
         layer = hidden_NH, weight_VH, bias
-        found = linear_scores(*layer, targets_N, temperatures_N, entropy_gradient, most)
-    assert found[1].requires_grad == entropy_gradient
-    torch.autograd.backward((found[0] * torch.arange(1.0, N + 1)).sum() + found[1].square().sum())
+        result = linear_scores(*layer, targets_N, temperatures_N, entropy_gradient, most)
+    assert result[1].requires_grad == entropy_gradient
+    torch.autograd.backward((result[0] * torch.arange(1.0, N + 1)).sum() + result[1].square().sum())
     inner = [hidden_NH, weight_VH, *([bias_V] if biased else [])]
-    gradients = [of.grad for of in inner if of.grad is not None]
+    gradients = [tensor.grad for tensor in inner if tensor.grad is not None]
     assert len(gradients) == len(inner)
-    return (*(of.detach() for of in found), *gradients)
+    return (*(tensor.detach() for tensor in result), *gradients)
 
 
 @pytest.mark.parametrize("most", [1, 3 * V, N * V])
@@ -111,8 +111,8 @@ def test_parts_in_half_precision_are_no_farther_from_float32_than_all_logits_at_
 ) -> None:
     exact = from_hidden(torch.float32, True, True, True, None)
     parts, whole = (from_hidden(dtype, True, True, True, most) for most in (2 * V, None))
-    for one, other, wanted in zip(parts, whole, exact, strict=True):
-        far, near = (float((of.float() - wanted).norm()) for of in (one, other))
+    for part, other, wanted in zip(parts, whole, exact, strict=True):
+        far, near = (float((tensor.float() - wanted).norm()) for tensor in (part, other))
         assert far <= 1.5 * near + 1e-6
 
 
@@ -121,11 +121,11 @@ def test_autocast_computes_parts_in_its_type_and_leaves_the_gradient_in_that_of_
 ):
     hidden_NH, weight_VH = torch.randn(N, H), torch.randn(V, H).requires_grad_()
     targets_N = inputs(torch.float32)[1]
-    found = []
+    results = []
     for typed in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=typed):
-            found.append(linear_scores(hidden_NH, weight_VH, None, targets_N, most=2 * V)[0])
-    exact, rounded = found
+            results.append(linear_scores(hidden_NH, weight_VH, None, targets_N, most=2 * V)[0])
+    exact, rounded = results
     assert not torch.equal(exact, rounded)
     torch.testing.assert_close(exact, rounded, rtol=0.05, atol=0.05)
     torch.autograd.backward(rounded.sum())

@@ -44,8 +44,8 @@ def annotated(
 ) -> list[list[float]]:
     """Return a column of the trained tokens of each chain."""
     packed = pack(chains, budget, layout)
-    found = by_chain(chains, packed, backend.annotate(packed, [column]))
-    return [of[column].tolist() for of in found]
+    columns = by_chain(chains, packed, backend.annotate(packed, [column]))
+    return [chain_columns[column].tolist() for chain_columns in columns]
 
 
 def directly(directory: Path, chain: Chain) -> list[float]:
@@ -69,8 +69,8 @@ def test_a_frozen_model_tells_its_own_log_probs(
         Column.TEACHER: {"advantage": "distill", "teacher": other},
     }[column]
     chains = forked_chains(3)
-    found = annotated(opened(policy, **settings), chains, column, layout)
-    for chain, values in zip(chains, found, strict=True):
+    logprobs = annotated(opened(policy, **settings), chains, column, layout)
+    for chain, values in zip(chains, logprobs, strict=True):
         assert values == pytest.approx(directly(other, chain), rel=1e-6, abs=1e-6)
 
 
@@ -78,8 +78,8 @@ def test_a_frozen_model_tells_its_own_log_probs(
 def test_entropies_are_those_of_the_policy_before_the_step(policy: Path, layout: Layout) -> None:
     chains = forked_chains(3)
     backend = opened(policy, returns={"entropy_scale": 1.0})
-    found = annotated(backend, chains, Column.ENTROPY, layout)
-    for chain, values in zip(chains, found, strict=True):
+    column = annotated(backend, chains, Column.ENTROPY, layout)
+    for chain, values in zip(chains, column, strict=True):
         ids = torch.from_numpy(chain.tokens.ids_T.astype(np.int64))
         table = open_tiny(policy)(ids[None]).logits[0].detach().log_softmax(-1)
         entropies = -(table.exp() * table).sum(-1)[np.flatnonzero(chain.tokens.trained_T) - 1]
@@ -117,8 +117,8 @@ def learning(chains: list[Chain], before: list[float], target: float) -> StepInp
 
 
 def values(backend: TorchBackend, chains: list[Chain]) -> list[float]:
-    found = annotated(backend, chains, Column.VALUE, "padded")
-    return [value for of in found for value in of]
+    column = annotated(backend, chains, Column.VALUE, "padded")
+    return [value for chain_values in column for value in chain_values]
 
 
 def test_a_critic_begins_at_zero_and_learns_returns(policy: Path) -> None:
@@ -147,8 +147,8 @@ def test_values_do_not_depend_on_packing(policy: Path, layout: Layout) -> None:
     backend.train(learning(chains, [0.0] * len(chains), 1.0))
     alone = [annotated(backend, [chain], Column.VALUE, "padded")[0] for chain in chains]
     together = annotated(backend, chains, Column.VALUE, layout, budget=1000)
-    for one, other in zip(alone, together, strict=True):
-        assert other == pytest.approx(one, abs=1e-6)
+    for expected, other in zip(alone, together, strict=True):
+        assert other == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_critic_goes_on_from_a_checkpoint_to_the_digit(policy: Path, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_the_divergence_from_the_reference_is_told_from_the_first_step_on(policy
     packed = pack(chains, 32, "padded")
     columns = by_chain(chains, packed, backend.annotate(packed, [Column.REFERENCE]))
     pairs = zip(chains, columns, strict=True)
-    made = [replace(credited(chain, 1.0), columns=of) for chain, of in pairs]
+    made = [replace(credited(chain, 1.0), columns=chain_columns) for chain, chain_columns in pairs]
     step = StepInput(pack(made, 32, "padded"), [], 0, 0.1)
     first, second = backend.train(step), backend.train(step)
     assert first["reference_kl"] == pytest.approx(0.0, abs=1e-9)
@@ -190,7 +190,7 @@ def stepped(backend: TorchBackend, chains: list[Chain], version: int) -> None:
     packed = pack(chains, 32, "padded")
     columns = by_chain(chains, packed, backend.annotate(packed, [Column.REFERENCE]))
     pairs = zip(chains, columns, strict=True)
-    made = [replace(credited(chain, 1.0), columns=of) for chain, of in pairs]
+    made = [replace(credited(chain, 1.0), columns=chain_columns) for chain, chain_columns in pairs]
     backend.train(StepInput(pack(made, 32, "padded"), [], 0, 0.1))
     backend.remember(version)
 
@@ -199,7 +199,9 @@ def compared(backend: TorchBackend, chains: list[Chain]) -> tuple[list[float], l
     """Return the log-probs of the tokens under the reference and under the policy."""
     columns = (Column.REFERENCE, Column.PROXIMAL)
     first, second = (annotated(backend, chains, name, "padded") for name in columns)
-    return [value for of in first for value in of], [value for of in second for value in of]
+    return [value for logprobs in first for value in logprobs], [
+        value for logprobs in second for value in logprobs
+    ]
 
 
 RENEWED = {"loss": {"kl": 0.1}, "reference_every": 2, "optimizer": {"lr": 0.1}}
@@ -211,14 +213,14 @@ def test_the_reference_becomes_the_policy_every_so_many_steps(policy: Path) -> N
     stepped(backend, chains, 1)
     assert compared(backend, chains)[0] == initial
     stepped(backend, chains, 2)
-    renewed, own = compared(backend, chains)
-    assert renewed == own != initial
+    renewed, of_policy = compared(backend, chains)
+    assert renewed == of_policy != initial
     stepped(backend, chains, 3)
-    kept, own = compared(backend, chains)
-    assert kept == renewed != own
+    kept, of_policy = compared(backend, chains)
+    assert kept == renewed != of_policy
     stepped(backend, chains, 4)
-    again, own = compared(backend, chains)
-    assert again == own != renewed
+    again, of_policy = compared(backend, chains)
+    assert again == of_policy != renewed
 
 
 def test_without_that_setting_the_reference_stays(policy: Path) -> None:

@@ -13,9 +13,9 @@ from seamlessflow.trainer.backends.token_sums import RATIO_WIDTH, TokenSums
 
 
 def sums(log_ratios: Sequence[float]) -> TokenSums:
-    found = TokenSums()
-    add(found, torch.tensor(log_ratios))
-    return found
+    totals = TokenSums()
+    add(totals, torch.tensor(log_ratios))
+    return totals
 
 
 def add(to: TokenSums, log_ratios_N: Tensor) -> None:
@@ -23,8 +23,8 @@ def add(to: TokenSums, log_ratios_N: Tensor) -> None:
     to.add_losses(Losses(zeros_N, zeros_N), zeros_N, log_ratios_N, zeros_N)
 
 
-def p99(of: TokenSums) -> float:
-    return of.metrics()["ratio_p99"]
+def p99(totals: TokenSums) -> float:
+    return totals.metrics()["ratio_p99"]
 
 
 def test_equal_policies_have_the_ratio_1() -> None:
@@ -49,8 +49,8 @@ def test_one_token_in_a_hundred_may_be_farther() -> None:
 def test_a_quantile_is_that_of_all_tokens_within_half_a_bin() -> None:
     drawn_N = np.random.default_rng(0).normal(0, 0.3, 5_000)
     exact = np.quantile(drawn_N, 0.99, method="inverted_cdf")
-    found = math.log(p99(sums(drawn_N.tolist())))
-    assert abs(found - exact) <= RATIO_WIDTH / 2 + 1e-6
+    quantile = math.log(p99(sums(drawn_N.tolist())))
+    assert abs(quantile - exact) <= RATIO_WIDTH / 2 + 1e-6
 
 
 def test_ratios_beyond_the_bins_are_told_as_the_last_one() -> None:
@@ -73,6 +73,6 @@ def test_ranks_and_micro_batches_change_nothing() -> None:
     assert int(merged.ratios.sum()) == 999
 
 
-def _sums(of: TokenSums, like: Tensor) -> Tensor:
-    values = list(of.merged(lambda vector: vector, lambda vector: vector).sums.values())
+def _sums(totals: TokenSums, like: Tensor) -> Tensor:
+    values = list(totals.merged(lambda vector: vector, lambda vector: vector).sums.values())
     return torch.tensor(values, dtype=like.dtype)

@@ -27,13 +27,15 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def step(
-    found: list[Chain],
+    step_chains: list[Chain],
     advantages: list[float],
     budget: int = 64,
     layout: Layout = "padded",
     version: int = 0,
 ) -> StepInput:
-    return StepInput(pack(with_advantages(found, advantages), budget, layout), [], version, 0.05)
+    return StepInput(
+        pack(with_advantages(step_chains, advantages), budget, layout), [], version, 0.05
+    )
 
 
 def gradient(backend: TorchBackend, step: StepInput) -> dict[str, Tensor]:
@@ -42,11 +44,13 @@ def gradient(backend: TorchBackend, step: StepInput) -> dict[str, Tensor]:
     return dict(whole)
 
 
-def reference(directory: Path, found: list[Chain], advantages: list[float]) -> dict[str, Tensor]:
+def reference(
+    directory: Path, step_chains: list[Chain], advantages: list[float]
+) -> dict[str, Tensor]:
     """The gradient of clipped GRPO, written down directly: one chain at a time, no packing."""
     model = open_tiny(directory)
-    total = sum(chain.trained() for chain in found)
-    for chain, advantage in zip(found, advantages, strict=True):
+    total = sum(chain.trained() for chain in step_chains)
+    for chain, advantage in zip(step_chains, advantages, strict=True):
         ids = torch.from_numpy(chain.tokens.ids_T.astype(np.int64))
         table = model(input_ids=ids[None], use_cache=False).logits[0].log_softmax(-1)
         loss = torch.zeros(())
@@ -61,10 +65,10 @@ def reference(directory: Path, found: list[Chain], advantages: list[float]) -> d
     return {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
 
 
-def assert_equal(one: dict[str, Tensor], other: dict[str, Tensor], atol: float = 1e-6) -> None:
-    assert one.keys() == other.keys()
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], atol=atol, rtol=1e-4)
+def assert_equal(tensors: dict[str, Tensor], other: dict[str, Tensor], atol: float = 1e-6) -> None:
+    assert tensors.keys() == other.keys()
+    for name in tensors:
+        torch.testing.assert_close(tensors[name], other[name], atol=atol, rtol=1e-4)
 
 
 @pytest.mark.parametrize("layout", get_args(Layout))
@@ -72,11 +76,11 @@ def assert_equal(one: dict[str, Tensor], other: dict[str, Tensor], atol: float =
 def test_the_gradient_is_that_of_the_formula_however_chains_are_packed(
     model_directory: Path, layout: Layout, budget: int
 ) -> None:
-    found, advantages = some_chains(), [1.0, -1.0, 0.5, -2.0, 0.0, 1.5]
+    step_chains, advantages = some_chains(), [1.0, -1.0, 0.5, -2.0, 0.0, 1.5]
     backend = TorchBackend(model_directory, SETTINGS)
     assert_equal(
-        gradient(backend, step(found, advantages, budget, layout)),
-        reference(model_directory, found, advantages),
+        gradient(backend, step(step_chains, advantages, budget, layout)),
+        reference(model_directory, step_chains, advantages),
     )
 
 
@@ -85,34 +89,36 @@ def test_layers_with_a_sliding_window_see_the_same_packed_and_alone(
     tmp_path: Path, layout: Layout
 ) -> None:
     directory = write_windowed(tmp_path, window=3)
-    found, advantages = some_chains(), [1.0, -1.0, 0.5, -2.0, 0.0, 1.5]
-    assert max(len(chain.tokens.ids_T) for chain in found) > 3
+    step_chains, advantages = some_chains(), [1.0, -1.0, 0.5, -2.0, 0.0, 1.5]
+    assert max(len(chain.tokens.ids_T) for chain in step_chains) > 3
     backend = TorchBackend(directory, SETTINGS)
     assert_equal(
-        gradient(backend, step(found, advantages, 1000, layout)),
-        reference(directory, found, advantages),
+        gradient(backend, step(step_chains, advantages, 1000, layout)),
+        reference(directory, step_chains, advantages),
         atol=1e-5,
     )
 
 
 def test_losses_are_equal_however_chains_are_packed(model_directory: Path) -> None:
-    found, advantages = some_chains(), [1.0, -1.0, 0.5, -2.0, 0.3, 1.5]
+    step_chains, advantages = some_chains(), [1.0, -1.0, 0.5, -2.0, 0.3, 1.5]
     losses = [
-        TorchBackend(model_directory, SETTINGS).train(step(found, advantages, budget, layout))
+        TorchBackend(model_directory, SETTINGS).train(step(step_chains, advantages, budget, layout))
         for budget in (16, 1000)
         for layout in get_args(Layout)
     ]
     for name in ("loss", "entropy", "policy_kl", "grad_norm", "effective_sample_size"):
-        assert [one[name] for one in losses] == pytest.approx([losses[0][name]] * 6, abs=1e-6)
+        assert [metrics[name] for metrics in losses] == pytest.approx(
+            [losses[0][name]] * 6, abs=1e-6
+        )
 
 
 def test_what_masked_tokens_say_does_not_change_the_gradient(model_directory: Path) -> None:
-    found, advantages = some_chains(), [1.0] * 6
+    step_chains, advantages = some_chains(), [1.0] * 6
     backend = TorchBackend(model_directory, SETTINGS)
-    before = gradient(backend, step(found, advantages))
-    for chain in found:
+    before = gradient(backend, step(step_chains, advantages))
+    for chain in step_chains:
         chain.tokens.logprobs_T[~chain.tokens.trained_T] = -7.0
-    assert_equal(gradient(backend, step(found, advantages)), before, atol=0)
+    assert_equal(gradient(backend, step(step_chains, advantages)), before, atol=0)
 
 
 def test_tokens_without_advantage_leave_the_weights_alone(model_directory: Path) -> None:
@@ -124,9 +130,9 @@ def test_tokens_without_advantage_leave_the_weights_alone(model_directory: Path)
 def test_each_token_is_compared_at_the_temperature_it_was_sampled_at(
     model_directory: Path, layout: Layout
 ) -> None:
-    found = sampled(model_directory, version=3, temperatures=(0.7, 1.0, 1.7))
+    step_chains = sampled(model_directory, version=3, temperatures=(0.7, 1.0, 1.7))
     backend = TorchBackend(model_directory, SETTINGS)
-    metrics = backend.train(step(found, [1.0] * 4, layout=layout, version=3))
+    metrics = backend.train(step(step_chains, [1.0] * 4, layout=layout, version=3))
     assert metrics["mismatch_max"] < 1e-5
     assert metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-5)
 
@@ -144,8 +150,8 @@ def test_the_gradient_is_that_of_the_policy_at_the_temperature(model_directory: 
 
 
 def test_an_engine_with_the_same_weights_has_no_mismatch(model_directory: Path) -> None:
-    found = sampled(model_directory, version=3)
-    metrics = TorchBackend(model_directory, SETTINGS).train(step(found, [1.0] * 4, version=3))
+    step_chains = sampled(model_directory, version=3)
+    metrics = TorchBackend(model_directory, SETTINGS).train(step(step_chains, [1.0] * 4, version=3))
     assert metrics["mismatch_tokens"] == 24
     assert metrics["mismatch_max"] < 1e-5
     assert metrics["effective_sample_size"] == pytest.approx(1)
@@ -167,10 +173,10 @@ def test_the_mismatch_of_an_older_version_is_measured_under_its_own_weights(
 
 
 def test_a_wrong_engine_shows_as_mismatch(model_directory: Path) -> None:
-    found = sampled(model_directory, version=3)
-    for chain in found:
+    step_chains = sampled(model_directory, version=3)
+    for chain in step_chains:
         chain.tokens.logprobs_T[:] -= 0.1
-    metrics = TorchBackend(model_directory, SETTINGS).train(step(found, [1.0] * 4, version=3))
+    metrics = TorchBackend(model_directory, SETTINGS).train(step(step_chains, [1.0] * 4, version=3))
     assert metrics["mismatch_mean"] == pytest.approx(0.1, abs=1e-4)
     assert metrics["mismatch_kl"] == pytest.approx(np.exp(0.1) - 1.1, abs=1e-4)
 
@@ -227,8 +233,8 @@ def test_weights_can_be_published_in_fewer_bits(model_directory: Path, tmp_path:
 def test_gradient_checkpointing_gives_the_same_gradient(model_directory: Path) -> None:
     frugal = SETTINGS.model_copy(update={"gradient_checkpointing": True})
     wanted = gradient(TorchBackend(model_directory, SETTINGS), step(some_chains(), [1.0] * 6))
-    found = gradient(TorchBackend(model_directory, frugal), step(some_chains(), [1.0] * 6))
-    assert_equal(found, wanted)
+    gradients = gradient(TorchBackend(model_directory, frugal), step(some_chains(), [1.0] * 6))
+    assert_equal(gradients, wanted)
 
 
 def test_a_directory_without_a_model_is_a_typed_error(tmp_path: Path) -> None:
@@ -242,11 +248,11 @@ def test_a_step_is_the_same_in_each_thread(threads: int | None, tmp_path: Path) 
     torch.set_num_threads(2)
     directory = write_tiny(tmp_path, hidden_size=128, intermediate_size=384, num_hidden_layers=3)
     backend = TorchBackend(directory, TrainerSection(device="cpu", threads=threads))
-    given = step(some_chains(), [0.5, -0.5, 1.0, -1.0, 2.0, 0.25])
-    here = gradient(backend, given)
+    step_input = step(some_chains(), [0.5, -0.5, 1.0, -1.0, 2.0, 0.25])
+    here = gradient(backend, step_input)
     with ThreadPoolExecutor(1) as other:
-        there = other.submit(gradient, backend, given).result()
-    assert_equal(here, there, atol=0)
+        in_thread = other.submit(gradient, backend, step_input).result()
+    assert_equal(here, in_thread, atol=0)
 
 
 def test_a_place_that_predicts_many_tokens_has_the_same_gradient_each_time(tmp_path: Path) -> None:
@@ -259,7 +265,7 @@ def test_a_place_that_predicts_many_tokens_has_the_same_gradient_each_time(tmp_p
     answers = [Run([n % VOCABULARY], parent=0, parent_end=5, logprobs=[-3.5]) for n in range(600)]
     sessions = [trajectory([prompt, answer]) for answer in answers]
     group = [chain for session in sessions for chain in chains(session, "tiny").chains]
-    given = step(group, [n * 37 % 11 - 5.0 for n in range(600)], 10_000, "tree")
-    first = gradient(backend, given)
+    step_input = step(group, [n * 37 % 11 - 5.0 for n in range(600)], 10_000, "tree")
+    first = gradient(backend, step_input)
     for _ in range(9):
-        assert_equal(first, gradient(backend, given), atol=0)
+        assert_equal(first, gradient(backend, step_input), atol=0)

@@ -34,16 +34,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(seed: int = 0) -> list[Chain]:
     """Return chains of two groups of three sessions, with an advantage for each token."""
     random = np.random.default_rng(seed)
-    return [credited(one, random.normal(0, 1, one.trained())) for one in forked_chains(seed)]
+    return [credited(chain, random.normal(0, 1, chain.trained())) for chain in forked_chains(seed)]
 
 
 def step(layout: Layout, budget: int, seed: int = 0) -> StepInput:
     return StepInput(pack(made(seed), budget, layout), [], 0, 0.05)
 
 
-def gradient(backend: TorchBackend, given: StepInput) -> Gradient:
-    *_, found = backend.gradients(given)
-    return {name: value.clone() for name, value in found.items()}
+def gradient(backend: TorchBackend, step_input: StepInput) -> Gradient:
+    *_, gradients = backend.gradients(step_input)
+    return {name: value.clone() for name, value in gradients.items()}
 
 
 def weighted(
@@ -60,9 +60,13 @@ def weighted(
         torch.autograd.backward((said_N * torch.from_numpy(batch.advantages_N)).sum())
         names = zip(batch.chains_N.tolist(), batch.places_N.tolist(), strict=True)
         values.update(zip(names, said_N.tolist(), strict=True))
-    found = {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
+    gradients = {
+        name: parameter.grad
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
     model.zero_grad(set_to_none=True)
-    return values, found
+    return values, gradients
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -80,10 +84,10 @@ def test_in_float64_values_and_gradients_are_those_of_single_chains(
         for batch in pack([chain], 1000, "padded")
     ]
     wanted, exact = weighted(network, alone)
-    values, found = weighted(network, pack(chains, budget, layout))
+    values, gradients = weighted(network, pack(chains, budget, layout))
     assert values == pytest.approx(wanted, abs=1e-10)
     for name in exact:
-        torch.testing.assert_close(found[name], exact[name], atol=1e-10, rtol=1e-10)
+        torch.testing.assert_close(gradients[name], exact[name], atol=1e-10, rtol=1e-10)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -93,9 +97,9 @@ def test_gradients_of_a_step_are_those_of_the_other_layouts(
 ) -> None:
     backend = TorchBackend(model, SETTINGS)
     whole = gradient(backend, step("padded", 1000, seed))
-    found = gradient(backend, step("tree", budget, seed))
+    gradients = gradient(backend, step("tree", budget, seed))
     for name in whole:
-        torch.testing.assert_close(found[name], whole[name], atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(gradients[name], whole[name], atol=1e-6, rtol=1e-6)
 
 
 def test_two_ranks_have_the_gradient_of_one(model: Path) -> None:
@@ -103,17 +107,17 @@ def test_two_ranks_have_the_gradient_of_one(model: Path) -> None:
     whole = gradient(backend, step("tree", 1000))
     sent = [from_arrays(to_arrays(share, 1))[0] for share in shares(step("tree", 40), 2)]
     assert all(len(share.micro_batches) > 1 for share in sent)
-    one, other = (gradient(backend, share) for share in sent)
+    part, other = (gradient(backend, share) for share in sent)
     for name in whole:
-        torch.testing.assert_close(one[name] + other[name], whole[name], atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(part[name] + other[name], whole[name], atol=1e-6, rtol=1e-6)
 
 
 def test_a_step_that_is_executed_again_has_equal_tensors(model: Path) -> None:
-    found = [
+    executions = [
         step_tensors(TorchBackend(model, SETTINGS), step("tree", 60), 0, None) for _ in range(2)
     ]
-    assert found[0].hashes == found[1].hashes
-    assert "input ends_T of micro-batch 0" in found[0].hashes
+    assert executions[0].hashes == executions[1].hashes
+    assert "input ends_T of micro-batch 0" in executions[0].hashes
 
 
 def test_recomputed_activations_give_the_same_gradient(model: Path) -> None:
@@ -127,11 +131,11 @@ def test_recomputed_activations_give_the_same_gradient(model: Path) -> None:
 @pytest.mark.parametrize("compute", ["bfloat16", "float16"])
 def test_half_precision_computes_trees(model: Path, compute: str) -> None:
     settings = replaced(dtype=compute)
-    found, wanted = (
+    metrics, wanted = (
         TorchBackend(model, settings).train(step(layout, 1000)) for layout in ("tree", "packed")
     )
-    assert found["loss"] == pytest.approx(wanted["loss"], abs=0.02)
-    assert found["grad_norm"] == pytest.approx(wanted["grad_norm"], rel=0.05)
+    assert metrics["loss"] == pytest.approx(wanted["loss"], abs=0.02)
+    assert metrics["grad_norm"] == pytest.approx(wanted["grad_norm"], rel=0.05)
 
 
 def test_layers_with_a_sliding_window_are_refused(tmp_path: Path) -> None:
@@ -156,13 +160,13 @@ def test_attention_without_a_mask_is_refused(model: Path) -> None:
 
 
 def replaced(**changes: Any) -> TrainerSection:
-    given = {"device": "cpu", "threads": 1, "layout": "tree"}
-    return TrainerSection.model_validate({**given, **changes})
+    section = {"device": "cpu", "threads": 1, "layout": "tree"}
+    return TrainerSection.model_validate({**section, **changes})
 
 
 def test_trees_pass_between_ranks_unchanged() -> None:
-    given = step("tree", 60)
-    found, _ = from_arrays(to_arrays(given, 1))
-    for one, other in zip(given.micro_batches, found.micro_batches, strict=True):
+    step_input = step("tree", 60)
+    received, _ = from_arrays(to_arrays(step_input, 1))
+    for batch, other in zip(step_input.micro_batches, received.micro_batches, strict=True):
         for name in {field.name for field in fields(MicroBatch)} - {"columns"}:
-            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+            np.testing.assert_array_equal(getattr(batch, name), getattr(other, name))

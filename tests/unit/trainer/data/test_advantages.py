@@ -74,8 +74,8 @@ FORKED = Episode(
 
 
 def of(name: str, *episodes: Episode, epsilon: float = 0.0, **settings: Any) -> list[list[float]]:
-    found = estimator(name, ReturnRules(epsilon=epsilon, **settings))(episodes)
-    return [advantages_N.tolist() for advantages_N in found]
+    advantages = estimator(name, ReturnRules(epsilon=epsilon, **settings))(episodes)
+    return [advantages_N.tolist() for advantages_N in advantages]
 
 
 @pytest.mark.parametrize("name", ["grpo", "grpo_unscaled", "rloo"])
@@ -124,9 +124,9 @@ def test_sessions_without_a_trained_token_count_for_the_others(name: str) -> Non
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("returns", [[0.3], [0.1 + 0.2, 0.3], [1.0, 1.0, 1.0]])
 def test_equal_returns_have_no_advantage(name: str, returns: list[float]) -> None:
-    found = of(name, *(episode(value, 1.0) for value in returns))
+    advantages = of(name, *(episode(value, 1.0) for value in returns))
     # Exactly: the filter `zero_variance` takes anything else for an advantage.
-    assert np.array_equal(found, np.zeros((len(returns), 2)))
+    assert np.array_equal(advantages, np.zeros((len(returns), 2)))
     assert not varied(np.array(returns))
 
 
@@ -135,8 +135,10 @@ def test_equal_returns_have_no_advantage(name: str, returns: list[float]) -> Non
 def test_the_noise_of_a_judge_makes_no_signal_of_full_size(name: str, noise: float) -> None:
     """Float32 leaves differences of about 6e-8 near a half."""
     returns = (0.5, 0.5 + noise, 0.5, 0.5)
-    found = of(name, *(episode(value, 0.0) for value in returns), epsilon=ReturnRules().epsilon)
-    assert np.abs(found).max() < 0.08
+    advantages = of(
+        name, *(episode(value, 0.0) for value in returns), epsilon=ReturnRules().epsilon
+    )
+    assert np.abs(advantages).max() < 0.08
 
 
 @pytest.mark.parametrize("name", ["grpo", "turn", "session_and_turn"])

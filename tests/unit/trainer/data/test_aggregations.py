@@ -27,11 +27,13 @@ def formula(name: AggregationName, losses: dict[str, list[float]]) -> float:
     """The loss of a step from the losses of the tokens of each session."""
     match name:
         case "token_mean":
-            return float(np.mean([one for of in losses.values() for one in of]))
+            return float(
+                np.mean([loss for session_losses in losses.values() for loss in session_losses])
+            )
         case "sequence_mean":
-            return float(np.mean([np.mean(of) for of in losses.values()]))
+            return float(np.mean([np.mean(session_losses) for session_losses in losses.values()]))
         case "constant":
-            return float(np.mean([sum(of) / 9 for of in losses.values()]))
+            return float(np.mean([sum(session_losses) / 9 for session_losses in losses.values()]))
 
 
 @pytest.mark.parametrize("name", AGGREGATIONS)
@@ -40,11 +42,11 @@ def test_the_sum_by_weights_is_the_aggregated_loss(name: AggregationName) -> Non
     random, chains = np.random.default_rng(0), made()
     tokens = [random.normal(0, 1, chain.trained()) for chain in chains]
     losses: dict[str, list[float]] = {}
-    for session, of in zip(SESSIONS, tokens, strict=True):
-        losses.setdefault(session, []).extend(of.tolist())
+    for session, chain_losses in zip(SESSIONS, tokens, strict=True):
+        losses.setdefault(session, []).extend(chain_losses.tolist())
     weights_C = chain_weights(chains, settings)
-    found = sum(weight * of.sum() for weight, of in zip(weights_C, tokens, strict=True))
-    assert found == pytest.approx(formula(name, losses))
+    total = sum(weight * losses_N.sum() for weight, losses_N in zip(weights_C, tokens, strict=True))
+    assert total == pytest.approx(formula(name, losses))
 
 
 @pytest.mark.parametrize("name", AGGREGATIONS)
@@ -54,11 +56,11 @@ def test_a_step_without_a_token_has_no_weights(name: AggregationName) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("weights", "message"),
     [([0.5], r"weights of shape \[1\], not of 2 chains"), ([0.5, np.nan], "is not finite")],
 )
 def test_weights_that_no_step_can_be_trained_with_are_refused(
-    found: list[float], told: str
+    weights: list[float], message: str
 ) -> None:
-    with pytest.raises(ResultMalformed, match=told):
-        checked_weights(np.array(found), 2)
+    with pytest.raises(ResultMalformed, match=message):
+        checked_weights(np.array(weights), 2)

@@ -19,7 +19,11 @@ from tests.builders.trainer.groups import NOW, RULES, group, session
 def advantages(prepared: Prepared) -> list[float]:
     """Return the advantage of each trained token."""
     tokens = [chain.tokens for chain in prepared.chains]
-    return [value for one in tokens for value in one.advantages_T[one.trained_T].tolist()]
+    return [
+        value
+        for chain_tokens in tokens
+        for value in chain_tokens.advantages_T[chain_tokens.trained_T].tolist()
+    ]
 
 
 def test_every_chain_of_a_session_gets_the_sessions_advantage() -> None:
@@ -30,7 +34,7 @@ def test_every_chain_of_a_session_gets_the_sessions_advantage() -> None:
 def test_groups_whose_tokens_are_oldest_come_first() -> None:
     ready = [group("new", 1, 0), group("old", 1, 0, version=2), group("newer", 1, 0)]
     chosen = select(ready, 2, NOW, RULES).chosen
-    assert [one.group.group_id for one in chosen] == ["old", "new"]
+    assert [prepared.group.group_id for prepared in chosen] == ["old", "new"]
 
 
 def test_stale_tokens_leave_the_loss_and_are_counted() -> None:
@@ -79,14 +83,14 @@ def test_staleness_counts_steps_and_not_version_numbers() -> None:
 
 def test_groups_without_variance_fill_a_batch_but_not_the_loss() -> None:
     selection = select([group("same", 1, 1), group("g", 1, 0)], 2, NOW, RULES)
-    assert [one.filtered for one in selection.chosen] == ["zero_variance", ""]
+    assert [prepared.filtered for prepared in selection.chosen] == ["zero_variance", ""]
     assert selection.chosen[0].chains == ()
 
 
 def test_a_filter_set_to_drop_leaves_the_place_to_another_group() -> None:
     rules = replace(RULES, filters={"zero_variance": "drop"})
     selection = select([group("same", 1, 1), group("g", 1, 0)], 1, NOW, rules)
-    assert [one.group.group_id for one in selection.chosen] == ["g"]
+    assert [prepared.group.group_id for prepared in selection.chosen] == ["g"]
     assert selection.dropped[0].dropped == ("filtered", "zero_variance")
 
 
@@ -94,18 +98,18 @@ def test_a_batch_reports_rewards_of_all_its_sessions_and_what_was_lost() -> None
     old = session("old", 0.0, version=0, length=4)
     groups = [group("same", 1, 1), Group("g", (session("a", 1.0), old))]
     chosen = select(groups, 2, NOW, RULES).chosen
-    found = facts(Batch(3, tuple(chosen)), NOW)
-    assert found["reward_mean"] == 0.75
-    assert found["filtered/zero_variance"] == 0.5
-    assert (found["masked/stale"], found["tokens_stale_longest"]) == (4, 4)
-    assert (found["tokens_trained"], found["tokens_masked"]) == (3, 4)
-    assert (found["staleness_mean"], found["staleness_max"]) == (0, 0)
+    figures = facts(Batch(3, tuple(chosen)), NOW)
+    assert figures["reward_mean"] == 0.75
+    assert figures["filtered/zero_variance"] == 0.5
+    assert (figures["masked/stale"], figures["tokens_stale_longest"]) == (4, 4)
+    assert (figures["tokens_trained"], figures["tokens_masked"]) == (3, 4)
+    assert (figures["staleness_mean"], figures["staleness_max"]) == (0, 0)
 
 
 def test_a_batch_records_all_its_groups_and_sessions() -> None:
     chosen = select([group("same", 1, 1), group("g", 1, 0)], 2, NOW, RULES).chosen
     members = Batch(3, tuple(chosen)).members()
-    assert [(one.group_id, one.sessions, one.filtered) for one in members] == [
+    assert [(member.group_id, member.sessions, member.filtered) for member in members] == [
         ("same", ("same.0.0", "same.1.0"), "zero_variance"),
         ("g", ("g.0.0", "g.1.0"), ""),
     ]
@@ -136,8 +140,13 @@ def test_groups_without_an_advantage_are_filtered_before_the_batch_is_fixed(
     weights = {name: {"reward": 1.0, "style": 0.5}[name] for name in rewards[0]}
     section = {"advantage": advantage, "rewards": weights}
     rules = batch_rules(TrainerSettings.model_validate({"trainer": section}))
-    made = group("g", *(weighted(of, weights) for of in rewards))
-    named = [{name: Reward(value=value, name=name) for name, value in of.items()} for of in rewards]
+    made = group("g", *(weighted(session_rewards, weights) for session_rewards in rewards))
+    named = [
+        {name: Reward(value=value, name=name) for name, value in session_rewards.items()}
+        for session_rewards in rewards
+    ]
     pairs = zip(made.sessions, named, strict=True)
-    sessions = tuple(replace(session, rewards=of) for session, of in pairs)
+    sessions = tuple(
+        replace(session, rewards=session_rewards) for session, session_rewards in pairs
+    )
     assert prepare(replace(made, sessions=sessions), NOW, rules).filtered == filtered

@@ -106,8 +106,8 @@ def test_masked_tokens_are_not_trained() -> None:
 
 def test_what_another_policy_sampled_is_not_trained_and_counted() -> None:
     runs = [Run([1], origin="prompt"), Run([2, 3], parent=0, parent_end=1, policy="judge")]
-    found = chains(trajectory(runs), "tiny")
-    assert (found.chains, found.masked) == ((), {"other_policy": 2})
+    result = chains(trajectory(runs), "tiny")
+    assert (result.chains, result.masked) == ((), {"other_policy": 2})
 
 
 def test_tokens_of_an_inexact_version_are_masked_and_counted() -> None:
@@ -117,15 +117,15 @@ def test_tokens_of_an_inexact_version_are_masked_and_counted() -> None:
         VersionSpan(start=2, version_min=4, version_max=5),
         VersionSpan(start=3, version_min=5, version_max=5),
     )
-    found = chains(replace(trajectory(runs), spans=spans), "tiny")
-    assert found.chains[0].tokens.trained_T.tolist() == [False, True, False, True]
-    assert found.masked == {"inexact_version": 1}
+    result = chains(replace(trajectory(runs), spans=spans), "tiny")
+    assert result.chains[0].tokens.trained_T.tolist() == [False, True, False, True]
+    assert result.masked == {"inexact_version": 1}
 
 
 def test_a_first_token_is_masked_because_nothing_predicts_it() -> None:
-    found = chains(trajectory([Run([1, 2])]), "tiny")
-    assert found.chains[0].tokens.trained_T.tolist() == [False, True]
-    assert found.masked == {"no_prefix": 1}
+    result = chains(trajectory([Run([1, 2])]), "tiny")
+    assert result.chains[0].tokens.trained_T.tolist() == [False, True]
+    assert result.masked == {"no_prefix": 1}
 
 
 def test_a_turn_sampled_in_two_nodes_counts_its_offsets_on() -> None:
@@ -184,8 +184,8 @@ def provenance(chain: Chain) -> list[tuple[str, int]]:
 @given(trees())
 def test_each_trainable_token_of_any_tree_is_trained_once_or_counted(runs: list[Run]) -> None:
     """Holds invariant I6."""
-    found = chains(trajectory(runs), "tiny")
-    times = Counter(token for chain in found.chains for token in provenance(chain))
+    result = chains(trajectory(runs), "tiny")
+    times = Counter(token for chain in result.chains for token in provenance(chain))
     trainable = {
         (run.turn, offset)
         for run in runs
@@ -194,4 +194,4 @@ def test_each_trainable_token_of_any_tree_is_trained_once_or_counted(runs: list[
     }
     assert set(times) <= trainable
     assert set(times.values()) <= {1}
-    assert len(trainable) - len(times) == found.masked.get("no_prefix", 0)
+    assert len(trainable) - len(times) == result.masked.get("no_prefix", 0)

@@ -20,38 +20,38 @@ def made(runs: Sequence[Run], **rewards: float) -> Episode:
 
 
 def test_a_trained_token_follows_the_one_before_it_over_what_others_wrote() -> None:
-    found = made([PROMPT, FIRST, TOOL, SECOND], b=0.5)
+    session = made([PROMPT, FIRST, TOOL, SECOND], b=0.5)
 
-    assert found.turns_N.tolist() == [0, 0, 0, 1, 1]
-    assert found.previous_N.tolist() == [NOWHERE, 0, 1, 2, 3]
-    assert found.turn_rewards_K.tolist() == [0, 0.5]
-    assert found.previous_turns == {0: NOWHERE, 1: 0}
+    assert session.turns_N.tolist() == [0, 0, 0, 1, 1]
+    assert session.previous_N.tolist() == [NOWHERE, 0, 1, 2, 3]
+    assert session.turn_rewards_K.tolist() == [0, 0.5]
+    assert session.previous_turns == {0: NOWHERE, 1: 0}
 
 
 def test_branches_follow_the_token_at_which_they_part() -> None:
     behind_two = Run([9], turn="c", parent=1, parent_end=2)
     apart = Run([5, 6], turn="d")
-    found = made([PROMPT, FIRST, TOOL, SECOND, behind_two, apart])
+    session = made([PROMPT, FIRST, TOOL, SECOND, behind_two, apart])
 
-    assert found.turns_N.tolist() == [0, 0, 0, 1, 1, 2, 3]
-    assert found.previous_N.tolist() == [NOWHERE, 0, 1, 2, 3, 1, NOWHERE]
-    assert found.previous_turns == {0: NOWHERE, 1: 0, 2: 0, 3: NOWHERE}
+    assert session.turns_N.tolist() == [0, 0, 0, 1, 1, 2, 3]
+    assert session.previous_N.tolist() == [NOWHERE, 0, 1, 2, 3, 1, NOWHERE]
+    assert session.previous_turns == {0: NOWHERE, 1: 0, 2: 0, 3: NOWHERE}
 
 
 def test_masked_tokens_are_left_out_of_the_tree() -> None:
     masked = Run([3, 4, 5], turn="a", parent=0, parent_end=2, trained=False)
-    found = made([PROMPT, masked, TOOL, SECOND])
+    session = made([PROMPT, masked, TOOL, SECOND])
 
-    assert found.turns_N.tolist() == [1, 1]
-    assert found.previous_N.tolist() == [NOWHERE, 0]
-    assert found.previous_turns == {1: NOWHERE}
+    assert session.turns_N.tolist() == [1, 1]
+    assert session.previous_N.tolist() == [NOWHERE, 0]
+    assert session.previous_turns == {1: NOWHERE}
 
 
 def test_a_session_without_trained_tokens_is_empty() -> None:
-    found = made([PROMPT])
+    session = made([PROMPT])
 
-    assert len(found) == 0
-    assert found.previous_turns == {}
+    assert len(session) == 0
+    assert session.previous_turns == {}
 
 
 def test_each_token_follows_its_predecessor_in_every_chain() -> None:
@@ -65,15 +65,15 @@ def test_each_token_follows_its_predecessor_in_every_chain() -> None:
             ids = random.integers(0, 9, int(random.integers(1, 4))).tolist()
             trained = bool(random.integers(0, 2))
             runs.append(Run(ids, turn=f"t{number}", parent=parent, parent_end=end, trained=trained))
-        found = made(runs)
+        session = made(runs)
         expected = sorted(walked(runs))
-        assert sorted(zip(*told(runs, found), strict=True)) == expected
+        assert sorted(zip(*told(runs, session), strict=True)) == expected
 
 
 Place = tuple[int, int]
 
 
-def told(runs: Sequence[Run], found: Episode) -> tuple[list[Place], list[Place]]:
+def told(runs: Sequence[Run], session: Episode) -> tuple[list[Place], list[Place]]:
     """Return (node, offset) of each trained token and of the one before it."""
     turns = chains(trajectory(runs), "tiny").chains
     names = turns[0].turns if turns else ()
@@ -81,17 +81,19 @@ def told(runs: Sequence[Run], found: Episode) -> tuple[list[Place], list[Place]]
     tokens = [chain.tokens for chain in turns]
     places = [
         (nodes[names[turn]], offset)
-        for one in tokens
+        for chain_tokens in tokens
         for turn, offset in zip(
-            one.turns_T[one.trained_T].tolist(), one.offsets_T[one.trained_T].tolist(), strict=True
+            chain_tokens.turns_T[chain_tokens.trained_T].tolist(),
+            chain_tokens.offsets_T[chain_tokens.trained_T].tolist(),
+            strict=True,
         )
     ]
-    return places, [(-1, -1) if n == NOWHERE else places[n] for n in found.previous_N.tolist()]
+    return places, [(-1, -1) if n == NOWHERE else places[n] for n in session.previous_N.tolist()]
 
 
 def walked(runs: Sequence[Run]) -> list[tuple[Place, Place]]:
     """Return the same pairs, from each token back over its ancestors."""
-    found = []
+    pairs = []
     for number, run in enumerate(runs):
         if not (run.sampled and run.trained):
             continue
@@ -99,8 +101,8 @@ def walked(runs: Sequence[Run]) -> list[tuple[Place, Place]]:
             node, place = number, offset - 1
             while node >= 0 and (place < 0 or not (runs[node].sampled and runs[node].trained)):
                 node, place = runs[node].parent, runs[node].parent_end - 1
-            found.append(((number, offset), (node, place) if node >= 0 else (-1, -1)))
-    return found
+            pairs.append(((number, offset), (node, place) if node >= 0 else (-1, -1)))
+    return pairs
 
 
 def tree(seed: int) -> tuple[list[int], list[float]]:
@@ -122,8 +124,8 @@ def test_each_element_has_its_value_and_the_mean_of_what_follows(seed: int, fact
         later = [by_definition(m) for m in range(len(previous)) if previous[m] == n]
         return values[n] + factor * (sum(later) / len(later) if later else 0.0)
 
-    found = accumulated(np.array(previous), np.array(values), factor)
-    assert found == pytest.approx([by_definition(n) for n in range(len(previous))])
+    sums = accumulated(np.array(previous), np.array(values), factor)
+    assert sums == pytest.approx([by_definition(n) for n in range(len(previous))])
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -33,8 +33,8 @@ def session(
 def feed(grouping: Grouping, *trajectories: Trajectory) -> list[Record]:
     return [
         record
-        for number, one in enumerate(trajectories)
-        for record in grouping.add(read(one, "tiny", 0, number), now_ms=5)
+        for number, trajectory in enumerate(trajectories)
+        for record in grouping.add(read(trajectory, "tiny", 0, number), now_ms=5)
     ]
 
 
@@ -94,11 +94,13 @@ def test_a_group_begun_with_more_samples_is_complete_with_those_it_asks_for() ->
 def test_a_group_begun_with_more_samples_waits_for_all_of_them_before_it_ends_with_fewer() -> None:
     grouping = Grouping(attempts=1, redundancy=1)
     lost = [session(sample, cause="environment") for sample in (0, 1)]
-    assert [type(one) for one in feed(grouping, *lost)] == [SampleFailed] * 2
+    assert [type(record) for record in feed(grouping, *lost)] == [SampleFailed] * 2
     (ready,) = feed(grouping, session(2))
     assert isinstance(ready, GroupReady)
-    evaluation = [replace(one, purpose="eval", group_id="e-0") for one in (lost[0], session(1))]
-    assert [type(one) for one in feed(grouping, *evaluation)] == [SampleFailed, GroupReady]
+    evaluation = [
+        replace(trajectory, purpose="eval", group_id="e-0") for trajectory in (lost[0], session(1))
+    ]
+    assert [type(record) for record in feed(grouping, *evaluation)] == [SampleFailed, GroupReady]
 
 
 def test_a_group_whose_last_session_comes_after_the_last_failure_ends_with_it() -> None:
@@ -225,7 +227,7 @@ def test_groups_that_are_over_take_no_session_after_a_restart() -> None:
 def test_a_group_recorded_as_ready_gets_the_same_sessions_again_and_is_not_reported_twice() -> None:
     grouping = Grouping(fixed={"g-0": ("g-0.1.0", "g-0.0.1")})
     assert feed(grouping, session(0), session(0, attempt=1), session(1)) == []
-    members = [one.source.session_id for one in grouping.ready["g-0"].sessions]
+    members = [member.source.session_id for member in grouping.ready["g-0"].sessions]
     assert members == ["g-0.1.0", "g-0.0.1"]
     assert grouping.ignored == {"not_a_member": 1}
 
@@ -233,6 +235,10 @@ def test_a_group_recorded_as_ready_gets_the_same_sessions_again_and_is_not_repor
 def test_sessions_are_held_until_their_group_is_over() -> None:
     grouping = Grouping()
     feed(grouping, session(0), session(1), session(0, group="g-1"))
-    assert sorted(one.session_id for one in grouping.held()) == ["g-0.0.0", "g-0.1.0", "g-1.0.0"]
+    assert sorted(source.session_id for source in grouping.held()) == [
+        "g-0.0.0",
+        "g-0.1.0",
+        "g-1.0.0",
+    ]
     grouping.settle("g-0")
-    assert [one.session_id for one in grouping.held()] == ["g-1.0.0"]
+    assert [source.session_id for source in grouping.held()] == ["g-1.0.0"]

@@ -19,7 +19,7 @@ def test_a_step_has_the_lengths_and_tokens_of_the_sessions_that_enter_the_loss()
     equal = prepare(group("g-1", 1, 1), CLOCK, RULES)
     batch = Batch(0, (trained, equal))
     assert equal.filtered and set(batch.trained_tokens()) == {
-        one.source.session_id for one in trained.group.sessions
+        member.source.session_id for member in trained.group.sessions
     }
     assert sum(batch.trained_tokens().values()) == batch.trained()
     assert "trained_tokens/p50" in facts(batch, CLOCK)

@@ -21,18 +21,27 @@ def rules(estimator: Callable[[Sequence[Episode]], Advantages]) -> BatchRules:
 
 def divided(episodes: Sequence[Episode]) -> Advantages:
     """Return advantages that are divided by the first return, which may be zero."""
-    return [np.full(len(one), int(one.reward) // int(episodes[0].reward)) for one in episodes]
+    return [
+        np.full(len(episode), int(episode.reward) // int(episodes[0].reward))
+        for episode in episodes
+    ]
 
 
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (lambda all_: [np.ones(len(one)) for one in all_[1:]], "of 1 sessions, not of 2"),
-        (lambda all_: [np.ones(len(one) + 1) for one in all_], "shape [4] for session 0, not [3]"),
+        (lambda all_: [np.ones(len(episode)) for episode in all_[1:]], "of 1 sessions, not of 2"),
+        (
+            lambda all_: [np.ones(len(episode) + 1) for episode in all_],
+            "shape [4] for session 0, not [3]",
+        ),
         (lambda all_: [np.ones((3, 1)) for _ in all_], "shape [3, 1] for session 0"),
-        (lambda all_: [np.full(len(one), np.nan) for one in all_], "nan for session 0, not a fin"),
-        (lambda all_: [np.full(len(one), -np.inf) for one in all_], "-inf for session 0"),
-        (lambda all_: [np.full(len(one), 1e39) for one in all_], "1e+39 for session 0"),
+        (
+            lambda all_: [np.full(len(episode), np.nan) for episode in all_],
+            "nan for session 0, not a fin",
+        ),
+        (lambda all_: [np.full(len(episode), -np.inf) for episode in all_], "-inf for session 0"),
+        (lambda all_: [np.full(len(episode), 1e39) for episode in all_], "1e+39 for session 0"),
         (lambda all_: [None for _ in all_], "shape [] for session 0"),
         (lambda _: None, "TypeError"),
         (divided, "ZeroDivisionError: integer division or modulo by zero"),
@@ -41,16 +50,16 @@ def divided(episodes: Sequence[Episode]) -> Advantages:
 def test_what_an_estimator_does_wrong_is_told_with_its_name(
     made: Callable[[Sequence[Episode]], Advantages], words: str
 ) -> None:
-    with pytest.raises(MethodFailed) as told:
+    with pytest.raises(MethodFailed) as raised:
         prepare(group("g", 0, 1), NOW, rules(made))
-    assert str(told.value).startswith("advantage estimator ours failed: ")
-    assert words in str(told.value)
+    assert str(raised.value).startswith("advantage estimator ours failed: ")
+    assert words in str(raised.value)
 
 
 def test_a_group_for_which_a_method_fails_is_dropped_and_others_take_its_place() -> None:
     ready = [group("zero", 0, 1), group("one", 1, 2), group("two", 2, 4)]
     selection = select(ready, 2, NOW, rules(divided))
-    assert [one.group.group_id for one in selection.chosen] == ["one", "two"]
+    assert [prepared.group.group_id for prepared in selection.chosen] == ["one", "two"]
     (lost,) = selection.dropped
     assert lost.group.group_id == "zero" and lost.chains == () and lost.dropped is not None
     assert lost.dropped[0] == METHOD_FAILED

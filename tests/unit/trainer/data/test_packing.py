@@ -92,7 +92,7 @@ def test_a_chain_longer_than_the_budget_has_a_micro_batch_to_itself() -> None:
 def test_packing_leaves_few_places_free() -> None:
     random = np.random.default_rng(0)
     made = [chain(int(length)) for length in random.integers(2, 500, 400)]
-    total = sum(len(one) for one in made)
+    total = sum(len(sequence) for sequence in made)
     batches = pack(made, 2048, "packed")
     assert len(batches) <= 1.02 * total / 2048 + 1
 
@@ -148,7 +148,8 @@ def test_units_stay_whole_and_only_a_larger_one_exceeds_the_budget(
     held = [set(batch.sessions_N.tolist()) for batch in batches]
     assert sum(map(len, held)) == len({session for _, session in sizes})
     assert all(
-        batch.ids_BT.size <= budget or len(of) == 1 for batch, of in zip(batches, held, strict=True)
+        batch.ids_BT.size <= budget or len(sessions) == 1
+        for batch, sessions in zip(batches, held, strict=True)
     )
     assert sum(len(batch) for batch in batches) == sum(length - 1 for length, _ in sizes)
 

@@ -32,8 +32,8 @@ def test_a_later_step_trains_a_group_again_beside_its_new_ones_and_marks_it() ->
     first, second = fed_for(2, FedDataloader(rules=ONE_AGAIN))
     assert marks(first) == {"g0a": 0, "g0b": 0}
     new, again = second.own, second.reused
-    assert [one.group.group_id for one in new] == ["g1a", "g1b"]
-    assert [one.group.group_id in ("g0a", "g0b") for one in again] == [True]
+    assert [prepared.group.group_id for prepared in new] == ["g1a", "g1b"]
+    assert [prepared.group.group_id in ("g0a", "g0b") for prepared in again] == [True]
     assert marks(second)[again[0].group.group_id] == 1
     assert [chain.trained() for chain in again[0].chains] == [3, 3]
 
@@ -71,7 +71,7 @@ def test_a_group_of_which_some_tokens_are_too_old_is_trained_with_the_rest() -> 
     for name in ("new", "newer"):
         feed.group(name, version=2)
     again = feed.train(2).reused
-    assert [one.group.group_id for one in again] == ["old"]
+    assert [prepared.group.group_id for prepared in again] == ["old"]
     assert [chain.session_id for chain in again[0].chains] == ["old.1.0"]
 
 
@@ -88,7 +88,7 @@ def test_groups_that_taught_nothing_are_not_kept() -> None:
 def test_the_newest_choice_takes_the_groups_that_were_trained_last() -> None:
     rules = replace(ONE_AGAIN, reuse=ReuseRules(groups=2, choice="newest", uses=9))
     trained = fed_for(4, FedDataloader(rules=rules))
-    assert {one.group.group_id for one in trained[3].reused} == {"g2a", "g2b"}
+    assert {prepared.group.group_id for prepared in trained[3].reused} == {"g2a", "g2b"}
 
 
 def used(name: str, step: int) -> UsedGroup:
@@ -100,7 +100,7 @@ def test_a_random_choice_depends_on_seed_and_step_and_not_on_the_order_in_memory
     rules = ReuseRules(groups=8)
     once = in_order(groups, 5, rules)
     assert in_order(groups[::-1], 5, rules) == once
-    assert sorted(once, key=lambda one: one.group_id) == groups
+    assert sorted(once, key=lambda group: group.group_id) == groups
     assert in_order(groups, 6, rules) != once != in_order(groups, 5, replace(rules, seed=1))
 
 
@@ -151,8 +151,10 @@ def test_a_checkpoint_names_the_place_from_which_their_sessions_are_read_again()
     feed = FedDataloader(rules=ONE_AGAIN)
     fed_for(2, feed)
     # The first group has both of its uses; the other three are kept.
-    kept = {one.group_id for one in feed.loader.store.recorded()}
-    lowest = min(of.offset for one in feed.loader.store.recorded() for of in one.sessions)
+    kept = {group.group_id for group in feed.loader.store.recorded()}
+    lowest = min(
+        session.offset for group in feed.loader.store.recorded() for session in group.sessions
+    )
     assert len(kept) == 3
     assert feed.loader.low_water({3: 0}) == {3: lowest}
 
@@ -168,7 +170,7 @@ def test_a_group_whose_session_was_removed_from_the_log_is_left_out(
     after.group("g0b")
     for name in ("g1a", "g1b"):
         after.group(name, version=1)
-    assert [one.group.group_id for one in after.train(1).reused] == ["g0b"]
+    assert [prepared.group.group_id for prepared in after.train(1).reused] == ["g0b"]
     assert "g0a is not trained again: session g0a.1.0 is not on the topic" in caplog.text
 
 

@@ -55,7 +55,7 @@ def test_every_token_sees_the_tokens_before_it_in_its_chain_and_no_other(chains:
 @given(SOME)
 def test_a_row_has_each_distinct_beginning_once(chains: Chains) -> None:
     ids, _, _ = row(chains)
-    beginnings = {tuple(one[:end]) for one in chains for end in range(1, len(one) + 1)}
+    beginnings = {tuple(chain[:end]) for chain in chains for end in range(1, len(chain) + 1)}
     assert len(ids) == len(beginnings)
 
 

@@ -20,14 +20,14 @@ def forked(session: str) -> list[Chain]:
 
 
 def test_sessions_and_turns_are_numbered_over_all_chains() -> None:
-    found = membership([*forked("a"), *forked("b")])
-    assert found.sessions_C.tolist() == [0, 0, 0, 1, 1, 1]
-    assert found.first_turns_C.tolist() == [0, 0, 0, 3, 3, 3]
+    numbering = membership([*forked("a"), *forked("b")])
+    assert numbering.sessions_C.tolist() == [0, 0, 0, 1, 1, 1]
+    assert numbering.first_turns_C.tolist() == [0, 0, 0, 3, 3, 3]
 
 
 def test_chains_that_train_parts_of_one_turn_stay_together() -> None:
     made = [*forked("a"), *forked("b")]
-    turns = [set(one.tokens.turns_T[one.tokens.trained_T].tolist()) for one in made[:3]]
+    turns = [set(chain.tokens.turns_T[chain.tokens.trained_T].tolist()) for chain in made[:3]]
     assert turns[0] & turns[1], "the fork divides a completion"
     assert units("turn", made, [0] * 6).tolist() == [0, 0, 1, 2, 2, 3]
 

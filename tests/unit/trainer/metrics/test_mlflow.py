@@ -71,8 +71,8 @@ class MlflowLibrary(ModuleType):
         return self
 
     def get_experiment_by_name(self, name: str) -> SimpleNamespace | None:
-        found = name in self.experiments
-        return SimpleNamespace(experiment_id=f"id of {name}") if found else None
+        exists = name in self.experiments
+        return SimpleNamespace(experiment_id=f"id of {name}") if exists else None
 
     def create_experiment(self, name: str) -> str:
         self._answer()
@@ -105,10 +105,10 @@ class MlflowLibrary(ModuleType):
     ) -> None:
         self._answer()
         self.rows[run].extend(metrics)
-        for one in params:
-            if self.parameters[run].setdefault(one.key, one.value) != one.value:
+        for parameter in params:
+            if self.parameters[run].setdefault(parameter.key, parameter.value) != parameter.value:
                 raise MlflowError("INVALID_PARAMETER_VALUE")
-        self.tags[run] |= {one.key: one.value for one in tags}
+        self.tags[run] |= {tag.key: tag.value for tag in tags}
 
     def log_text(self, run: str, text: str, artifact_file: str) -> None:
         self._answer()
@@ -174,7 +174,7 @@ def test_a_row_has_step_time_and_version(library: MlflowLibrary, opened: Opened)
     sink.write(6, 6, 1235, {"eval_reward_mean": 0.5})
     sink.close()
     ((run, rows),) = library.rows.items()
-    assert [(one.key, one.value, one.timestamp, one.step) for one in rows] == [
+    assert [(metric.key, metric.value, metric.timestamp, metric.step) for metric in rows] == [
         ("loss", 0.25, 1234, 7),
         ("masked/stale", 3.0, 1234, 7),
         ("version", 8.0, 1234, 7),
@@ -193,7 +193,7 @@ def test_a_trainer_that_is_started_again_goes_on_with_its_run(
         sink.write(step, step + 1, 0, {"loss": 0.5})
         sink.close()
     ((_, rows),) = library.rows.items()
-    assert [one.step for one in rows if one.key == "loss"] == [0, 1]
+    assert [metric.step for metric in rows if metric.key == "loss"] == [0, 1]
 
 
 def test_a_run_that_was_deleted_is_begun_anew(library: MlflowLibrary, opened: Opened) -> None:
@@ -219,7 +219,7 @@ def test_rows_wait_while_mlflow_is_away(
     sink.write(3, 4, 0, {"loss": 0.5})
     sink.close()
     ((_, rows),) = library.rows.items()
-    assert [one.step for one in rows if one.key == "loss"] == [0, 1, 2, 3]
+    assert [metric.step for metric in rows if metric.key == "loss"] == [0, 1, 2, 3]
     assert caplog.text.count("MLflow takes no metrics") == 1
 
 
@@ -261,7 +261,7 @@ def test_a_password_in_the_uri_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "message"),
     [
         ("", "names no server"),
         ("http://", "names no server"),
@@ -270,6 +270,6 @@ def test_a_password_in_the_uri_is_refused() -> None:
         ("http://mlflow:99999", "port is no number"),
     ],
 )
-def test_a_uri_that_can_be_no_server_is_refused_before_the_start(uri: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_uri_that_can_be_no_server_is_refused_before_the_start(uri: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         TrainerSection(mlflow_uri=uri)

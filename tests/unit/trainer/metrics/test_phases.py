@@ -33,6 +33,6 @@ def test_no_rate_is_told_of_what_took_no_time() -> None:
 
 def test_means_are_over_the_steps_that_measured_all_phases() -> None:
     measured = [dict.fromkeys(PHASES, seconds) | {"tokens_trained": 7.0} for seconds in (1.0, 3.0)]
-    found = mean_phases([*measured, {"publish_s": 9.0}])
-    assert found == pytest.approx(dict.fromkeys(PHASES, 2.0) | {"tokens_per_s": 0.5})
+    means = mean_phases([*measured, {"publish_s": 9.0}])
+    assert means == pytest.approx(dict.fromkeys(PHASES, 2.0) | {"tokens_per_s": 0.5})
     assert mean_phases([{"publish_s": 9.0}]) == {}

@@ -16,12 +16,12 @@ def spelt(ids: Sequence[int]) -> str:
 
 
 def batch(*rewards: Sequence[float]) -> Batch:
-    groups = (group(f"g{number}", *of) for number, of in enumerate(rewards))
-    return Batch(0, tuple(Prepared(one, ()) for one in groups))
+    groups = (group(f"g{number}", *group_rewards) for number, group_rewards in enumerate(rewards))
+    return Batch(0, tuple(Prepared(made, ()) for made in groups))
 
 
-def shown(of: Batch, count: int) -> list[tuple[str, float]]:
-    return [(row.session, row.reward) for row in sample_texts(of, count, spelt)]
+def shown(step_batch: Batch, count: int) -> list[tuple[str, float]]:
+    return [(row.session, row.reward) for row in sample_texts(step_batch, count, spelt)]
 
 
 def test_of_each_group_the_worst_and_the_best_session_are_shown() -> None:
@@ -41,22 +41,22 @@ def test_no_more_rows_than_asked_for_are_made() -> None:
 
 
 def test_the_prompt_ends_before_the_first_trained_token() -> None:
-    one = group("g", 1.0)
-    (session,) = one.sessions
+    made = group("g", 1.0)
+    (session,) = made.sessions
     (chain,) = session.chains
     ids_T, trained_T = np.arange(len(chain), dtype=np.int32), np.zeros(len(chain), np.bool_)
     trained_T[2:] = True
     tokens = replace(chain.tokens, ids_T=ids_T, trained_T=trained_T)
     changed = replace(session, chains=(Chain(chain.session_id, chain.turns, tokens),))
-    of = Batch(0, (Prepared(replace(one, sessions=(changed,)), ()),))
+    step_batch = Batch(0, (Prepared(replace(made, sessions=(changed,)), ()),))
 
-    (row,) = sample_texts(of, 1, spelt)
+    (row,) = sample_texts(step_batch, 1, spelt)
     rest = spelt(range(2, len(chain)))
     assert row == SampleText(session.source.group_id, session.source.session_id, 1.0, "0 1", rest)
 
 
 def test_a_session_without_a_chain_is_left_out() -> None:
-    one = group("g", 1.0)
-    empty = replace(one, sessions=(replace(one.sessions[0], chains=()),))
+    made = group("g", 1.0)
+    empty = replace(made, sessions=(replace(made.sessions[0], chains=()),))
 
     assert sample_texts(Batch(0, (Prepared(empty, ()),)), 1, spelt) == []

@@ -124,10 +124,13 @@ def test_settings_are_named_by_their_place_in_the_configuration() -> None:
 
 
 def test_a_run_is_named_as_its_directory_unless_a_setting_names_it(tmp_path: Path) -> None:
-    own, several = TrainerSection(run_name="mine"), SharedRunSection(policies=("policy", "coder"))
+    section, several = (
+        TrainerSection(run_name="mine"),
+        SharedRunSection(policies=("policy", "coder")),
+    )
     names = [
         TrainerSettings(data_dir=tmp_path / "out", **more).run_name
-        for more in ({}, {"trainer": own}, {"run": several})
+        for more in ({}, {"trainer": section}, {"run": several})
     ]
     assert names == ["out", "mine", "out-policy"]
 

@@ -41,9 +41,9 @@ def test_a_run_that_is_well_has_no_symptom() -> None:
 
 def test_sessions_without_a_reward_are_a_share_of_all_that_ended() -> None:
     lost = {"samples_failed": 36.0, "samples_unrewarded": 10.0}
-    found = symptoms([{**WELL, **lost}])
-    assert found[0].startswith("36% of the sessions failed")
-    assert found[1].startswith("10% of the sessions ended without a reward")
+    texts = symptoms([{**WELL, **lost}])
+    assert texts[0].startswith("36% of the sessions failed")
+    assert texts[1].startswith("10% of the sessions ended without a reward")
 
 
 @pytest.mark.parametrize(
@@ -75,16 +75,16 @@ def test_sessions_without_a_reward_are_a_share_of_all_that_ended() -> None:
 def test_a_symptom_is_told_with_its_figure_and_its_levers(
     ill: dict[str, float], text: str, lever: str
 ) -> None:
-    (told,) = symptoms([WELL | ill] * 3)
-    assert text in told
-    assert lever in told
+    (symptom,) = symptoms([WELL | ill] * 3)
+    assert text in symptom
+    assert lever in symptom
 
 
 def test_an_entropy_that_falls_is_told_once_there_are_steps_to_compare() -> None:
     falling = [WELL | {"entropy": 1 - place / 20} for place in range(20)]
-    (told,) = symptoms(falling)
-    assert "the entropy fell by 83%" in told
-    assert "trainer.loss.entropy" in told
+    (symptom,) = symptoms(falling)
+    assert "the entropy fell by 83%" in symptom
+    assert "trainer.loss.entropy" in symptom
     assert symptoms(falling[:7]) == []
     assert symptoms(falling[::-1]) == []
     assert symptoms([WELL | {"entropy": 0.0}] * 20) == []
@@ -105,25 +105,25 @@ def test_a_share_that_a_step_does_not_have_is_0() -> None:
 
 def test_ends_at_limits_are_a_share_over_the_steps_before_which_sessions_ended() -> None:
     of_ended = ("begun", "match", "sessions_ended", "turns_ended")
-    none_ended = {name: of for name, of in WELL.items() if not name.startswith(of_ended)}
+    none_ended = {name: value for name, value in WELL.items() if not name.startswith(of_ended)}
     at_limit = WELL | {"ended_at/max_tokens": 0.5}
-    (told,) = symptoms([at_limit, *[none_ended] * 9])
-    assert "50% of the sessions ended at a limit" in told
-    assert "the agent's own max_tokens" in told
+    (symptom,) = symptoms([at_limit, *[none_ended] * 9])
+    assert "50% of the sessions ended at a limit" in symptom
+    assert "the agent's own max_tokens" in symptom
     assert len(symptoms([at_limit, *[WELL] * 5])) == 0, "there sessions ended, at no limit"
-    (told,) = symptoms([WELL | {"matched/render": 0.5}, *[none_ended] * 9])
-    assert "50% of the turns" in told
+    (symptom,) = symptoms([WELL | {"matched/render": 0.5}, *[none_ended] * 9])
+    assert "50% of the turns" in symptom
     assert symptoms([none_ended] * 9) == []
 
 
 def test_each_session_and_turn_counts_once_whatever_its_step() -> None:
     few = WELL | {"sessions_ended": 2.0, "turns_ended": 4.0}
     many = WELL | {"sessions_ended": 18.0, "turns_ended": 36.0}
-    (told,) = symptoms([few, many | {"ended_at/max_tokens": 0.5}])
-    assert "45% of the sessions ended at a limit" in told
+    (symptom,) = symptoms([few, many | {"ended_at/max_tokens": 0.5}])
+    assert "45% of the sessions ended at a limit" in symptom
     assert symptoms([few | {"ended_at/max_tokens": 0.5}, many]) == []
-    (told,) = symptoms([few, many | {"matched/render": 0.5}])
-    assert "45% of the turns" in told
+    (symptom,) = symptoms([few, many | {"matched/render": 0.5}])
+    assert "45% of the turns" in symptom
 
 
 def test_the_part_of_a_group_is_that_of_groups_which_are_trained() -> None:
@@ -132,15 +132,15 @@ def test_the_part_of_a_group_is_that_of_groups_which_are_trained() -> None:
 
 
 def test_a_task_of_one_group_is_told_as_that_group_alone() -> None:
-    (told,) = symptoms([WELL | {"largest_group_share": 0.5, "largest_task_share": 0.5}] * 3)
-    assert "the largest group of a batch" in told
+    (symptom,) = symptoms([WELL | {"largest_group_share": 0.5, "largest_task_share": 0.5}] * 3)
+    assert "the largest group of a batch" in symptom
 
 
 def test_modelled_steps_tell_nothing() -> None:
     assert symptoms([WELL | {"equal_share": 1.0, "modelled_s": 1.0}] * 3) == []
 
 
-@pytest.mark.parametrize("symptom", SYMPTOMS, ids=lambda one: one.text[:24])
+@pytest.mark.parametrize("symptom", SYMPTOMS, ids=lambda symptom: symptom.text[:24])
 def test_its_levers_are_settings_of_a_run(symptom: Symptom) -> None:
     named = re.findall(r"[a-z_]+(?:\.[a-z_]+)+", symptom.levers)
     assert named

@@ -44,8 +44,8 @@ def test_small_losses_are_not_blamed() -> None:
 
 
 def test_steps_without_a_gradient_are_explained_by_masks_and_dropped_groups() -> None:
-    found = why_no_gradient([{"masked/inexact": 30.0, "masked/stale": 2.0, "dropped/stale": 4.0}])
-    assert found == [
+    reasons = why_no_gradient([{"masked/inexact": 30.0, "masked/stale": 2.0, "dropped/stale": 4.0}])
+    assert reasons == [
         f"94% of the sampled tokens were not trained: inexact (30, {CAUSES['inexact']})",
         f"6% of the sampled tokens were not trained: stale (2, {CAUSES['stale']})",
         "100% of the groups were dropped as stale (4, see GroupDropped)",
@@ -61,8 +61,8 @@ def test_modelled_devices_are_not_expected_to_learn_from_the_tokens_they_had() -
 
 
 def test_sessions_that_did_not_count_are_named() -> None:
-    (found,) = why_no_gradient([{"samples_failed": 5.0}])
-    assert "failed and did not count (5, see SampleFailed)" in found
+    (reason,) = why_no_gradient([{"samples_failed": 5.0}])
+    assert "failed and did not count (5, see SampleFailed)" in reason
 
 
 def test_a_loss_that_takes_all_gradients_away_is_named() -> None:
@@ -108,5 +108,5 @@ def test_a_reason_comes_with_the_setting_that_changes_it(reason: str, setting: s
 
 
 def test_a_reason_that_the_table_lacks_is_named_without_a_setting() -> None:
-    (found,) = why_no_gradient([{"masked/new": 3.0}])
-    assert found == "100% of the sampled tokens were not trained: new (3)"
+    (reason,) = why_no_gradient([{"masked/new": 3.0}])
+    assert reason == "100% of the sampled tokens were not trained: new (3)"

@@ -25,16 +25,19 @@ def settings(tmp_path: Path, backend: str = "torch") -> TrainerSettings:
 
 
 def test_a_version_is_the_adapter_alone_and_names_its_base(tmp_path: Path) -> None:
-    own = settings(tmp_path)
-    publication, backend = Publication(own), TorchBackend(own.policy.model, own.trainer)
+    run_settings = settings(tmp_path)
+    publication, backend = (
+        Publication(run_settings),
+        TorchBackend(run_settings.policy.model, run_settings.trainer),
+    )
     publication.prepare()
     written = publication.write(backend, 3, 2, "a")
     directory = Path(written.directory)
     assert sorted(path.name for path in directory.iterdir()) == sorted([CONFIG, MANIFEST, TENSORS])
     manifest = verify(directory, written.manifest_sha256)
     assert manifest.kind == "adapter"
-    assert manifest.base_model == str(own.policy.model.resolve())
-    assert manifest.base_hash == tensors_hash(own.policy.model)
+    assert manifest.base_model == str(run_settings.policy.model.resolve())
+    assert manifest.base_hash == tensors_hash(run_settings.policy.model)
     assert publication.announcement(written, "a", 9).kind == "adapter"
 
 

@@ -23,14 +23,14 @@ def test_the_end_of_a_further_rank_is_told_and_explains_the_error_that_it_makes(
     settings = TrainerSettings(
         policy=PolicySection(model=tmp_path), device_model=DeviceModelSection(scale=1e-9)
     )
-    told: Queue[BaseException] = Queue()
-    devices = WorkerDevices(4, ["cpu"], "", lambda: ClockBackend(settings, meeting()), told.put)
+    errors: Queue[BaseException] = Queue()
+    devices = WorkerDevices(4, ["cpu"], "", lambda: ClockBackend(settings, meeting()), errors.put)
     try:
-        with pytest.raises(RankLost, match="rank 5") as found, devices.following():
+        with pytest.raises(RankLost, match="rank 5") as raised, devices.following():
             kill_further_rank(os.getpid())
             raise RuntimeError("connection closed by peer")
-        assert isinstance(found.value.__cause__, RuntimeError)
-        assert isinstance(told.get(timeout=LIMIT_S), RankLost)
+        assert isinstance(raised.value.__cause__, RuntimeError)
+        assert isinstance(errors.get(timeout=LIMIT_S), RankLost)
         with pytest.raises(RankLost):
             devices.acquire()
     finally:

@@ -47,16 +47,16 @@ def newest(root: Path) -> Checkpoint:
 def test_the_newest_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
     write(tmp_path, 2)
     directory = write(tmp_path, 12)
-    found = newest(tmp_path)
-    assert (found.origin, found.offsets) == (Origin(12, 12, "a"), {0: 4, 1: -2})
-    assert found.control_state == some(12).control_state
-    assert found.directory == directory
-    assert found.epoch == 3
+    restored = newest(tmp_path)
+    assert (restored.origin, restored.offsets) == (Origin(12, 12, "a"), {0: 4, 1: -2})
+    assert restored.control_state == some(12).control_state
+    assert restored.directory == directory
+    assert restored.epoch == 3
 
 
 def test_without_a_checkpoint_a_run_begins_at_the_beginning(tmp_path: Path) -> None:
-    found = newest(tmp_path / "nowhere")
-    assert (found.origin, found.offsets, found.directory) == (Origin(), {}, None)
+    restored = newest(tmp_path / "nowhere")
+    assert (restored.origin, restored.offsets, restored.directory) == (Origin(), {}, None)
 
 
 @pytest.mark.parametrize("damage", [STATE, "weights.safetensors"])
@@ -152,7 +152,13 @@ def test_all_versions_announce_one_tokenizer_and_the_model_s_own_distribution(
         for version in range(5)
     ]
     assert (
-        len({(one.tokenizer_directory, one.tokenizer_hash, one.renderer) for one in announced}) == 1
+        len(
+            {
+                (weights.tokenizer_directory, weights.tokenizer_hash, weights.renderer)
+                for weights in announced
+            }
+        )
+        == 1
     )
     assert (Path(announced[0].tokenizer_directory) / "tokenizer.json").is_file()
     bent = Sampling(temperature=0, top_p=0.5, min_p=0.1, presence_penalty=1, frequency_penalty=1)
@@ -186,9 +192,9 @@ def test_a_renderer_is_a_section_or_its_json_text(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SEAMLESSFLOW_POLICY", json.dumps({"renderer": json.dumps(section)}))
     assert TrainerSettings().policy.renderer == wanted
     unnamed: tuple[object, ...] = ({}, "{}")
-    for one in unnamed:
-        found = PolicySection.model_validate({"renderer": one}).renderer
-        assert found == RendererSettings(FROM_MODEL)
+    for renderer in unnamed:
+        parsed = PolicySection.model_validate({"renderer": renderer}).renderer
+        assert parsed == RendererSettings(FROM_MODEL)
     for wrong in ("nope", "[]", {"name": "qwen3", "family": "qwen3"}):
         with pytest.raises(ValidationError):
             PolicySection.model_validate({"renderer": wrong})

@@ -50,40 +50,40 @@ FOUR_STEPS = [published(0, 0), *(committed(step, step + 1) for step in range(4))
 
 
 def test_a_first_start_has_nothing_to_do_again() -> None:
-    found = resume_from(folded(), Origin(), "a")
-    assert (found.again, found.next_version) == ({}, 1)
+    resume = resume_from(folded(), Origin(), "a")
+    assert (resume.again, resume.next_version) == ({}, 1)
 
 
 def test_steps_behind_the_checkpoint_are_done_again_under_new_versions() -> None:
-    found = resume_from(folded(*FOUR_STEPS), Origin(2, 2, "a"), "b")
-    assert [(step, commit and list(commit.groups)) for step, commit in found.again.items()] == [
+    resume = resume_from(folded(*FOUR_STEPS), Origin(2, 2, "a"), "b")
+    assert [(step, commit and list(commit.groups)) for step, commit in resume.again.items()] == [
         (2, ["g-2"]),
         (3, ["g-3"]),
     ]
-    assert found.next_version == 5
-    assert found.settled == {"g-0", "g-1"}
-    assert found.fixed == {"g-2": ("g-2.0.0",), "g-3": ("g-3.0.0",)}
+    assert resume.next_version == 5
+    assert resume.settled == {"g-0", "g-1"}
+    assert resume.fixed == {"g-2": ("g-2.0.0",), "g-3": ("g-3.0.0",)}
 
 
 def test_after_a_second_crash_the_newest_record_of_each_step_counts() -> None:
     again = committed(2, 5, "b", "a")
-    found = resume_from(folded(*FOUR_STEPS, again), Origin(2, 2, "a"), "c")
-    assert [commit and commit.version for commit in found.again.values()] == [5, 4]
-    assert found.next_version == 6
+    resume = resume_from(folded(*FOUR_STEPS, again), Origin(2, 2, "a"), "c")
+    assert [commit and commit.version for commit in resume.again.values()] == [5, 4]
+    assert resume.next_version == 6
 
 
 def test_groups_recorded_as_ready_keep_their_sessions() -> None:
-    found = resume_from(
+    resume = resume_from(
         folded(ready("g-8"), ready("g-9"), control.dropped("g-9", "expired")), Origin(), "b"
     )
-    assert found.fixed == {"g-8": ("g-8.0.1",)}
-    assert "g-9" in found.settled
+    assert resume.fixed == {"g-8": ("g-8.0.1",)}
+    assert "g-9" in resume.settled
 
 
 def test_a_skipped_step_is_skipped_again() -> None:
     state = folded(published(0, 0), committed(0, 1), control.skipped(1), committed(2, 2))
-    found = resume_from(state, Origin(), "b")
-    assert [commit and commit.version for commit in found.again.values()] == [1, None, 2]
+    resume = resume_from(state, Origin(), "b")
+    assert [commit and commit.version for commit in resume.again.values()] == [1, None, 2]
     assert state.steps_of == {0: 0, 1: 2, 2: 3}
 
 
@@ -154,9 +154,15 @@ def test_in_the_surviving_lineage_every_group_is_in_one_step() -> None:
         committed(3, 7, "c", "a"),
         committed(4, 8, "c", "a"),
     ]
-    found = surviving(log)
-    assert [(one.step, one.version) for one in found] == [(0, 1), (1, 2), (2, 6), (3, 7), (4, 8)]
-    groups = [group.group_id for one in found for group in one.groups]
+    commits = surviving(log)
+    assert [(commit.step, commit.version) for commit in commits] == [
+        (0, 1),
+        (1, 2),
+        (2, 6),
+        (3, 7),
+        (4, 8),
+    ]
+    groups = [group.group_id for commit in commits for group in commit.groups]
     assert sorted(groups) == sorted(set(groups))
     assert surviving([]) == []
 
@@ -164,10 +170,10 @@ def test_in_the_surviving_lineage_every_group_is_in_one_step() -> None:
 def test_steps_that_are_executed_again_with_other_methods_are_told_with_the_setting() -> None:
     grpo = r.StepMethod(kind="advantage", name="grpo")
     rloo = r.StepMethod(kind="advantage", name="rloo")
-    known = replace(committed(3, 4), methods=(grpo,))
-    resume = resume_from(folded(committed(2, 3), known, committed(4, 5)), Origin(2), "b")
+    recorded = replace(committed(3, 4), methods=(grpo,))
+    resume = resume_from(folded(committed(2, 3), recorded, committed(4, 5)), Origin(2), "b")
     assert changes(resume, (grpo,)) == ""
-    told = changes(resume, (rloo,))
-    assert "1 recorded steps, from step 4 on" in told
-    assert "advantage was grpo, is rloo (trainer.advantage, trainer.returns, " in told
-    assert "new lineage b" in told
+    message = changes(resume, (rloo,))
+    assert "1 recorded steps, from step 4 on" in message
+    assert "advantage was grpo, is rloo (trainer.advantage, trainer.returns, " in message
+    assert "new lineage b" in message

@@ -12,8 +12,8 @@ from tests.builders.records import control
 
 
 def assigned(worker: str, number: int, gang_epoch: int = 7, **changes: Any) -> r.RoleAssigned:
-    own = {"incarnation": f"{worker}-now", "gang_epoch": gang_epoch, **changes}
-    return control.assigned(worker, "train", number, **own)
+    fields = {"incarnation": f"{worker}-now", "gang_epoch": gang_epoch, **changes}
+    return control.assigned(worker, "train", number, **fields)
 
 
 LOST = control.lost("v", "train", incarnation="v-now", epoch=1)

@@ -12,8 +12,8 @@ from tests.builders.records import control, fleet
 
 
 def assigned(role: str = "train", number: int = 1, **changes: Any) -> r.RoleAssigned:
-    own = {"incarnation": "me", "gang_epoch": 7 if role == "train" else 0, **changes}
-    return control.assigned("w", role, number, **own)
+    fields = {"incarnation": "me", "gang_epoch": 7 if role == "train" else 0, **changes}
+    return control.assigned("w", role, number, **fields)
 
 
 def lost(process: str, incarnation: str = "me", epoch: int = 1) -> r.WorkerLost:

@@ -69,13 +69,15 @@ def settings(model: Path, **trainer: Any) -> TrainerSettings:
     )
 
 
-def one_step(of: TrainerSettings, model: Path) -> tuple[list[float], dict[str, float], float]:
+def one_step(
+    run_settings: TrainerSettings, model: Path
+) -> tuple[list[float], dict[str, float], float]:
     """Return advantages of the trained tokens, metrics, and the share of tokens saved."""
-    backend = TorchBackend(model, of.trainer)
+    backend = TorchBackend(model, run_settings.trainer)
     backend.load(None, 0)
     backend.acquire()
-    batch = annotated(of.trainer, forked_batch(), backend)
-    step = step_input(of, batch, 0, 0, backend.remembered())
+    batch = annotated(run_settings.trainer, forked_batch(), backend)
+    step = step_input(run_settings, batch, 0, 0, backend.remembered())
     advantages = [chain.tokens.advantages_T[chain.tokens.trained_T] for chain in batch.chains()]
     saved = tokens_saved(step.micro_batches).get("tokens_saved", 0.0)
     return np.concatenate(advantages).tolist(), dict(backend.train(step)), saved
@@ -87,8 +89,8 @@ def test_a_step_with_all_models_is_the_same_as_trees_and_as_single_chains(
 ) -> None:
     wanted, metrics, _ = one_step(settings(model, **every), model)
     trees = settings(model, **every, layout="tree", micro_batch_tokens=budget)
-    found, again, saved = one_step(trees, model)
-    assert found == pytest.approx(wanted, abs=1e-5)
+    advantages, again, saved = one_step(trees, model)
+    assert advantages == pytest.approx(wanted, abs=1e-5)
     assert again == pytest.approx(metrics, rel=1e-4, abs=1e-6)
     assert saved > 0.5
 
@@ -100,26 +102,26 @@ def test_a_step_is_the_same_when_it_is_executed_again(model: Path, every: dict[s
 
 @pytest.mark.parametrize("kind", ["model", "head"])
 def test_a_critic_has_as_many_updates_as_the_policy_in_each_layout(model: Path, kind: str) -> None:
-    own = {**ALL, "critic": {"kind": kind, "lr": 0.01}, "mini_batches": 2, "epochs": 2}
-    single = settings(model, **own)
+    section = {**ALL, "critic": {"kind": kind, "lr": 0.01}, "mini_batches": 2, "epochs": 2}
+    single = settings(model, **section)
     wanted = updated(single, model)
     assert wanted["updates"] == 4
     assert wanted["value_loss"] > 0
     assert updated(single, model) == wanted
-    trees = settings(model, **own, layout="tree", micro_batch_tokens=60)
+    trees = settings(model, **section, layout="tree", micro_batch_tokens=60)
     assert updated(trees, model) == pytest.approx(wanted, rel=1e-4, abs=1e-5)
 
 
-def updated(of: TrainerSettings, model: Path) -> dict[str, float]:
+def updated(run_settings: TrainerSettings, model: Path) -> dict[str, float]:
     """Return the metrics of a second step of several updates, whose critic is not 0 any more."""
-    backend = TorchBackend(model, of.trainer)
+    backend = TorchBackend(model, run_settings.trainer)
     backend.load(None, 0)
     backend.acquire()
     for _ in range(2):
-        batch = annotated(of.trainer, forked_batch(), backend)
-        made = step_updates(of, batch, 0, 0, ())
-        found = of_step([backend.train(one.input) for one in made])
-    return found
+        batch = annotated(run_settings.trainer, forked_batch(), backend)
+        made = step_updates(run_settings, batch, 0, 0, ())
+        metrics = of_step([backend.train(update.input) for update in made])
+    return metrics
 
 
 def test_entropies_are_computed_only_to_scale_by_them(model: Path) -> None:
@@ -128,7 +130,7 @@ def test_entropies_are_computed_only_to_scale_by_them(model: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "own",
+    "section",
     [
         {"advantage": "distill"},
         {"advantage": "reinforce_pp", "kl_penalty": 0.1},
@@ -136,27 +138,27 @@ def test_entropies_are_computed_only_to_scale_by_them(model: Path) -> None:
         {"advantage": "gae", "kl_penalty": 0.1},
         {"advantage": "turn_gae", "kl_penalty": 0.1},
     ],
-    ids=lambda own: str(own["advantage"]),
+    ids=lambda section: str(section["advantage"]),
 )
 def test_how_far_the_policy_is_from_another_is_measured_where_it_is_now(
-    model: Path, reference: Path, own: dict[str, Any]
+    model: Path, reference: Path, section: dict[str, Any]
 ) -> None:
     """The tokens are of an older one, whose log-probs of them change nothing of that."""
-    of = settings(model, reference=reference, teacher=reference, **own).trainer
-    wanted = advantages_of(annotated(of, forked_batch(), TorchBackend(model, of)))
+    trainer = settings(model, reference=reference, teacher=reference, **section).trainer
+    wanted = advantages_of(annotated(trainer, forked_batch(), TorchBackend(model, trainer)))
     older = by_chain(forked_batch(), lambda chain: with_logprobs(chain, -9.0))
-    assert advantages_of(annotated(of, older, TorchBackend(model, of))) == wanted
-    moved = annotated(of, forked_batch(), TorchBackend(reference, of))
+    assert advantages_of(annotated(trainer, older, TorchBackend(model, trainer))) == wanted
+    moved = annotated(trainer, forked_batch(), TorchBackend(reference, trainer))
     assert advantages_of(moved) != pytest.approx(wanted, abs=0.01)
 
 
 def test_a_student_gains_the_difference_of_the_teacher_to_itself(
     model: Path, reference: Path
 ) -> None:
-    of = settings(model, advantage="distill", teacher=reference).trainer
-    found = annotated(of, forked_batch(), TorchBackend(model, of))
+    trainer = settings(model, advantage="distill", teacher=reference).trainer
+    batch = annotated(trainer, forked_batch(), TorchBackend(model, trainer))
     student, teacher = open_tiny(model), open_tiny(reference)
-    for chain in found.chains():
+    for chain in batch.chains():
         ids = chain.tokens.ids_T.tolist()
         differences = np.subtract(logprobs(teacher, ids), logprobs(student, ids))
         trained_T = chain.tokens.trained_T
@@ -165,28 +167,32 @@ def test_a_student_gains_the_difference_of_the_teacher_to_itself(
 
 
 def test_a_loss_gets_the_columns_that_it_sees_and_no_others(model: Path, reference: Path) -> None:
-    own = {"advantage": "distill", "teacher": reference, "returns": {"entropy_scale": 0.5}}
-    assert columns_of(settings(model, **own), model) == set()
-    assert columns_of(settings(model, **own, loss={"kl": 0.1}), model) == {Column.REFERENCE}
-    twice = settings(model, **own, loss={"correction": "tis"}, epochs=2)
+    section = {"advantage": "distill", "teacher": reference, "returns": {"entropy_scale": 0.5}}
+    assert columns_of(settings(model, **section), model) == set()
+    assert columns_of(settings(model, **section, loss={"kl": 0.1}), model) == {Column.REFERENCE}
+    twice = settings(model, **section, loss={"correction": "tis"}, epochs=2)
     assert columns_of(twice, model) == {Column.PROXIMAL}
     learned = {Column.VALUE, Column.TARGET, Column.TARGET_WEIGHT}
     assert columns_of(settings(model, advantage="gae", kl_penalty=0.1), model) == learned
 
 
-def columns_of(of: TrainerSettings, model: Path) -> set[Column]:
-    batch = annotated(of.trainer, forked_batch(), TorchBackend(model, of.trainer))
+def columns_of(run_settings: TrainerSettings, model: Path) -> set[Column]:
+    batch = annotated(
+        run_settings.trainer, forked_batch(), TorchBackend(model, run_settings.trainer)
+    )
     return {name for chain in batch.chains() for name in chain.columns}
 
 
 def advantages_of(batch: Batch) -> list[float]:
-    found = [chain.tokens.advantages_T[chain.tokens.trained_T] for chain in batch.chains()]
-    return [float(value) for value in np.concatenate(found)]
+    advantages = [chain.tokens.advantages_T[chain.tokens.trained_T] for chain in batch.chains()]
+    return [float(value) for value in np.concatenate(advantages)]
 
 
 def by_chain(batch: Batch, change: Callable[[Chain], Chain]) -> Batch:
     """Return the batch with each chain changed."""
-    groups = [replace(one, chains=tuple(map(change, one.chains))) for one in batch.groups]
+    groups = [
+        replace(prepared, chains=tuple(map(change, prepared.chains))) for prepared in batch.groups
+    ]
     return replace(batch, groups=tuple(groups))
 
 

@@ -23,7 +23,7 @@ from tests.builders.trainer.trajectories import one_turn
 
 def names(batch: Batch | SkippedStep | None) -> list[str]:
     assert isinstance(batch, Batch)
-    return [one.group.group_id for one in batch.groups]
+    return [prepared.group.group_id for prepared in batch.groups]
 
 
 def admitted(name: str, version: int = 0, deadline_ms: int = 9) -> r.GroupAdmitted:
@@ -32,13 +32,13 @@ def admitted(name: str, version: int = 0, deadline_ms: int = 9) -> r.GroupAdmitt
 
 def lost(feed: FedDataloader) -> dict[str, float]:
     """Return the metrics of what was lost since the last call, without lengths and counts."""
-    found = feed.loader.drop_metrics()
-    names = (name for name in found if not name.startswith("begun_"))
-    return {name: found[name] for name in names if not name.endswith("_ended")}
+    metrics = feed.loader.drop_metrics()
+    names = (name for name in metrics if not name.startswith("begun_"))
+    return {name: metrics[name] for name in names if not name.endswith("_ended")}
 
 
 def fails_above_1(episodes: Sequence[Episode]) -> Advantages:
-    if max(one.reward for one in episodes) > 1:
+    if max(episode.reward for episode in episodes) > 1:
         raise OverflowError("too high")
     return GRPO(episodes)
 
@@ -140,9 +140,9 @@ def test_a_method_that_fails_in_a_recorded_step_ends_the_run() -> None:
     feed = FedDataloader(committed(0, "g-0", "g-1"), rules=replace(RULES, estimator=fails_above_1))
     feed.group("g-0")
     feed.group("g-1", (2, 0))
-    with pytest.raises(RecordedMethodFailed, match=r"step 1 .* group g-1 .* too high") as told:
+    with pytest.raises(RecordedMethodFailed, match=r"step 1 .* group g-1 .* too high") as raised:
         feed.next(0)
-    assert told.value.lasting
+    assert raised.value.lasting
 
 
 def test_a_recorded_skip_is_skipped_again() -> None:
@@ -200,11 +200,11 @@ def test_rewards_of_turns_that_the_estimator_does_not_use_are_warned_of_once() -
     made = one_turn("g-0.0.0", group="g-0", group_size=2)
     judged = replace(made, nodes=tuple(replace(node, reward=0.5) for node in made.nodes))
     assert feed.loader.add(made, 3, 0, now_ms=7) == []
-    for offset, one in enumerate([judged, replace(judged, session_id="g-0.1.0", sample=1)]):
-        feed.returned += feed.loader.add(one, 3, 1 + offset, now_ms=7)
-    (told,) = [one for one in feed.returned if isinstance(one, r.ProgressStalled)]
-    assert (told.what, told.at_ms) == ("turn rewards", 7)
-    assert "uses no rewards of turns" in told.detail and "g-0.0.0" in told.detail
+    for offset, session in enumerate([judged, replace(judged, session_id="g-0.1.0", sample=1)]):
+        feed.returned += feed.loader.add(session, 3, 1 + offset, now_ms=7)
+    (warning,) = [record for record in feed.returned if isinstance(record, r.ProgressStalled)]
+    assert (warning.what, warning.at_ms) == ("turn rewards", 7)
+    assert "uses no rewards of turns" in warning.detail and "g-0.0.0" in warning.detail
 
 
 @pytest.mark.parametrize("advantage", TURN_REWARDS)

@@ -41,43 +41,43 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def section(loss: dict[str, Any], reference: Path, **more: Any) -> TrainerSettings:
-    own = {"device": "cpu", "threads": 1, "reference": reference, "loss": loss, **more}
-    return TrainerSettings(trainer=TrainerSection.model_validate(own))
+    settings = {"device": "cpu", "threads": 1, "reference": reference, "loss": loss, **more}
+    return TrainerSettings(trainer=TrainerSection.model_validate(settings))
 
 
 def batch(settings: TrainerSettings, groups: list[Group]) -> Batch:
     rules = batch_rules(settings)
-    return Batch(0, tuple(prepare(one, NOW, rules) for one in groups))
+    return Batch(0, tuple(prepare(made, NOW, rules) for made in groups))
 
 
 def gradient(settings: TrainerSettings, groups: list[Group], model: Path) -> dict[str, Tensor]:
     backend = TorchBackend(model, settings.trainer)
     ready = annotated(settings.trainer, batch(settings, groups), backend)
-    found: dict[str, Tensor] = {}
+    gradients: dict[str, Tensor] = {}
     for so_far in backend.gradients(step_input(settings, ready, 3, 0, ())):
-        found = {name: of.clone() for name, of in so_far.items()}
-    return found
+        gradients = {name: tensor.clone() for name, tensor in so_far.items()}
+    return gradients
 
 
 @pytest.mark.parametrize("term", TERMS, ids=str)
-@pytest.mark.parametrize("aggregation", AGGREGATIONS, ids=lambda one: str(one["aggregation"]))
+@pytest.mark.parametrize("aggregation", AGGREGATIONS, ids=lambda case: str(case["aggregation"]))
 def test_a_group_that_counts_changes_no_gradient(
     model: Path, reference: Path, aggregation: dict[str, Any], term: dict[str, Any]
 ) -> None:
     loss, groups = {**aggregation, **term}, [*UNEQUAL, *EQUAL]
     wanted = gradient(section(loss, reference, filters={}), groups, model)
-    found = gradient(section(loss, reference, filters=COUNT), groups, model)
-    assert found.keys() == wanted.keys()
+    gradients = gradient(section(loss, reference, filters=COUNT), groups, model)
+    assert gradients.keys() == wanted.keys()
     for name, value in wanted.items():
-        torch.testing.assert_close(found[name], value, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(gradients[name], value, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("term", [{"kl": 0.3}, {"entropy": 0.1}], ids=str)
 def test_a_batch_of_equal_rewards_is_trained_by_the_other_terms_of_the_loss(
     model: Path, reference: Path, term: dict[str, Any]
 ) -> None:
-    found = gradient(section(term, reference, filters=COUNT), EQUAL, model)
-    assert sum(float(of.square().sum()) for of in found.values()) > 0
+    gradients = gradient(section(term, reference, filters=COUNT), EQUAL, model)
+    assert sum(float(tensor.square().sum()) for tensor in gradients.values()) > 0
 
 
 def test_nothing_is_computed_of_tokens_that_no_gradient_comes_from(reference: Path) -> None:
@@ -85,8 +85,8 @@ def test_nothing_is_computed_of_tokens_that_no_gradient_comes_from(reference: Pa
     assert (plain.chains(), len(plain.counted())) == ([], 7)
     termed = batch(section({"kl": 0.1}, reference, filters=COUNT), EQUAL)
     assert (len(termed.chains()), termed.counted()) == (7, [])
-    assert [one.filtered for one in termed.groups] == ["zero_variance"] * 3
-    assert not any(one.credited for one in termed.groups)
+    assert [prepared.filtered for prepared in termed.groups] == ["zero_variance"] * 3
+    assert not any(prepared.credited for prepared in termed.groups)
 
 
 def test_a_group_that_is_dropped_is_in_no_mean(reference: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_part_of_a_batch_without_a_trained_token_is_no_update(reference: Path)
     groups = batch(settings, [*UNEQUAL, *EQUAL])
     made = step_updates(settings, groups, 3, 0, ())
     assert 1 <= len(made) <= 2
-    trained = sorted({chain.session_id.split(".")[0] for one in made for chain in one.chains})
+    trained = sorted({chain.session_id.split(".")[0] for update in made for chain in update.chains})
     assert trained == ["g-0", "g-1"]
     (nothing,) = step_updates(settings, replace(groups, groups=groups.groups[2:]), 3, 0, ())
     assert nothing.input.micro_batches == []

@@ -48,9 +48,9 @@ def test_all_sessions_of_a_round_are_one_result() -> None:
     evaluations = Evaluations(state, ["test"])
     assert evaluations.completed(7) == [], "a group is still under way"
     state.apply(results[2], 9)
-    (told,) = evaluations.completed(7)
-    assert (told.version, told.step, told.split) == (4, 3, "test")
-    assert (told.groups, told.sessions, told.reward_mean) == (3, 4, 0.75)
+    (report,) = evaluations.completed(7)
+    assert (report.version, report.step, report.split) == (4, 3, "test")
+    assert (report.groups, report.sessions, report.reward_mean) == (3, 4, 0.75)
     assert evaluations.completed(8) == []
 
 
@@ -59,8 +59,8 @@ def test_versions_and_splits_are_rounds_of_their_own() -> None:
         *(admitted("a", 4), admitted("b", 4, "hard"), admitted("c", 5)),
         *(ready("a", 1.0), ready("b", 0.25), ready("c", 0.5)),
     )
-    told = Evaluations(state, ["test"]).completed(7)
-    assert [(one.version, one.split, one.reward_mean) for one in told] == [
+    reports = Evaluations(state, ["test"]).completed(7)
+    assert [(report.version, report.split, report.reward_mean) for report in reports] == [
         (4, "hard", 0.25),
         (4, "test", 1.0),
         (5, "test", 0.5),
@@ -72,9 +72,9 @@ def test_a_trainer_that_resumes_reports_what_ended_while_it_was_away_and_nothing
     resumed = ControlState.from_json(state.to_json())
     for offset, record in enumerate([ready("e-1", 0.0), ready("e-2", 0.5)]):
         resumed.apply(record, offset)
-    (told,) = Evaluations(resumed, ["test"]).completed(7)
-    assert told.reward_mean == 0.5
-    resumed.apply(told, 9)
+    (report,) = Evaluations(resumed, ["test"]).completed(7)
+    assert report.reward_mean == 0.5
+    resumed.apply(report, 9)
     assert Evaluations(resumed, ["test"]).completed(8) == []
 
 
@@ -105,11 +105,11 @@ def test_a_round_has_its_error_and_its_chances_to_pass_also_after_a_resume() -> 
     resumed = ControlState.from_json(json.loads(json.dumps(state.to_json())))
     for offset, record in enumerate([ready("e-1", 0.0, 4, passed=0), ready("e-2", 1.0, 4, 4)]):
         resumed.apply(record, offset)
-    (told,) = Evaluations(resumed, ["test"]).completed(7)
-    assert (told.sessions, told.reward_mean) == (12, 0.5)
+    (report,) = Evaluations(resumed, ["test"]).completed(7)
+    assert (report.sessions, report.reward_mean) == (12, 0.5)
     # The error of the mean of three tasks' means, 0.5, 0 and 1.
-    assert told.reward_error == pytest.approx(0.5 / 3**0.5)
-    assert told.pass_at == pytest.approx({"1": 0.5, "2": (5 / 6 + 0 + 1) / 3, "4": 2 / 3})
+    assert report.reward_error == pytest.approx(0.5 / 3**0.5)
+    assert report.pass_at == pytest.approx({"1": 0.5, "2": (5 / 6 + 0 + 1) / 3, "4": 2 / 3})
 
 
 def test_the_run_waits_for_the_last_evaluation_of_every_set() -> None:

@@ -20,22 +20,22 @@ def given(**loss: Any) -> StepInput:
 def test_a_micro_batch_holds_whole_units_of_the_loss(level: str) -> None:
     step = given(surrogate="gspo", ratio_level=level)
     units = [
-        set((one.turns_N if level == "turn" else one.sessions_N).tolist())
-        for one in step.micro_batches
+        set((batch.turns_N if level == "turn" else batch.sessions_N).tolist())
+        for batch in step.micro_batches
     ]
     assert len(units) > 1
     assert sum(map(len, units)) == len(set().union(*units))
 
 
 def test_a_loss_of_tokens_divides_a_session_by_its_chains() -> None:
-    held = [set(one.sessions_N.tolist()) for one in given().micro_batches]
+    held = [set(batch.sessions_N.tolist()) for batch in given().micro_batches]
     assert sum(map(len, held)) > 4
 
 
 @pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean"])
 def test_the_weights_of_a_mean_add_up_to_one_over_all_micro_batches(aggregation: str) -> None:
     step = given(aggregation=aggregation)
-    weights = [weight for one in step.micro_batches for weight in one.weights_N.tolist()]
+    weights = [weight for batch in step.micro_batches for weight in batch.weights_N.tolist()]
     assert sum(weights) == pytest.approx(1)
     assert (len(set(weights)) == 1) == (aggregation == "token_mean")
 

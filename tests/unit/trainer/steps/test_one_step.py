@@ -59,7 +59,10 @@ class Backend(StubBackend):
 
     def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
         numbers = self._log.column
-        return {name: [np.full(len(of), numbers, np.float32) for of in batches] for name in columns}
+        return {
+            name: [np.full(len(batch), numbers, np.float32) for batch in batches]
+            for name in columns
+        }
 
     def train(self, step: StepInput) -> Mapping[str, float]:
         if self._log.failure is not None:
@@ -148,11 +151,11 @@ def test_a_step_that_cannot_be_trained_is_not_committed_and_says_which_it_is(
 ) -> None:
     runner, log = make()
     log.failure = UpdateFailed("the gradient is not finite", [2, 0, 2])
-    with pytest.raises(StepFailed) as found:
+    with pytest.raises(StepFailed) as raised:
         runner.run(order())
-    assert found.value.sessions == ("h.0.0", "g.0.0")
-    assert "step 4 is not committed: the gradient is not finite (sessions h" in str(found.value)
-    assert found.value.process_status(ready=True) is ExitStatus.LASTING
+    assert raised.value.sessions == ("h.0.0", "g.0.0")
+    assert "step 4 is not committed: the gradient is not finite (sessions h" in str(raised.value)
+    assert raised.value.process_status(ready=True) is ExitStatus.LASTING
     assert log.done == []
     assert not list((tmp_path / "trained").glob("*"))
 
@@ -164,9 +167,9 @@ def test_an_estimator_of_a_batch_that_fails_ends_the_step_and_is_named(tmp_path:
     (model / "tokenizer.json").write_text("{}")
     runner, log = made_runner(tmp_path, model, advantage="gae")
     log.column = float("nan")
-    with pytest.raises(StepFailed, match=r"estimator gae failed: .* nan for session 0") as found:
+    with pytest.raises(StepFailed, match=r"estimator gae failed: .* nan for session 0") as raised:
         runner.run(order())
-    assert found.value.process_status(ready=True) is ExitStatus.LASTING
+    assert raised.value.process_status(ready=True) is ExitStatus.LASTING
     assert log.done == []
 
 
@@ -188,9 +191,9 @@ def test_a_step_records_its_methods_and_what_was_read_for_its_batch(
 ) -> None:
     runner, log = make()
     runner.run(replace(order(), control_offset=17))
-    (commit,) = [one for one in log.records if isinstance(one, StepCommitted)]
+    (commit,) = [record for record in log.records if isinstance(record, StepCommitted)]
     assert commit.control_offset == 17
-    assert [(one.kind, one.name) for one in commit.methods] == [
+    assert [(method.kind, method.name) for method in commit.methods] == [
         ("advantage", "grpo"),
         ("loss", "ppo_clip"),
         ("staleness", "mask"),

@@ -25,7 +25,7 @@ def fed(last: int, follow: bool = False, **rules: Any) -> FedDataloader:
 
 def names(batch: Batch | SkippedStep | None) -> list[str]:
     assert isinstance(batch, Batch)
-    return [one.group.group_id for one in batch.groups]
+    return [prepared.group.group_id for prepared in batch.groups]
 
 
 def test_recorded_versions_count_as_steps_and_the_earliest_are_trained_first() -> None:
@@ -37,7 +37,7 @@ def test_recorded_versions_count_as_steps_and_the_earliest_are_trained_first() -
     batch = feed.next(4)
     assert names(batch) == ["early", "now"]
     assert isinstance(batch, Batch)
-    assert [one.stale for one in batch.groups] == [0, 0]
+    assert [prepared.stale for prepared in batch.groups] == [0, 0]
 
 
 def test_tokens_of_much_later_weights_are_as_stale_as_those_of_much_earlier_ones() -> None:
@@ -45,8 +45,8 @@ def test_tokens_of_much_later_weights_are_as_stale_as_those_of_much_earlier_ones
     feed.group("early", version=1)
     feed.group("late", version=7)
     assert feed.next(4) is None
-    dropped = [one for one in feed.returned if isinstance(one, r.GroupDropped)]
-    assert [(one.group_id, one.reason) for one in dropped] == [
+    dropped = [record for record in feed.returned if isinstance(record, r.GroupDropped)]
+    assert [(record.group_id, record.reason) for record in dropped] == [
         ("early", "stale"),
         ("late", "stale"),
     ]
@@ -96,7 +96,7 @@ def test_the_last_step_takes_what_is_left_and_unfinished_groups_end() -> None:
     feed.session("g-2", 0, 1.0)
     assert feed.loader.ended
     feed.returned += feed.loader.expirations(0)
-    ready = [one.group_id for one in feed.returned if isinstance(one, r.GroupReady)]
+    ready = [record.group_id for record in feed.returned if isinstance(record, r.GroupReady)]
     assert ready == ["g-0", "g-1", "g-2"]
     batch = feed.next()
     assert names(batch) == ["g-0", "g-1"]
@@ -135,7 +135,7 @@ def test_foreign_tokens_are_trained_only_if_asked_for() -> None:
         feed = fed(last=3, train_foreign=asked)
         for sample in (0, 1):
             feed.session("g-0", sample, float(sample), nodes=foreign_nodes())
-        ready = next(one for one in feed.returned if isinstance(one, r.GroupReady))
+        ready = next(record for record in feed.returned if isinstance(record, r.GroupReady))
         assert ready.trainable_tokens == (6 if asked else 0)
 
 
@@ -147,7 +147,7 @@ def test_a_step_marks_the_sessions_of_which_it_trains_foreign_tokens() -> None:
     batch = feed.next()
     assert isinstance(batch, Batch)
 
-    marks = {one.group_id: one.foreign for one in batch.members()}
+    marks = {member.group_id: member.foreign for member in batch.members()}
     assert marks == {"g-0": ("g-0.0.0", "g-0.1.0"), "g-1": ()}
     assert facts(batch, feed.loader.clock(0))["foreign_share"] == 0.5
 
@@ -160,7 +160,7 @@ def test_foreign_tokens_that_stay_out_of_the_loss_are_not_marked() -> None:
     batch = feed.next()
     assert isinstance(batch, Batch)
 
-    assert not any(one.foreign for one in batch.members())
+    assert not any(member.foreign for member in batch.members())
     assert "foreign_share" not in facts(batch, feed.loader.clock(0))
 
 
@@ -175,5 +175,5 @@ def foreign_nodes() -> tuple[TrajectoryNode, ...]:
         turn_id="",
         log_offset=-1,
     )
-    own: dict[str, Any] = {"node_id": 1, "parent": 0, "parent_end": 2, "start": 2, "length": 3}
-    return prompt, replace(prompt, origin="foreign", turn_id="t", **own)
+    fields: dict[str, Any] = {"node_id": 1, "parent": 0, "parent_end": 2, "start": 2, "length": 3}
+    return prompt, replace(prompt, origin="foreign", turn_id="t", **fields)

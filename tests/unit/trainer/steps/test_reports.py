@@ -49,8 +49,12 @@ def reports(**settings: object) -> Reports:
     return Reports(TrainerSection(explain_after=3, **settings), [])
 
 
-def alarms(of: Reports, *steps: dict[str, float]) -> list[ProgressStalled]:
-    return [record for step, one in enumerate(steps) for record in of.report_step(done(step, one))]
+def alarms(reporter: Reports, *steps: dict[str, float]) -> list[ProgressStalled]:
+    return [
+        record
+        for step, metrics in enumerate(steps)
+        for record in reporter.report_step(done(step, metrics))
+    ]
 
 
 def test_equal_rewards_are_named_as_the_reason() -> None:
@@ -72,8 +76,8 @@ def test_an_engine_that_disagrees_is_reported_once_until_it_agrees_again() -> No
         {"mismatch_mean": 0.2, "grad_norm": 1.0},
         {"mismatch_mean": 0.0, "grad_norm": 1.0},
     )
-    found = alarms(reports(), right, wrong, wrong, right, wrong)
-    assert [record.what for record in found] == [ENGINE, ENGINE]
+    notices = alarms(reports(), right, wrong, wrong, right, wrong)
+    assert [record.what for record in notices] == [ENGINE, ENGINE]
 
 
 @pytest.mark.parametrize(
@@ -83,15 +87,15 @@ def test_an_engine_that_disagrees_is_reported_once_until_it_agrees_again() -> No
 def test_groups_of_one_session_are_reported_once_where_sessions_are_compared(
     advantage: str, group_size: int, warned: int
 ) -> None:
-    of = reports(advantage=advantage)
+    reporter = reports(advantage=advantage)
     alone = session("a.0.0", 1.0)
     asked = replace(alone, source=replace(alone.source, group_size=group_size))
     batch = Batch(0, (Prepared(Group("a", (asked,)), ()),))
     learned = done(0, {"grad_norm": 1.0})
     step = replace(learned, order=replace(learned.order, batch=batch))
-    found = [*of.report_step(step), *of.report_step(step)]
-    assert [record.what for record in found] == [LEARNING] * warned
-    assert all("group_id, each with its sample" in record.detail for record in found)
+    notices = [*reporter.report_step(step), *reporter.report_step(step)]
+    assert [record.what for record in notices] == [LEARNING] * warned
+    assert all("group_id, each with its sample" in record.detail for record in notices)
 
 
 def test_metrics_are_a_row_a_step_also_after_a_restart(tmp_path: Path) -> None:
@@ -110,12 +114,14 @@ def test_metrics_are_a_row_a_step_also_after_a_restart(tmp_path: Path) -> None:
 def test_sample_texts_are_written_every_few_steps(
     tmp_path: Path, every: int, written: list[int]
 ) -> None:
-    of = Reports(TrainerSection(samples_every=every), [CsvFile(tmp_path / "metrics.csv")], spelt)
+    reporter = Reports(
+        TrainerSection(samples_every=every), [CsvFile(tmp_path / "metrics.csv")], spelt
+    )
     for step in range(5):
-        one = done(step, {"loss": 0.25})
+        finished = done(step, {"loss": 0.25})
         groups = Batch(step, two_groups())
-        of.report_step(replace(one, order=replace(one.order, batch=groups)))
-    of.close()
+        reporter.report_step(replace(finished, order=replace(finished.order, batch=groups)))
+    reporter.close()
     file = tmp_path / "samples.jsonl"
     rows = file.read_text().splitlines() if file.exists() else []
     assert sorted({json.loads(row)["step"] for row in rows}) == written
@@ -129,24 +135,28 @@ def evaluated(version: int, mean: float | None, split: str = "test") -> Evaluati
 
 def test_each_round_of_an_evaluation_is_a_row(tmp_path: Path) -> None:
     file = tmp_path / "metrics.csv"
-    of = Reports(TrainerSection(), [CsvFile(file)])
-    of.report_step(done(7, {"loss": 0.25}))
-    for told in (evaluated(6, 0.5), evaluated(7, 0.75), evaluated(8, None)):
-        of.report_evaluation(told)
-    of.close()
+    reporter = Reports(TrainerSection(), [CsvFile(file)])
+    reporter.report_step(done(7, {"loss": 0.25}))
+    for evaluation in (evaluated(6, 0.5), evaluated(7, 0.75), evaluated(8, None)):
+        reporter.report_evaluation(evaluation)
+    reporter.close()
     with file.open() as rows:
-        found = [(one["step"], one["version"], one["eval_reward_mean"]) for one in DictReader(rows)]
-    assert found == [("8", "8", ""), ("6", "6", "0.5"), ("7", "7", "0.75")]
+        figures = [
+            (row["step"], row["version"], row["eval_reward_mean"]) for row in DictReader(rows)
+        ]
+    assert figures == [("8", "8", ""), ("6", "6", "0.5"), ("7", "7", "0.75")]
 
 
 def test_rows_of_several_sets_have_their_names_in_every_sink(tmp_path: Path) -> None:
     file, metrics = tmp_path / "metrics.csv", Metrics()
-    of = Reports(TrainerSection(), [CsvFile(file), Gauges(metrics)])
-    of.report_step(done(7, {"loss": 0.25}))
-    told = replace(evaluated(7, 0.75, "hard"), reward_error=0.125, pass_at={"1": 0.5, "2": 0.75})
-    of.report_evaluation(evaluated(7, 0.5, "easy"), named=True)
-    of.report_evaluation(told, named=True)
-    of.close()
+    reporter = Reports(TrainerSection(), [CsvFile(file), Gauges(metrics)])
+    reporter.report_step(done(7, {"loss": 0.25}))
+    evaluation = replace(
+        evaluated(7, 0.75, "hard"), reward_error=0.125, pass_at={"1": 0.5, "2": 0.75}
+    )
+    reporter.report_evaluation(evaluated(7, 0.5, "easy"), named=True)
+    reporter.report_evaluation(evaluation, named=True)
+    reporter.close()
     with file.open() as rows:
         (_, easy, hard) = DictReader(rows)
     assert easy["more"].split() == [
@@ -154,7 +164,7 @@ def test_rows_of_several_sets_have_their_names_in_every_sink(tmp_path: Path) -> 
         "eval_sessions/easy=2",
         "eval_version/easy=7",
     ]
-    names = [one.partition("=")[0] for one in hard["more"].split()]
+    names = [entry.partition("=")[0] for entry in hard["more"].split()]
     assert {"eval_reward_error/hard", "eval_pass_at/2/hard"} <= {*names}
     assert all(known(name) for name in names)
     shown = metrics.text().decode()

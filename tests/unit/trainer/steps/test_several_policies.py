@@ -23,10 +23,8 @@ def fed(*names: str, runs: tuple[Run, ...] = (PROMPT, FIRST, SECOND)) -> FedData
     for name in names:
         for sample in range(2):
             session = f"{name}.{sample}.0"
-            found = trajectory(
-                runs, session, 1.0 - sample, name, sample, group_size=2, policy="big"
-            )
-            feed.returned += feed.loader.add(found, 0, feed.offset, now_ms=0)
+            made = trajectory(runs, session, 1.0 - sample, name, sample, group_size=2, policy="big")
+            feed.returned += feed.loader.add(made, 0, feed.offset, now_ms=0)
             feed.offset += 1
     return feed
 
@@ -36,8 +34,11 @@ def test_only_the_own_tokens_are_trained_and_the_others_are_not_counted_as_maske
     assert isinstance(batch, Batch)
     (chain, *_) = batch.chains()
     assert chain.tokens.ids_T[chain.tokens.trained_T].tolist() == [6, 7]
-    assert [sum(one.masked().values()) for one in batch.groups] == [0, 0]
-    credited = [one.tokens.advantages_T[one.tokens.trained_T].tolist() for one in batch.chains()]
+    assert [sum(prepared.masked().values()) for prepared in batch.groups] == [0, 0]
+    credited = [
+        trained_chain.tokens.advantages_T[trained_chain.tokens.trained_T].tolist()
+        for trained_chain in batch.chains()
+    ]
     by_session = [[1, 1], [-1, -1], [1, 1], [-1, -1]]
     assert credited == [pytest.approx(values, rel=1e-5) for values in by_session]
 
@@ -54,8 +55,8 @@ def test_a_group_without_a_turn_of_the_policy_is_dropped_as_no_loss() -> None:
 def test_evaluations_and_sessions_of_strangers_are_left_alone() -> None:
     feed = fed()
     for purpose, policy in (("eval", "big"), ("train", "stranger")):
-        one = trajectory((PROMPT, FIRST), purpose=purpose, policy=policy)
-        assert not feed.loader.add(one, 0, 0, now_ms=0)
+        made = trajectory((PROMPT, FIRST), purpose=purpose, policy=policy)
+        assert not feed.loader.add(made, 0, 0, now_ms=0)
 
 
 def test_what_another_trainer_writes_changes_no_state_but_the_offset() -> None:

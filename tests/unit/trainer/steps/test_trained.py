@@ -31,9 +31,11 @@ def two_turns() -> Chain:
     return chains(trajectory(runs, "s"), "tiny").chains[0]
 
 
-def written(directory: Path, found: list[Chain], layout: Layout = "padded") -> list[TrainedRun]:
-    batches = pack(found, 64, layout)
-    write_trained(directory, HEADER, [(found, batches)])
+def written(
+    directory: Path, step_chains: list[Chain], layout: Layout = "padded"
+) -> list[TrainedRun]:
+    batches = pack(step_chains, 64, layout)
+    write_trained(directory, HEADER, [(step_chains, batches)])
     header, runs = read_trained(directory / file_name(HEADER.step, HEADER.version))
     assert header == HEADER
     return runs
@@ -66,21 +68,21 @@ def test_log_probs_come_back_bit_for_bit(tmp_path: Path) -> None:
     chain = two_turns()
     said = np.random.default_rng(0).normal(-3, 2, len(chain)).astype(np.float32)
     chain.tokens.logprobs_T[:] = said
-    found = [value for run in written(tmp_path, [chain]) for value in run.logprobs]
-    assert np.array_equal(np.array(found, np.float32), said[chain.tokens.trained_T])
+    logprobs = [value for run in written(tmp_path, [chain]) for value in run.logprobs]
+    assert np.array_equal(np.array(logprobs, np.float32), said[chain.tokens.trained_T])
 
 
 def test_sessions_keep_their_advantages(tmp_path: Path) -> None:
-    found = with_advantages([two_turns(), two_turns()], [0.75, 1.75])
+    step_chains = with_advantages([two_turns(), two_turns()], [0.75, 1.75])
     assert (
-        sorted(run.advantage for run in written(tmp_path, found, "packed"))
+        sorted(run.advantage for run in written(tmp_path, step_chains, "packed"))
         == [0.75] * 2 + [1.75] * 2
     )
 
 
 def test_tokens_of_a_turn_may_have_advantages_of_their_own(tmp_path: Path) -> None:
-    found = credited(two_turns(), [0.5, -0.5, 0.25, 2, 2])
-    assert [run.advantage for run in written(tmp_path, [found])] == [[0.5, -0.5, 0.25], 2]
+    chain = credited(two_turns(), [0.5, -0.5, 0.25, 2, 2])
+    assert [run.advantage for run in written(tmp_path, [chain])] == [[0.5, -0.5, 0.25], 2]
 
 
 def test_a_step_without_tokens_has_a_file_too(tmp_path: Path) -> None:
@@ -90,10 +92,10 @@ def test_a_step_without_tokens_has_a_file_too(tmp_path: Path) -> None:
 def test_equal_steps_are_equal_bytes_and_nothing_else_is_left(tmp_path: Path) -> None:
     contents = []
     for _ in range(2):
-        found = [two_turns()]
-        sha256 = write_trained(tmp_path, HEADER, [(found, pack(found, 64, "padded"))])
+        step_chains = [two_turns()]
+        sha256 = write_trained(tmp_path, HEADER, [(step_chains, pack(step_chains, 64, "padded"))])
         [path] = tmp_path.iterdir()
         contents.append(path.read_bytes())
         assert sha256 == hashlib.sha256(gzip.decompress(contents[-1])).hexdigest()
     assert contents[0] == contents[1]
-    assert [one.name for one in tmp_path.iterdir()] == ["step-00000004-version-00000005.jsonl.gz"]
+    assert [file.name for file in tmp_path.iterdir()] == ["step-00000004-version-00000005.jsonl.gz"]

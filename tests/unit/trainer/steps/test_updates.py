@@ -30,10 +30,12 @@ def settings(**trainer: Any) -> TrainerSettings:
 def batch(step: int = 0) -> Batch:
     """Return two groups of two sessions with two chains each, and an advantage for each chain."""
     groups = [
-        (one, [credited(chain, place + 1.0) for place, chain in enumerate(one.chains)])
-        for one in two_groups()
+        (prepared, [credited(chain, place + 1.0) for place, chain in enumerate(prepared.chains)])
+        for prepared in two_groups()
     ]
-    return Batch(step, tuple(type(one)(one.group, tuple(chains)) for one, chains in groups))
+    return Batch(
+        step, tuple(type(prepared)(prepared.group, tuple(chains)) for prepared, chains in groups)
+    )
 
 
 def updates(step: int = 0, **trainer: Any) -> list[Update]:
@@ -46,15 +48,15 @@ def sessions(update: Update) -> list[str]:
 
 def test_each_epoch_trains_every_group_once_and_whole() -> None:
     made = updates(**TWICE)
-    assert [one.epoch for one in made] == [0, 0, 1, 1]
+    assert [update.epoch for update in made] == [0, 0, 1, 1]
     for epoch in range(2):
-        held = [sessions(one) for one in made if one.epoch == epoch]
+        held = [sessions(update) for update in made if update.epoch == epoch]
         assert sorted(held) == [["a", "b"], ["c", "d"]]
 
 
 def test_the_order_of_an_epoch_depends_on_seed_and_step_alone() -> None:
     def order(step: int, seed: int) -> list[list[str]]:
-        return [sessions(one) for one in updates(step, seed=seed, mini_batches=2, epochs=4)]
+        return [sessions(update) for update in updates(step, seed=seed, mini_batches=2, epochs=4)]
 
     assert order(3, 7) == order(3, 7)
     assert len({str(order(step, 7)) for step in range(8)}) > 1
@@ -62,23 +64,27 @@ def test_the_order_of_an_epoch_depends_on_seed_and_step_alone() -> None:
 
 
 def test_an_update_is_a_mean_over_its_own_tokens() -> None:
-    for one in updates(**TWICE):
-        weights = [weight for of in one.input.micro_batches for weight in of.weights_N.tolist()]
+    for update in updates(**TWICE):
+        weights = [
+            weight
+            for micro_batch in update.input.micro_batches
+            for weight in micro_batch.weights_N.tolist()
+        ]
         assert sum(weights) == pytest.approx(1)
 
 
 def test_engines_are_measured_by_the_first_update_alone() -> None:
     first, *later = updates(**TWICE)
     assert first.input.version == 1
-    assert {one.input.version for one in later} == {-1}
+    assert {update.input.version for update in later} == {-1}
 
 
 def test_of_fewer_groups_than_parts_each_is_an_update() -> None:
     one_group = Batch(0, batch().groups[:1])
     made = step_updates(settings(**TWICE), one_group, 1, 0, ())
-    assert [sessions(one) for one in made] == [["a", "b"]] * 2
+    assert [sessions(update) for update in made] == [["a", "b"]] * 2
     nothing = step_updates(settings(**TWICE), Batch(0, ()), 1, 0, ())
-    assert [one.input.micro_batches for one in nothing] == [[], []]
+    assert [update.input.micro_batches for update in nothing] == [[], []]
 
 
 def test_more_parts_than_groups_of_a_batch_are_refused() -> None:
@@ -89,8 +95,8 @@ def test_more_parts_than_groups_of_a_batch_are_refused() -> None:
 
 
 def test_metrics_of_a_step_are_means_of_its_updates_and_sums_of_what_was_counted() -> None:
-    found = of_step([{"loss": 1.0, "mismatch_tokens": 4, "mismatch_max": 2.0}, {"loss": 3.0}])
-    assert found == {"updates": 2, "loss": 2.0, "mismatch_tokens": 4, "mismatch_max": 2.0}
+    metrics = of_step([{"loss": 1.0, "mismatch_tokens": 4, "mismatch_max": 2.0}, {"loss": 3.0}])
+    assert metrics == {"updates": 2, "loss": 2.0, "mismatch_tokens": 4, "mismatch_max": 2.0}
     assert of_step([{"loss": 1.0}]) == {"loss": 1.0}
 
 
@@ -103,13 +109,13 @@ def trained(
     model: Path, **trainer: Any
 ) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, float]]:
     """Return weights after a step and its metrics."""
-    of = settings(**trainer)
-    backend = TorchBackend(model, of.trainer)
+    run_settings = settings(**trainer)
+    backend = TorchBackend(model, run_settings.trainer)
     backend.load(None, 0)
     backend.acquire()
-    ready = annotated(of.trainer, batch(), backend)
-    made = step_updates(of, ready, 1, 0, ())
-    metrics = of_step([backend.train(one.input) for one in made])
+    ready = annotated(run_settings.trainer, batch(), backend)
+    made = step_updates(run_settings, ready, 1, 0, ())
+    metrics = of_step([backend.train(update.input) for update in made])
     return {name: part.values.numpy() for name, part in backend.state()[WEIGHTS].items()}, metrics
 
 
@@ -129,39 +135,41 @@ def test_a_step_of_several_updates_is_the_same_again_and_in_each_layout(
     assert metrics["updates"] == 4
     assert all(np.array_equal(again[name], value) for name, value in wanted.items())
     for layout in ("packed", "tree"):
-        found, _ = trained(model, loss=loss, layout=layout, **TWICE)
+        weights, _ = trained(model, loss=loss, layout=layout, **TWICE)
         for name, value in wanted.items():
-            np.testing.assert_allclose(found[name], value, rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(weights[name], value, rtol=1e-6, atol=1e-6)
 
 
 def test_two_epochs_without_a_correction_are_the_same_update_twice(model: Path) -> None:
-    of = settings()
-    backend = TorchBackend(model, of.trainer)
+    run_settings = settings()
+    backend = TorchBackend(model, run_settings.trainer)
     backend.load(None, 0)
     backend.acquire()
-    (only,) = step_updates(of, batch(), 1, 0, ())
+    (only,) = step_updates(run_settings, batch(), 1, 0, ())
     for _ in range(2):
         backend.train(only.input)
-    found, _ = trained(model, epochs=2)
+    weights, _ = trained(model, epochs=2)
     for name, part in backend.state()[WEIGHTS].items():
-        assert np.array_equal(found[name], part.values.numpy())
+        assert np.array_equal(weights[name], part.values.numpy())
 
 
 def test_two_mini_batches_are_two_steps_that_keep_the_policy_before_the_first(model: Path) -> None:
     loss = {"surrogate": "ppo_clip", "correction": "tis"}
-    found, _ = trained(model, loss=loss, mini_batches=2)
-    parts = [sessions(one) for one in updates(loss=loss, mini_batches=2)]
+    weights, _ = trained(model, loss=loss, mini_batches=2)
+    parts = [sessions(update) for update in updates(loss=loss, mini_batches=2)]
     backend = TorchBackend(model, settings(loss=loss).trainer)
     backend.load(None, 0)
     backend.acquire()
-    known = annotated(settings(loss=loss, mini_batches=2).trainer, batch(), backend)
+    ready = annotated(settings(loss=loss, mini_batches=2).trainer, batch(), backend)
     for part in parts:
-        (own,) = (
-            one for one in known.groups if {chain.session_id for chain in one.chains} == {*part}
+        (group,) = (
+            prepared
+            for prepared in ready.groups
+            if {chain.session_id for chain in prepared.chains} == {*part}
         )
-        backend.train(step_input(settings(loss=loss), replace(known, groups=(own,)), 1, 0, ()))
+        backend.train(step_input(settings(loss=loss), replace(ready, groups=(group,)), 1, 0, ()))
     for name, kept in backend.state()[WEIGHTS].items():
-        assert np.array_equal(found[name], kept.values.numpy())
+        assert np.array_equal(weights[name], kept.values.numpy())
 
 
 def test_a_ratio_is_to_the_weights_before_the_step(model: Path) -> None:

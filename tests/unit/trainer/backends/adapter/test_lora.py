@@ -103,8 +103,8 @@ def test_what_is_published_is_small_and_what_peft_and_merging_make_of_it_is_what
     assert logprobs(cast(PreTrainedModel, by_peft), IDS) == pytest.approx(merged, abs=1e-5)
     chains = sampled(tmp_path / "merged", version=0)
     packed = pack(chains, 64, "padded")
-    own = backend.annotate(packed, [Column.PROXIMAL])[Column.PROXIMAL]
-    for batch, found_N in zip(packed, own, strict=True):
+    proximal = backend.annotate(packed, [Column.PROXIMAL])[Column.PROXIMAL]
+    for batch, found_N in zip(packed, proximal, strict=True):
         assert found_N == pytest.approx(batch.logprobs_N, abs=1e-5)
 
 
@@ -120,7 +120,7 @@ def test_a_resumed_run_repeats_a_step_to_the_digit(base: Path, tmp_path: Path, d
     state, again = first.state(), second.state()
     for file in (WEIGHTS, OPTIMIZER):
         pairs = [(again[file][name].values, part.values) for name, part in state[file].items()]
-        assert all(torch.equal(one, other) for one, other in pairs)
+        assert all(torch.equal(tensor, other) for tensor, other in pairs)
 
 
 def test_masters_are_float32_while_the_base_has_the_type_it_computes_in(
@@ -141,9 +141,9 @@ def test_the_reference_is_the_base_however_far_the_adapter_is(base: Path) -> Non
     packed = pack(forked_chains(3), 64, "padded")
     wanted = backend.annotate(packed, [Column.REFERENCE])[Column.REFERENCE]
     backend.train(step())
-    found = backend.annotate(packed, [Column.REFERENCE, Column.PROXIMAL])
-    after, own = found[Column.REFERENCE], found[Column.PROXIMAL]
-    for before_N, after_N, own_N in zip(wanted, after, own, strict=True):
+    columns = backend.annotate(packed, [Column.REFERENCE, Column.PROXIMAL])
+    after, proximal = columns[Column.REFERENCE], columns[Column.PROXIMAL]
+    for before_N, after_N, own_N in zip(wanted, after, proximal, strict=True):
         assert np.array_equal(before_N, after_N)
         assert not np.allclose(after_N, own_N, atol=1e-3)
 

@@ -97,11 +97,11 @@ def given() -> Given:
     return Given(logits_NV, targets_N, engine_N, near[1], near[2], advantages_N)
 
 
-def scored(of: Given) -> tuple[Tensor, Tensor]:
+def scored(inputs: Given) -> tuple[Tensor, Tensor]:
     """Return log-probs and entropies of the tokens, with gradient."""
-    table_NV = of.logits_NV.log_softmax(-1)
+    table_NV = inputs.logits_NV.log_softmax(-1)
     entropies_N = -(table_NV.exp() * table_NV).sum(-1)
-    return table_NV.gather(-1, of.targets_N[:, None])[:, 0], entropies_N
+    return table_NV.gather(-1, inputs.targets_N[:, None])[:, 0], entropies_N
 
 
 def test_every_name_has_a_formula() -> None:
@@ -132,65 +132,67 @@ def test_every_setting_of_a_loss_is_varied() -> None:
 
 @pytest.mark.parametrize("loss", combinations(), ids=named)
 def test_values_and_gradients_are_those_of_the_formula(loss: LossSection) -> None:
-    of = given()
+    inputs = given()
     for settings, several in with_regularisers(loss):
-        logprobs_N, entropies_N = scored(of)
+        logprobs_N, entropies_N = scored(inputs)
         tokens = loss_tokens(
             logprobs_N,
-            of.engine_N,
-            of.advantages_N,
+            inputs.engine_N,
+            inputs.advantages_N,
             settings,
             TURNS,
             SESSIONS,
             entropies_N,
-            of.reference_N,
-            of.proximal_N if several else None,
+            inputs.reference_N,
+            inputs.proximal_N if several else None,
         )
-        found = token_losses(tokens, settings)
+        losses = token_losses(tokens, settings)
         ones = np.ones(TOKENS, np.int64)
         weights_N = AGGREGATIONS[settings.aggregation](np.array(SESSIONS), ones, settings)
-        value = (found.loss_N * torch.from_numpy(weights_N)).sum()
-        (gradient_NV,) = torch.autograd.grad(value, of.logits_NV)
+        value = (losses.loss_N * torch.from_numpy(weights_N)).sum()
+        (gradient_NV,) = torch.autograd.grad(value, inputs.logits_NV)
 
-        frozen = Frozen(of.formula_tokens(several), of.logprobs_N.tolist(), settings)
+        frozen = Frozen(inputs.formula_tokens(several), inputs.logprobs_N.tolist(), settings)
         by = slopes(frozen, entropies_N.tolist())
-        (exact_NV,) = torch.autograd.grad(scored(of), of.logits_NV, by)
+        (exact_NV,) = torch.autograd.grad(scored(inputs), inputs.logits_NV, by)
         torch.testing.assert_close(gradient_NV, exact_NV, rtol=1e-10, atol=1e-12)
-        pairs = zip(of.logprobs_N.tolist(), entropies_N.tolist(), strict=True)
+        pairs = zip(inputs.logprobs_N.tolist(), entropies_N.tolist(), strict=True)
         terms = [loss_formulas.token_loss(frozen, n, *pair) for n, pair in enumerate(pairs)]
         wanted = objective(frozen, frozen.frozen, entropies_N.tolist())
         assert value.item() == pytest.approx(wanted, rel=1e-12)
-        assert found.loss_N.tolist() == pytest.approx([term for term, _ in terms], abs=1e-12)
-        assert found.clipped_N.tolist() == [bounded for _, bounded in terms]
+        assert losses.loss_N.tolist() == pytest.approx([term for term, _ in terms], abs=1e-12)
+        assert losses.clipped_N.tolist() == [bounded for _, bounded in terms]
 
 
-@pytest.mark.parametrize("loss", [one for one in combinations() if one.aggregation == "token_mean"])
+@pytest.mark.parametrize(
+    "loss", [section for section in combinations() if section.aggregation == "token_mean"]
+)
 @pytest.mark.parametrize("several", [False, True])
 def test_three_ways_to_the_slopes_of_the_formula_agree(loss: LossSection, several: bool) -> None:
-    of = given()
+    inputs = given()
     settings = loss.model_copy(update={"kl": 0.3, "kl_estimator": "k2" if several else "k3"})
-    frozen = Frozen(of.formula_tokens(several), of.logprobs_N.tolist(), settings)
-    entropies = scored(of)[1].tolist()
+    frozen = Frozen(inputs.formula_tokens(several), inputs.logprobs_N.tolist(), settings)
+    entropies = scored(inputs)[1].tolist()
     exact = slopes(frozen, entropies)
-    for one, other in zip(exact, by_autograd(frozen, entropies), strict=True):
-        torch.testing.assert_close(other, one, rtol=1e-12, atol=1e-14)
-    for one, other in zip(exact, by_differences(frozen, entropies), strict=True):
-        torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-9)
+    for wanted, other in zip(exact, by_autograd(frozen, entropies), strict=True):
+        torch.testing.assert_close(other, wanted, rtol=1e-12, atol=1e-14)
+    for wanted, other in zip(exact, by_differences(frozen, entropies), strict=True):
+        torch.testing.assert_close(other, wanted, rtol=1e-6, atol=1e-9)
 
 
 def reached(ratios: Sequence[float], low: float, high: float) -> set[tuple[str, bool]]:
     """Return the sides of bounds that ratios are on, each with whether an advantage is positive."""
-    sides = ["below" if one < low else "above" if one > high else "within" for one in ratios]
+    sides = ["below" if ratio < low else "above" if ratio > high else "within" for ratio in ratios]
     return set(zip(sides, signs(), strict=True))
 
 
 def test_the_tokens_are_on_both_sides_of_every_bound_with_both_signs() -> None:
-    of, everything = given(), set(product(("below", "within", "above"), (False, True)))
-    to_engine_N = of.logprobs_N - of.engine_N
-    before_to_engine_N = of.proximal_N - of.engine_N
+    inputs, everything = given(), set(product(("below", "within", "above"), (False, True)))
+    to_engine_N = inputs.logprobs_N - inputs.engine_N
+    before_to_engine_N = inputs.proximal_N - inputs.engine_N
     settings = combinations()[0]
     low, high = 1 - settings.clip_low, 1 + settings.clip_high
-    for log_ratios_N in (to_engine_N, of.logprobs_N - of.proximal_N):
+    for log_ratios_N in (to_engine_N, inputs.logprobs_N - inputs.proximal_N):
         ratios = log_ratios_N.exp().tolist()
         assert reached(ratios, low, high) == everything
         assert ("above", False) in reached(ratios, 0, 2.0), "dual_clip"
@@ -198,13 +200,13 @@ def test_the_tokens_are_on_both_sides_of_every_bound_with_both_signs() -> None:
         assert reached(log_ratios_N.exp().tolist(), 1 / settings.cap, settings.cap) == everything
     for units in (TURNS, SESSIONS):
         of_units = [to_engine_N[torch.tensor(units) == unit] for unit in units]
-        means = [one.mean().exp().item() for one in of_units]
+        means = [log_ratios.mean().exp().item() for log_ratios in of_units]
         assert reached(means, low, high) == everything
-        products = [one.sum().exp().item() for one in of_units]
+        products = [log_ratios.sum().exp().item() for log_ratios in of_units]
         assert {("within", False), ("above", False)} <= reached(products, 0, settings.cap)
     bounds: dict[Divergence, float] = {"tv": 0.015, "kl": 0.004}
     for kind, bound in bounds.items():
-        beyond = (binary_divergence(of.engine_N, of.logprobs_N, kind) > bound).tolist()
+        beyond = (binary_divergence(inputs.engine_N, inputs.logprobs_N, kind) > bound).tolist()
         risen = (to_engine_N > 0).tolist()
         sides = set(zip(risen, beyond, signs(), strict=True))
         assert sides == set(product((False, True), repeat=3)), kind
@@ -216,35 +218,43 @@ def signs() -> list[bool]:
 
 @pytest.mark.parametrize("masks", MASKED[1:], ids=str)
 def test_each_mask_takes_some_tokens_and_leaves_some(masks: dict[str, object]) -> None:
-    of, settings = given(), LossSection.model_validate({"masks": masks})
-    tokens = loss_tokens(of.logprobs_N, of.engine_N, of.advantages_N, settings, TURNS, SESSIONS)
+    inputs, settings = given(), LossSection.model_validate({"masks": masks})
+    tokens = loss_tokens(
+        inputs.logprobs_N, inputs.engine_N, inputs.advantages_N, settings, TURNS, SESSIONS
+    )
     gone_N = masked(tokens, settings.masks)
     assert 0 < int(gone_N.sum()) < TOKENS
 
 
 def gradient(**loss: object) -> Tensor:
     """Return the gradient of a loss by logits at one update a batch."""
-    of, settings = given(), LossSection.model_validate({**BOUNDS, **loss})
-    logprobs_N, _ = scored(of)
-    tokens = loss_tokens(logprobs_N, of.engine_N, of.advantages_N, settings, TURNS, SESSIONS)
-    (found,) = torch.autograd.grad(token_losses(tokens, settings).loss_N.mean(), of.logits_NV)
-    return found
+    inputs, settings = given(), LossSection.model_validate({**BOUNDS, **loss})
+    logprobs_N, _ = scored(inputs)
+    tokens = loss_tokens(
+        logprobs_N, inputs.engine_N, inputs.advantages_N, settings, TURNS, SESSIONS
+    )
+    (gradient_NV,) = torch.autograd.grad(
+        token_losses(tokens, settings).loss_N.mean(), inputs.logits_NV
+    )
+    return gradient_NV
 
 
 def classes(gradients: dict[str, Tensor]) -> set[frozenset[str]]:
     """Return the names whose gradients are equal, together."""
     return {
-        frozenset(other for other, near in gradients.items() if torch.allclose(one, near, 1e-9))
-        for one in gradients.values()
+        frozenset(other for other, near in gradients.items() if torch.allclose(tensor, near, 1e-9))
+        for tensor in gradients.values()
     }
 
 
 def test_at_one_update_these_combinations_and_no_others_have_one_gradient() -> None:
     """A section of docs/algorithms/losses.md says which."""
-    found = {
-        named(one): gradient(**one.model_dump(exclude_unset=True, exclude={*BOUNDS, "entropy"}))
-        for one in combinations()
-        if one.aggregation == "token_mean"
+    gradients = {
+        named(section): gradient(
+            **section.model_dump(exclude_unset=True, exclude={*BOUNDS, "entropy"})
+        )
+        for section in combinations()
+        if section.aggregation == "token_mean"
     }
     with_correction = [
         ("tis", "token", "", "cispo-none-token_mean-token"),
@@ -262,12 +272,12 @@ def test_at_one_update_these_combinations_and_no_others_have_one_gradient() -> N
             {
                 *(
                     f"{name}-{correction}-token_mean-{level}{variant}{floor}"
-                    for name, of in variants.items()
-                    for variant in of
+                    for name, endings in variants.items()
+                    for variant in endings
                 ),
                 *(
-                    f"gspo-{correction}-token_mean-{own}-{level}{floor}"
-                    for own in ("turn", "session")
+                    f"gspo-{correction}-token_mean-{ratio_level}-{level}{floor}"
+                    for ratio_level in ("turn", "session")
                 ),
                 *([other] if other else []),
             }
@@ -275,8 +285,8 @@ def test_at_one_update_these_combinations_and_no_others_have_one_gradient() -> N
         for correction, level, floor, other in with_correction
     }
     joined = {name for names in wanted for name in names}
-    wanted |= {frozenset({name}) for name in found if name not in joined}
-    assert classes(found) == wanted
+    wanted |= {frozenset({name}) for name in gradients if name not in joined}
+    assert classes(gradients) == wanted
 
 
 @pytest.mark.parametrize("settings", combinations(), ids=named)
@@ -284,14 +294,14 @@ def test_no_ratio_is_too_large_to_be_finite(settings: LossSection) -> None:
     logprobs_N = torch.tensor([-1.0, -201.0, -1.0], requires_grad=True)
     engine_N, advantages_N = torch.tensor([-201.0, -1.0, -1.0]), torch.tensor([-1.0, 1.0, 0.0])
     tokens = loss_tokens(logprobs_N, engine_N, advantages_N, settings, [0, 1, 1], [0, 1, 1])
-    found = token_losses(tokens, settings).loss_N
-    torch.autograd.backward(found.sum())
+    loss_N = token_losses(tokens, settings).loss_N
+    torch.autograd.backward(loss_N.sum())
     assert logprobs_N.grad is not None
-    assert found.isfinite().all() and logprobs_N.grad.isfinite().all()
+    assert loss_N.isfinite().all() and logprobs_N.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("settings", combinations(), ids=named)
 def test_a_rank_without_a_token_has_a_loss_of_nothing(settings: LossSection) -> None:
     none = torch.zeros(0, requires_grad=True)
-    found = token_losses(loss_tokens(none, none.detach(), none.detach(), settings), settings)
-    assert found.loss_N.shape == found.clipped_N.shape == (0,)
+    losses = token_losses(loss_tokens(none, none.detach(), none.detach(), settings), settings)
+    assert losses.loss_N.shape == losses.clipped_N.shape == (0,)

@@ -28,10 +28,10 @@ def losses(
     advantages_N = torch.tensor(advantages, dtype=torch.float64)
     units = sessions or []
     tokens = loss_tokens(logprobs_N, engine_N, advantages_N, chosen, units, units)
-    found = token_losses(tokens, chosen)
-    torch.autograd.backward(found.loss_N.sum())
+    terms = token_losses(tokens, chosen)
+    torch.autograd.backward(terms.loss_N.sum())
     assert logprobs_N.grad is not None
-    return found.loss_N.tolist(), logprobs_N.grad.tolist(), found.clipped_N.tolist()
+    return terms.loss_N.tolist(), logprobs_N.grad.tolist(), terms.clipped_N.tolist()
 
 
 @pytest.mark.parametrize(
@@ -49,15 +49,15 @@ def losses(
 def test_ppo_clips_where_the_step_would_go_too_far(
     ratio: float, advantage: float, loss: float, clipped: bool
 ) -> None:
-    ((found,), (gradient,), (was_clipped,)) = losses([ratio], [advantage])
-    assert found == pytest.approx(loss)
+    ((value,), (gradient,), (was_clipped,)) = losses([ratio], [advantage])
+    assert value == pytest.approx(loss)
     assert was_clipped == clipped
     assert gradient == pytest.approx(0 if clipped else -ratio * advantage)
 
 
 def test_dual_clip_bounds_tokens_with_a_negative_advantage_alone() -> None:
-    found, gradients, clipped = losses([4.0, 2.0, 4.0], [-1.0, -1.0, 1.0], dual_clip=3)
-    assert found == pytest.approx([3.0, 2.0, -1.28])
+    values, gradients, clipped = losses([4.0, 2.0, 4.0], [-1.0, -1.0, 1.0], dual_clip=3)
+    assert values == pytest.approx([3.0, 2.0, -1.28])
     assert gradients == pytest.approx([0.0, 2.0, 0.0])
     assert clipped == [True, False, True]
 
@@ -71,18 +71,18 @@ def test_ppo_bounds_negative_advantages_at_three_unless_told_otherwise() -> None
         ({"dual_clip": 5000}, far),
     ]
     for settings, slope in cases:
-        found, gradients, clipped = losses([2.9, far], [-1.0, -1.0], **settings)
+        values, gradients, clipped = losses([2.9, far], [-1.0, -1.0], **settings)
         assert gradients == pytest.approx([2.9, slope])
-        assert found == pytest.approx([2.9, slope or 3.0])
+        assert values == pytest.approx([2.9, slope or 3.0])
         assert clipped == [False, not slope]
 
 
 def test_sapo_weighs_a_token_less_the_further_its_ratio_is_on_either_side() -> None:
     settings: dict[str, Any] = {"surrogate": "sapo", "gate_positive": 1.0, "gate_negative": 2.0}
-    found, gradients, clipped = losses([1.0, 3.0, 1.0, 3.0], [1.0, 1.0, -1.0, -1.0], **settings)
+    values, gradients, clipped = losses([1.0, 3.0, 1.0, 3.0], [1.0, 1.0, -1.0, -1.0], **settings)
     # 4 / t sigmoid(t (r - 1)), and its slope r 4 s (1 - s): at r = 1 that of r.
     s, t = 1 / (1 + math.exp(-2)), 1 / (1 + math.exp(-4))
-    assert found == pytest.approx([-2.0, -4 * s, 1.0, 2 * t])
+    assert values == pytest.approx([-2.0, -4 * s, 1.0, 2 * t])
     assert gradients == pytest.approx([-1.0, -12 * s * (1 - s), 1.0, 12 * t * (1 - t)])
     assert clipped == [False] * 4
 
@@ -104,7 +104,7 @@ def test_dppo_stops_tokens_by_the_change_of_probability(
     engine: float, ratio: float, advantage: float, clipped: bool
 ) -> None:
     for divergence, bound in (("tv", 0.2), ("kl", 0.1)):
-        found, gradients, cut = losses(
+        values, gradients, cut = losses(
             [ratio],
             [advantage],
             engine=math.log(engine),
@@ -113,38 +113,38 @@ def test_dppo_stops_tokens_by_the_change_of_probability(
             divergence_bound=bound,
         )
         assert cut == [clipped]
-        assert found == gradients == pytest.approx([0 if clipped else -ratio * advantage])
+        assert values == gradients == pytest.approx([0 if clipped else -ratio * advantage])
 
 
 def test_gspo_gives_all_tokens_of_a_session_the_geometric_mean_of_their_ratios() -> None:
     # The mean of 4 and 1/4 is 1, where PPO would clip both; that of 4 and 1 is 2, beyond the bound.
     ratios, sessions = [4.0, 0.25, 4.0, 1.0], [0, 0, 1, 1]
-    found, gradients, clipped = losses(ratios, [1.0] * 4, sessions, surrogate="gspo")
-    assert found == pytest.approx([-1.0, -1.0, -1.28, -1.28])
+    values, gradients, clipped = losses(ratios, [1.0] * 4, sessions, surrogate="gspo")
+    assert values == pytest.approx([-1.0, -1.0, -1.28, -1.28])
     assert gradients == pytest.approx([-1.0, -1.0, 0.0, 0.0])
     assert clipped == [False, False, True, True]
 
 
 def test_cispo_weighs_and_never_stops() -> None:
-    found, gradients, clipped = losses([1.0, 8.0], [1.0, 1.0], surrogate="cispo", cap=2)
-    assert found == pytest.approx([0.0, -2 * math.log(8)])
+    values, gradients, clipped = losses([1.0, 8.0], [1.0, 1.0], surrogate="cispo", cap=2)
+    assert values == pytest.approx([0.0, -2 * math.log(8)])
     assert gradients == pytest.approx([-1.0, -2.0])
     assert clipped == [False, True]
 
 
 def test_the_policy_gradient_does_not_see_who_sampled() -> None:
-    found, gradients, _ = losses([0.1, 9.0], [2.0, -1.0], surrogate="policy_gradient")
-    assert found == gradients == pytest.approx([-2.0, 1.0])
+    values, gradients, _ = losses([0.1, 9.0], [2.0, -1.0], surrogate="policy_gradient")
+    assert values == gradients == pytest.approx([-2.0, 1.0])
 
 
 def test_cloning_raises_every_token_whatever_its_advantage() -> None:
-    found, gradients, _ = losses([1.0, 1.0], [5.0, -3.0], engine=-0.7, surrogate="cloning")
-    assert found == pytest.approx([0.7, 0.7])
+    values, gradients, _ = losses([1.0, 1.0], [5.0, -3.0], engine=-0.7, surrogate="cloning")
+    assert values == pytest.approx([0.7, 0.7])
     assert gradients == [-1.0, -1.0]
 
 
 def test_one_weight_of_a_session_is_the_product_of_its_ratios_up_to_the_cap() -> None:
-    found = losses(
+    results = losses(
         [3.0, 0.5, 3.0, 0.1],
         [1.0] * 4,
         [0, 0, 1, 1],
@@ -153,8 +153,8 @@ def test_one_weight_of_a_session_is_the_product_of_its_ratios_up_to_the_cap() ->
         correction_level="session",
         cap=1.2,
     )
-    assert found[1] == pytest.approx([-1.2, -1.2, -0.3, -0.3])
-    assert found[2] == [True, True, False, False]
+    assert results[1] == pytest.approx([-1.2, -1.2, -0.3, -0.3])
+    assert results[2] == [True, True, False, False]
 
 
 def test_icepop_leaves_out_tokens_whose_ratio_is_far_from_one() -> None:
@@ -178,8 +178,8 @@ def gone(
 ) -> list[bool]:
     """Return the tokens that have no gradient under a policy gradient with these masks."""
     settings: dict[str, Any] = {"surrogate": "policy_gradient", "masks": masks}
-    found, gradients, clipped = losses(ratios, advantages, sessions, **settings)
-    assert [value == 0 for value in gradients] == [value == 0 for value in found] == clipped
+    values, gradients, clipped = losses(ratios, advantages, sessions, **settings)
+    assert [value == 0 for value in gradients] == [value == 0 for value in values] == clipped
     return clipped
 
 
@@ -191,8 +191,8 @@ def test_sessions_leave_by_the_geometric_mean_of_their_ratios() -> None:
         ({"high": 1.4}, {1}),
         ({"low": 0.6}, {2}),
     ):
-        found = gone(ratios, [1.0] * 6, sessions, geometric_mean=bounds)
-        assert found == [session in left for session in sessions]
+        masked = gone(ratios, [1.0] * 6, sessions, geometric_mean=bounds)
+        assert masked == [session in left for session in sessions]
 
 
 def test_an_outlier_leaves_alone_or_with_its_session() -> None:
@@ -221,20 +221,20 @@ def test_masked_tokens_keep_their_regularisers() -> None:
     tokens = loss_tokens(
         logprobs_N, engine_N, torch.ones(2).double(), chosen, reference_N=reference_N
     )
-    found = token_losses(tokens, chosen)
-    assert found.clipped_N.tolist() == [True, False]
+    terms = token_losses(tokens, chosen)
+    assert terms.clipped_N.tolist() == [True, False]
     x = math.log(0.2 / 0.01)
-    assert found.loss_N[0].item() == pytest.approx(math.exp(x) - x - 1)
+    assert terms.loss_N[0].item() == pytest.approx(math.exp(x) - x - 1)
 
 
 def test_with_a_correction_and_one_update_three_surrogates_have_one_gradient() -> None:
     ratios, advantages = [0.3, 1.1, 5.0], [1.0, -2.0, 0.5]
-    found = [
+    gradients = [
         losses(ratios, advantages, surrogate=name, correction="tis")[1]
         for name in ("ppo_clip", "gspo", "cispo", "policy_gradient")
     ]
     cut = losses(ratios, advantages, surrogate="cispo")[1]
-    assert found == [pytest.approx(cut)] * 4
+    assert gradients == [pytest.approx(cut)] * 4
 
 
 def recorded(name: LossName, x_N: Tensor, advantages_N: Tensor) -> tuple[Tensor, Tensor]:
@@ -261,10 +261,10 @@ def test_a_name_means_the_same_to_the_digit_as_in_recorded_runs(name: LossName) 
     torch.autograd.backward(wanted_N.sum() * (1 / 500))
     # A bound of ratios with a negative advantage is a default of later releases.
     settings = LossSection(name=name, dual_clip=0 if name == "ppo_clip" else None)
-    found = token_losses(loss_tokens(other_N, engine_N, advantages_N, settings), settings)
-    torch.autograd.backward((found.loss_N * torch.full((500,), 1 / 500)).sum())
-    assert found.loss_N.equal(wanted_N)
-    assert found.clipped_N.equal(clipped_N)
+    terms = token_losses(loss_tokens(other_N, engine_N, advantages_N, settings), settings)
+    torch.autograd.backward((terms.loss_N * torch.full((500,), 1 / 500)).sum())
+    assert terms.loss_N.equal(wanted_N)
+    assert terms.clipped_N.equal(clipped_N)
     assert one_N.grad is not None and other_N.grad is not None
     assert other_N.grad.equal(one_N.grad)
 
@@ -291,9 +291,9 @@ def test_the_divergence_from_the_reference_is_added(
     tokens = loss_tokens(
         logprobs_N, without, torch.zeros_like(without), chosen, reference_N=reference_N
     )
-    found = token_losses(tokens, chosen).loss_N
-    torch.autograd.backward(found.sum())
-    assert found.tolist() == pytest.approx([0.5 * value for value in values])
+    losses_N = token_losses(tokens, chosen).loss_N
+    torch.autograd.backward(losses_N.sum())
+    assert losses_N.tolist() == pytest.approx([0.5 * value for value in values])
     assert logprobs_N.grad is not None
     assert logprobs_N.grad.tolist() == pytest.approx([0.5 * slope for slope in slopes])
 
@@ -327,9 +327,9 @@ def test_a_token_far_from_the_reference_is_drawn_back_to_it(
     tokens = loss_tokens(
         logprobs_N, *columns, chosen, reference_N=torch.tensor([reference], dtype=dtype)
     )
-    found = token_losses(tokens, chosen).loss_N
-    torch.autograd.backward(found)
-    assert found.item() >= 0
+    losses_N = token_losses(tokens, chosen).loss_N
+    torch.autograd.backward(losses_N)
+    assert losses_N.item() >= 0
     assert logprobs_N.grad is not None
     assert logprobs_N.grad.item() == pytest.approx(0.5 * slope, rel=1e-5)
 
@@ -352,9 +352,9 @@ def test_the_mean_gradient_of_k2_is_that_of_the_divergence_and_that_of_k3_of_the
             policy_V, policy_V.detach(), torch.zeros(7), chosen, reference_N=reference_V
         )
         mean = (policy_V.detach().exp() * token_losses(tokens, chosen).loss_N).sum()
-        (found,) = torch.autograd.grad(mean, logits_V, retain_graph=True)
+        (gradient_V,) = torch.autograd.grad(mean, logits_V, retain_graph=True)
         (exact,) = torch.autograd.grad(whole, logits_V, retain_graph=True)
-        assert found.tolist() == pytest.approx(exact.tolist(), abs=1e-12), estimator
+        assert gradient_V.tolist() == pytest.approx(exact.tolist(), abs=1e-12), estimator
 
 
 def test_k3_weighed_with_the_ratio_has_value_and_gradient_of_the_divergence_for_older_tokens() -> (
@@ -372,9 +372,9 @@ def test_k3_weighed_with_the_ratio_has_value_and_gradient_of_the_divergence_for_
     tokens = loss_tokens(policy_V, older_V, torch.zeros(7), chosen, reference_N=reference_V)
     mean = (older_V.exp() * token_losses(tokens, chosen).loss_N).sum()
     assert mean.item() == pytest.approx(whole.item(), abs=1e-12)
-    (found,) = torch.autograd.grad(mean, logits_V, retain_graph=True)
+    (gradient_V,) = torch.autograd.grad(mean, logits_V, retain_graph=True)
     (exact,) = torch.autograd.grad(whole, logits_V)
-    assert found.tolist() == pytest.approx(exact.tolist(), abs=1e-12)
+    assert gradient_V.tolist() == pytest.approx(exact.tolist(), abs=1e-12)
 
 
 def test_k1_is_refused_in_a_loss_with_the_reason() -> None:
@@ -391,8 +391,8 @@ def test_the_decoupled_objective_has_its_ratio_to_the_weights_before_the_step() 
     logprobs_N.requires_grad_()
     chosen = LossSection(surrogate="ppo_clip", correction="tis", clip_high=1.0, cap=5.0)
     tokens = loss_tokens(logprobs_N, engine_N, torch.ones(1), chosen, proximal_N=proximal_N)
-    found = token_losses(tokens, chosen).loss_N
-    torch.autograd.backward(found.sum())
-    assert found.item() == pytest.approx(-2 * 1.5)
+    losses_N = token_losses(tokens, chosen).loss_N
+    torch.autograd.backward(losses_N.sum())
+    assert losses_N.item() == pytest.approx(-2 * 1.5)
     assert logprobs_N.grad is not None
     assert logprobs_N.grad.item() == pytest.approx(-2 * 1.5)

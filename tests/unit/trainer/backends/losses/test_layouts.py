@@ -56,20 +56,21 @@ class Made:
     def _told(self, chain: Chain, random: np.random.Generator) -> Chain:
         """Return a chain whose tokens the engine, the reference and the policy before the step find
         more or less likely than the policy does."""
-        own = ExactStep(self.network, [chain]).logprobs_N.detach().numpy()
+        policy_N = ExactStep(self.network, [chain]).logprobs_N.detach().numpy()
         engine_N, reference_N, before_N = (
-            (own + random.normal(0, far, len(own))).astype(np.float32) for far in (0.5, 0.4, 0.5)
+            (policy_N + random.normal(0, far, len(policy_N))).astype(np.float32)
+            for far in (0.5, 0.4, 0.5)
         )
         chain.tokens.logprobs_T[chain.tokens.trained_T] = engine_N
         columns = {Column.REFERENCE: reference_N, Column.PROXIMAL: before_N}
-        return credited(replace(chain, columns=columns), random.normal(0, 1, len(own)))
+        return credited(replace(chain, columns=columns), random.normal(0, 1, len(policy_N)))
 
     def packed(
         self, settings: LossSection, layout: Layout, budget: int, several: bool = True
     ) -> list[MicroBatch]:
         """Return micro-batches; log-probs before the step are annotated for several updates."""
-        chains = self.chains if several else [_of_one_update(one) for one in self.chains]
-        groups = [int(one.session_id.split(".")[0][-1]) for one in chains]
+        chains = self.chains if several else [_of_one_update(chain) for chain in self.chains]
+        groups = [int(chain.session_id.split(".")[0][-1]) for chain in chains]
         units_C = units(settings.unit, chains, groups)
         weights_C = chain_weights(chains, settings)
         return pack(chains, budget, layout, units_C=units_C, weights_C=weights_C)
@@ -79,7 +80,7 @@ class Made:
         name = settings.unit, layout, budget
         if name not in self._scored:
             batches = self.packed(settings, layout, budget)
-            self._scored[name] = [(one, *_said(self.network, one)) for one in batches]
+            self._scored[name] = [(batch, *_said(self.network, batch)) for batch in batches]
         return self._scored[name]
 
 
@@ -110,12 +111,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return Made(directory)
 
 
-def in_float64(made: Made, settings: LossSection, several: bool, of: list[Scored]) -> Tensor:
+def in_float64(made: Made, settings: LossSection, several: bool, batches: list[Scored]) -> Tensor:
     """Return the loss of the step by the trainer's losses, in float64."""
     weights_C, total = torch.from_numpy(chain_weights(made.chains, settings)), torch.zeros(())
-    for batch, logprobs_N, entropies_N in of:
+    for batch, logprobs_N, entropies_N in batches:
         engine_N = torch.from_numpy(batch.logprobs_N).double()
-        columns = {name: torch.from_numpy(one).double() for name, one in batch.columns.items()}
+        columns = {
+            name: torch.from_numpy(column).double() for name, column in batch.columns.items()
+        }
         before_N = columns[Column.PROXIMAL] if several else None
         tokens = LossTokens(
             logprobs_N=logprobs_N,
@@ -134,8 +137,10 @@ def in_float64(made: Made, settings: LossSection, several: bool, of: list[Scored
 
 def cases() -> list[tuple[LossSection, bool]]:
     """Return every loss with regularisers in turn, corrected ones for several updates in turn."""
-    losses = [with_regularisers(one) for one in combinations()]
-    return [of[(place // 3 + 2 * place) % len(of)] for place, of in enumerate(losses)]
+    losses = [with_regularisers(section) for section in combinations()]
+    return [
+        variants[(place // 3 + 2 * place) % len(variants)] for place, variants in enumerate(losses)
+    ]
 
 
 def called(case: object) -> str:
@@ -151,9 +156,9 @@ def test_in_float64_every_layout_has_the_loss_and_gradient_of_the_formula(
     for layout in get_args(Layout):
         for budget in (SMALL, 1000):
             loss = in_float64(made, settings, several, made.scored(settings, layout, budget))
-            found = torch.autograd.grad(loss, parameters, retain_graph=True)
+            gradients = torch.autograd.grad(loss, parameters, retain_graph=True)
             assert loss.item() == pytest.approx(wanted, rel=1e-10)
-            assert distance(dict(zip(names, found, strict=True)), gradient) < 1e-10
+            assert distance(dict(zip(names, gradients, strict=True)), gradient) < 1e-10
 
 
 @pytest.mark.parametrize(("settings", "several"), cases(), ids=called)
@@ -174,6 +179,6 @@ def test_the_back_end_has_them_in_every_layout_and_on_every_number_of_ranks(
     assert backend.train(whole)["loss"] == pytest.approx(wanted, rel=1e-6, abs=1e-6)
 
 
-def in_float32(backend: TorchBackend, given: StepInput) -> Gradient:
-    *_, found = backend.gradients(given)
-    return {name: value.clone() for name, value in found.items()}
+def in_float32(backend: TorchBackend, step: StepInput) -> Gradient:
+    *_, gradient = backend.gradients(step)
+    return {name: value.clone() for name, value in gradient.items()}

@@ -27,8 +27,10 @@ LAYER = {
     "mlp.up_proj.weight": (24, 16),
     "mlp.down_proj.weight": (16, 24),
 }
-BIASES = {f"self_attn.{one}_proj.bias": (size,) for one, size in (("q", 64), ("k", 32), ("v", 32))}
-NORMS = {f"self_attn.{one}_norm.weight": (8,) for one in "qk"}
+BIASES = {
+    f"self_attn.{letter}_proj.bias": (size,) for letter, size in (("q", 64), ("k", 32), ("v", 32))
+}
+NORMS = {f"self_attn.{letter}_norm.weight": (8,) for letter in "qk"}
 OUTPUT = {"lm_head.weight": (33, 16)}
 
 
@@ -42,14 +44,16 @@ def tensors(
     """Return a model of two layers, no two of whose numbers are equal."""
     shapes = {"model.embed_tokens.weight": (33, 16), "model.norm.weight": (16,), **further}
     for layer in range(2):
-        shapes |= {f"model.layers.{layer}.{name}": of for name, of in of_layer.items()}
-    found: dict[str, Tensor] = {}
+        shapes |= {
+            f"model.layers.{layer}.{name}": layer_shape for name, layer_shape in of_layer.items()
+        }
+    parameters: dict[str, Tensor] = {}
     begin = 0
     for name, shape in shapes.items():
         size = torch.Size(shape).numel()
-        found[name] = torch.arange(begin, begin + size, dtype=torch.float64).reshape(shape)
+        parameters[name] = torch.arange(begin, begin + size, dtype=torch.float64).reshape(shape)
         begin += size
-    return found
+    return parameters
 
 
 LLAMA = tensors(LAYER, OUTPUT)
@@ -58,35 +62,35 @@ QWEN3 = tensors({**LAYER, **NORMS}, {})
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-@pytest.mark.parametrize("given", [LLAMA, QWEN2, QWEN3], ids=["llama", "qwen2", "qwen3"])
-def test_what_is_divided_comes_back_leaf_by_leaf(given: dict[str, Tensor], ranks: int) -> None:
-    found: dict[str, Tensor] = {}
-    for leaf in leaves([*given], dimensions(ranks), "tiny"):
-        of_ranks = shards(leaf, given, dimensions(ranks))
+@pytest.mark.parametrize("weights", [LLAMA, QWEN2, QWEN3], ids=["llama", "qwen2", "qwen3"])
+def test_what_is_divided_comes_back_leaf_by_leaf(weights: dict[str, Tensor], ranks: int) -> None:
+    restored: dict[str, Tensor] = {}
+    for leaf in leaves([*weights], dimensions(ranks), "tiny"):
+        of_ranks = shards(leaf, weights, dimensions(ranks))
         assert len(of_ranks) == ranks
-        assert len({one.shape for one in of_ranks}) == 1
-        found |= whole(leaf, of_ranks, dimensions(ranks))
-    assert found.keys() == given.keys()
-    for name, tensor in given.items():
-        assert torch.equal(found[name], tensor), name
+        assert len({shard.shape for shard in of_ranks}) == 1
+        restored |= whole(leaf, of_ranks, dimensions(ranks))
+    assert restored.keys() == weights.keys()
+    for name, tensor in weights.items():
+        assert torch.equal(restored[name], tensor), name
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-@pytest.mark.parametrize("given", [LLAMA, QWEN2, QWEN3], ids=["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("weights", [LLAMA, QWEN2, QWEN3], ids=["llama", "qwen2", "qwen3"])
 def test_the_parts_of_all_ranks_are_the_tensors_and_make_the_shards_again(
-    given: dict[str, Tensor], ranks: int
+    weights: dict[str, Tensor], ranks: int
 ) -> None:
-    found = {name: torch.full_like(of, torch.nan) for name, of in given.items()}
-    for leaf in leaves([*given], dimensions(ranks), "tiny"):
-        for place, shard in enumerate(shards(leaf, given, dimensions(ranks))):
+    restored = {name: torch.full_like(original, torch.nan) for name, original in weights.items()}
+    for leaf in leaves([*weights], dimensions(ranks), "tiny"):
+        for place, shard in enumerate(shards(leaf, weights, dimensions(ranks))):
             parts = source_parts(leaf, shard, dimensions(ranks), place)
             assert torch.equal(joined(leaf, parts, dimensions(ranks)), shard)
             for name, part in parts.items():
-                assert part.shape == tuple(given[name].shape)
+                assert part.shape == tuple(weights[name].shape)
                 count = part.values.shape[part.dimension]
-                found[name].narrow(part.dimension, part.first, count).copy_(part.values)
-    for name, tensor in given.items():
-        assert torch.equal(found[name], tensor), name
+                restored[name].narrow(part.dimension, part.first, count).copy_(part.values)
+    for name, tensor in weights.items():
+        assert torch.equal(restored[name], tensor), name
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
@@ -100,20 +104,20 @@ def test_parts_share_the_memory_of_a_shard_with_one_block_a_rank(ranks: int) -> 
 
 
 def test_a_rank_has_whole_query_groups_with_their_keys_and_values() -> None:
-    of = "model.layers.1.self_attn"
+    prefix = "model.layers.1.self_attn"
     (leaf,) = (
-        one
-        for one in leaves([*QWEN2], dimensions(2), "tiny")
-        if "s.1.self_attention.linear_qkv.w" in one.name
+        candidate
+        for candidate in leaves([*QWEN2], dimensions(2), "tiny")
+        if "s.1.self_attention.linear_qkv.w" in candidate.name
     )
     _, second = shards(leaf, QWEN2, dimensions(2))
     expected = [
         part
         for group in (2, 3)
         for part in (
-            QWEN2[f"{of}.q_proj.weight"][group * 16 : group * 16 + 16],
-            QWEN2[f"{of}.k_proj.weight"][group * 8 : group * 8 + 8],
-            QWEN2[f"{of}.v_proj.weight"][group * 8 : group * 8 + 8],
+            QWEN2[f"{prefix}.q_proj.weight"][group * 16 : group * 16 + 16],
+            QWEN2[f"{prefix}.k_proj.weight"][group * 8 : group * 8 + 8],
+            QWEN2[f"{prefix}.v_proj.weight"][group * 8 : group * 8 + 8],
         )
     ]
     assert torch.equal(second, torch.cat(expected))

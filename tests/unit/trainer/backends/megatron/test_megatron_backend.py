@@ -45,10 +45,10 @@ def step(layout: Layout = "padded") -> StepInput:
     return StepInput(pack(chains, 40, layout), [], 0, 0.05)
 
 
-def assert_near(found: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> None:
-    assert found.keys() == wanted.keys()
+def assert_near(tensors: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> None:
+    assert tensors.keys() == wanted.keys()
     for name, tensor in wanted.items():
-        torch.testing.assert_close(found[name], tensor, atol=1e-5, rtol=1e-4, msg=name)
+        torch.testing.assert_close(tensors[name], tensor, atol=1e-5, rtol=1e-4, msg=name)
 
 
 @pytest.mark.parametrize("layout", get_args(Layout))
@@ -59,8 +59,8 @@ def test_gradients_are_those_of_the_torch_back_end(
     model = write_family(tmp_path, family)
     *_, wanted = TorchBackend(model, section(layout=layout)).gradients(step(layout))
     backend = divided(model, layout=layout)
-    *_, found = backend.gradients(step(layout))
-    assert_near(found, wanted)
+    *_, gradients = backend.gradients(step(layout))
+    assert_near(gradients, wanted)
 
 
 CRITICS: Mapping[str, Mapping[str, Any]] = {
@@ -87,7 +87,8 @@ def test_updates_and_checkpoints_are_those_of_the_torch_back_end(
     assert files.keys() == plain.state().keys()
     for file, parts in plain.state().items():
         values, wanted = (
-            {name: of.values for name, of in one.items()} for one in (files[file], parts)
+            {name: part.values for name, part in tensors.items()}
+            for tensors in (files[file], parts)
         )
         assert_near(values, wanted)
     # A checkpoint of one goes on in the other.
@@ -103,7 +104,9 @@ def test_published_weights_are_those_of_a_hugging_face_model(tmp_path: Path, fam
     backend = divided(model)
     backend.train(step())
     backend.write_weights(tmp_path)
-    before, after = (json.loads((of / "config.json").read_text()) for of in (model, tmp_path))
+    before, after = (
+        json.loads((directory / "config.json").read_text()) for directory in (model, tmp_path)
+    )
     assert after == before
     *_, trained = backend.gradients(step())
     *_, published = TorchBackend(tmp_path, section()).gradients(step())
@@ -120,10 +123,10 @@ def test_columns_are_those_of_the_torch_back_end(tmp_path: Path) -> None:
     names = [Column.PROXIMAL, Column.ENTROPY, Column.REFERENCE, Column.TEACHER]
     batches = step().micro_batches
     wanted = TorchBackend(model, section(**settings)).annotate(batches, names)
-    found = divided(model, **settings).annotate(batches, names)
+    columns = divided(model, **settings).annotate(batches, names)
     for name in names:
-        for one, other_N in zip(found[name], wanted[name], strict=True):
-            assert one == pytest.approx(other_N, abs=1e-5)
+        for values_N, other_N in zip(columns[name], wanted[name], strict=True):
+            assert values_N == pytest.approx(other_N, abs=1e-5)
 
 
 def test_tokens_are_compared_under_the_weights_and_temperature_that_sampled_them(
@@ -146,11 +149,13 @@ def test_a_model_is_read_by_parts_unless_its_files_need_a_conversion(
     made = model("qwen3")
     # The files of a model without its output name their tensors otherwise.
     (made if parted else made.model).save_pretrained(tmp_path, max_shard_size="50KB")
-    wanted = {name: of.values for name, of in weights(TorchBackend(tmp_path, section())).items()}
+    wanted = {
+        name: part.values for name, part in weights(TorchBackend(tmp_path, section())).items()
+    }
     caplog.clear()
-    found = {name: of.values for name, of in weights(divided(tmp_path)).items()}
-    assert found.keys() == wanted.keys()
-    assert all(torch.equal(found[name], of) for name, of in wanted.items())
+    tensors = {name: part.values for name, part in weights(divided(tmp_path)).items()}
+    assert tensors.keys() == wanted.keys()
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in wanted.items())
     assert ("each rank loads all of it" in caplog.text) != parted
 
 

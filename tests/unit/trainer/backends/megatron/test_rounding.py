@@ -60,16 +60,18 @@ def gradients(model: Path, dtype: str, backend: str) -> Gradients:
         if backend == "megatron"
         else TorchBackend(model, settings)
     )
-    *_, found = made.gradients(step)
-    return {name: of.clone() for name, of in found.items()}
+    *_, gradient = made.gradients(step)
+    return {name: tensor.clone() for name, tensor in gradient.items()}
 
 
 def distance(model: Path, dtype: str, backend: str, exact: Gradients) -> float:
     """Return how far gradients are from exact ones: squares, as a share of those of the latter."""
-    found = gradients(model, dtype, backend)
-    assert found.keys() == exact.keys()
-    differences = sum(float((found[name] - of).square().sum()) for name, of in exact.items())
-    return differences / sum(float(of.square().sum()) for of in exact.values())
+    gradient = gradients(model, dtype, backend)
+    assert gradient.keys() == exact.keys()
+    differences = sum(
+        float((gradient[name] - tensor).square().sum()) for name, tensor in exact.items()
+    )
+    return differences / sum(float(tensor.square().sum()) for tensor in exact.values())
 
 
 @pytest.mark.parametrize("family", MEGATRON_FAMILIES)

@@ -20,12 +20,12 @@ def filled(empty: PreTrainedModel, directory: Path) -> PreTrainedModel:
 
 def same(left: PreTrainedModel, right: PreTrainedModel) -> None:
     """Compare all parameters and buffers, those that no file holds included."""
-    for of in ("named_parameters", "named_buffers"):
-        one, other = (dict(getattr(each, of)()) for each in (left, right))
-        assert one.keys() == other.keys()
-        for name in one:
-            assert one[name].dtype == other[name].dtype
-            torch.testing.assert_close(one[name], other[name], atol=0, rtol=0)
+    for method in ("named_parameters", "named_buffers"):
+        tensors, other = (dict(getattr(each, method)()) for each in (left, right))
+        assert tensors.keys() == other.keys()
+        for name in tensors:
+            assert tensors[name].dtype == other[name].dtype
+            torch.testing.assert_close(tensors[name], other[name], atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3", "llama", "gemma2"])
@@ -34,21 +34,21 @@ def test_a_filled_model_is_the_one_that_is_loaded_whole(
     kind: str, tied: bool, tmp_path: Path
 ) -> None:
     saved(model(kind, tied=tied), tmp_path)
-    found = filled(load_model(tmp_path, "float32", empty=True), tmp_path)
+    network = filled(load_model(tmp_path, "float32", empty=True), tmp_path)
     whole = load_model(tmp_path, "float32")
-    same(found, whole)
-    output, embedded = found.get_output_embeddings(), found.get_input_embeddings()  # type: ignore[no-untyped-call]
+    same(network, whole)
+    output, embedded = network.get_output_embeddings(), network.get_input_embeddings()  # type: ignore[no-untyped-call]
     assert (output.weight is embedded.weight) == tied
-    assert found.training == whole.training
+    assert network.training == whole.training
     ids = torch.arange(9)[None]
-    torch.testing.assert_close(found(ids).logits, whole(ids).logits, atol=0, rtol=0)
+    torch.testing.assert_close(network(ids).logits, whole(ids).logits, atol=0, rtol=0)
 
 
 def test_a_model_in_several_files_is_read_by_its_index(tmp_path: Path) -> None:
     model().save_pretrained(tmp_path, max_shard_size="50KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 2
-    found = filled(load_model(tmp_path, "bfloat16", empty=True), tmp_path)
-    same(found, load_model(tmp_path, "bfloat16"))
+    network = filled(load_model(tmp_path, "bfloat16", empty=True), tmp_path)
+    same(network, load_model(tmp_path, "bfloat16"))
 
 
 def test_an_index_that_names_a_file_elsewhere_is_refused(tmp_path: Path) -> None:
@@ -62,16 +62,16 @@ def test_an_index_that_names_a_file_elsewhere_is_refused(tmp_path: Path) -> None
 
 def test_a_critic_is_filled_but_for_its_output_of_zeros(tmp_path: Path) -> None:
     saved(model(), tmp_path)
-    found = filled(load_critic(tmp_path, "float32", empty=True), tmp_path)
-    same(found, load_critic(tmp_path, "float32"))
+    network = filled(load_critic(tmp_path, "float32", empty=True), tmp_path)
+    same(network, load_critic(tmp_path, "float32"))
 
 
 def test_a_model_whose_files_need_a_conversion_is_loaded_whole(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     saved(model("qwen3").model, tmp_path)
-    found = load_model(tmp_path, "float32", empty=True)
-    assert not is_empty(found)
+    network = load_model(tmp_path, "float32", empty=True)
+    assert not is_empty(network)
     assert "needs a conversion" in caplog.text or "need a conversion" in caplog.text
 
 

@@ -24,12 +24,12 @@ from tests.builders.models import config, model, random_model, saved
 
 def rows(whole: PreTrainedModel, rank: int) -> Parts:
     """Return the rows of one of two ranks."""
-    found = {}
+    rank_parts = {}
     for name, tensor in whole.state_dict().items():
         each = -(-len(tensor) // 2)
-        own = tensor[rank * each : (rank + 1) * each]
-        found[name] = replace(part_of(tensor), values=own, first=rank * each)
-    return found
+        values = tensor[rank * each : (rank + 1) * each]
+        rank_parts[name] = replace(part_of(tensor), values=values, first=rank * each)
+    return rank_parts
 
 
 def written(whole: PreTrainedModel, dtype: Dtype, directory: Path, most_bytes: int) -> None:
@@ -48,7 +48,7 @@ def test_the_directory_is_that_of_one_rank_byte_for_byte(
 ) -> None:
     whole = load_model(saved(model(kind), tmp_path / "model"), "float32")
     written(whole, dtype, tmp_path / "all", most_bytes)
-    halves = {name: of.to(getattr(torch, dtype)) for name, of in whole.state_dict().items()}
+    halves = {name: tensor.to(getattr(torch, dtype)) for name, tensor in whole.state_dict().items()}
     whole.save_pretrained(tmp_path / "one", state_dict=halves, max_shard_size=most_bytes)
     write_model(whole, {}, dtype, tmp_path / "configuration")
     of_one = {path.name for path in (tmp_path / "one").iterdir()}
@@ -65,11 +65,12 @@ def test_tied_tensors_are_written_once_and_loaded_alike(dtype: Dtype, tmp_path: 
     written(whole, dtype, tmp_path / "all", 5_000_000)
     assert tensor_hashes(tmp_path / "all").keys() == tensor_hashes(tmp_path / "model").keys()
     write_model(whole, whole.state_dict(), dtype, tmp_path / "one")
-    one, other = (
-        AutoModelForCausalLM.from_pretrained(tmp_path / of, dtype="auto") for of in ("one", "all")
+    reference, other = (
+        AutoModelForCausalLM.from_pretrained(tmp_path / directory, dtype="auto")
+        for directory in ("one", "all")
     )
-    assert one.dtype == other.dtype == getattr(torch, dtype)
-    for left, right in zip(one.parameters(), other.parameters(), strict=True):
+    assert reference.dtype == other.dtype == getattr(torch, dtype)
+    for left, right in zip(reference.parameters(), other.parameters(), strict=True):
         assert torch.equal(left, right)
 
 
@@ -94,16 +95,16 @@ def tensors() -> dict[str, torch.Tensor]:
 
 def parts(whole: dict[str, torch.Tensor], rank: int, ranks: int, dimension: int = 0) -> Parts:
     """Return a rank's part of each tensor, divided in a dimension if it has that."""
-    found: dict[str, TensorPart] = {}
+    rank_parts: dict[str, TensorPart] = {}
     for name, tensor in whole.items():
-        found[name] = part = part_of(tensor)
+        rank_parts[name] = part = part_of(tensor)
         if tensor.dim() > dimension:
             each = -(-tensor.shape[dimension] // ranks)
             first = min(rank * each, tensor.shape[dimension])
             count = min(each, tensor.shape[dimension] - first)
-            own = tensor.narrow(dimension, first, count)
-            found[name] = replace(part, values=own, dimension=dimension, first=first)
-    return found
+            values = tensor.narrow(dimension, first, count)
+            rank_parts[name] = replace(part, values=values, dimension=dimension, first=first)
+    return rank_parts
 
 
 @pytest.mark.parametrize("dimension", [0, 1])
@@ -112,11 +113,13 @@ def test_the_bytes_are_those_of_a_file_of_whole_tensors(
     ranks: int, dimension: int, tmp_path: Path
 ) -> None:
     whole = tensors()
-    save_file({name: of.clone() for name, of in whole.items()}, tmp_path / "one", {"format": "pt"})
+    save_file(
+        {name: tensor.clone() for name, tensor in whole.items()}, tmp_path / "one", {"format": "pt"}
+    )
     # The order in which ranks come does not matter.
     for rank in reversed(range(ranks)):
-        own = parts(whole, rank, ranks, dimension)
-        write_tensors(tmp_path / "all", own, rank == 0, metadata={"format": "pt"})
+        rank_parts = parts(whole, rank, ranks, dimension)
+        write_tensors(tmp_path / "all", rank_parts, rank == 0, metadata={"format": "pt"})
     assert (tmp_path / "all").read_bytes() == (tmp_path / "one").read_bytes()
 
 
@@ -135,15 +138,15 @@ def test_values_are_converted_a_slice_after_the_other(
     assert whole["large"].numel() > MOST_ELEMENTS
     save_file({"large": whole["large"].to(torch.bfloat16)}, tmp_path / "one")
     for rank in range(2):
-        own = parts(whole, rank, 2, dimension)
-        write_tensors(tmp_path / "all", own, rank == 0, torch.bfloat16)
+        rank_parts = parts(whole, rank, 2, dimension)
+        write_tensors(tmp_path / "all", rank_parts, rank == 0, torch.bfloat16)
     assert (tmp_path / "all").read_bytes() == (tmp_path / "one").read_bytes()
 
 
 def test_a_file_that_was_there_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "all").write_bytes(b"x" * 10_000)
     whole = tensors()
-    save_file({name: of.clone() for name, of in whole.items()}, tmp_path / "one")
+    save_file({name: tensor.clone() for name, tensor in whole.items()}, tmp_path / "one")
     write_tensors(tmp_path / "all", parts(whole, 0, 1), True)
     assert (tmp_path / "all").read_bytes() == (tmp_path / "one").read_bytes()
 
@@ -155,10 +158,10 @@ def test_another_number_of_ranks_reads_its_parts(dimension: int, tmp_path: Path)
         write_tensors(tmp_path / "all", parts(whole, rank, 2, dimension), rank == 0)
     for rank in range(3):
         for name, part in parts(whole, rank, 3, dimension).items():
-            found = replace(part, values=torch.full_like(part.values, torch.nan))
+            target = replace(part, values=torch.full_like(part.values, torch.nan))
             with safe_open(tmp_path / "all", framework="pt") as opened:
-                read_part(opened, name, found)
-            assert torch.equal(found.values, part.values)
+                read_part(opened, name, target)
+            assert torch.equal(target.values, part.values)
 
 
 @pytest.mark.parametrize("rank", [0, 1])

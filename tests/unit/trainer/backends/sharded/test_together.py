@@ -53,11 +53,11 @@ def ranks() -> Iterator[Ranks]:
         begun = pool.submit(way.begin, RANKS - 1)
         others = [line(way.place, rank) for rank in range(1, RANKS)]
         lines = begun.result(LIMIT_S)
-        for one in others:
-            one.receive(LIMIT_S)
+        for connection in others:
+            connection.receive(LIMIT_S)
         yield Ranks(lines, others)
-        for one in (*lines, *others):
-            one.close()
+        for connection in (*lines, *others):
+            connection.close()
 
 
 def saved(directory: Path) -> torch.Tensor:
@@ -97,9 +97,9 @@ def test_a_rank_that_cannot_write_is_named_with_its_reason(ranks: Ranks, tmp_pat
     ranks.begin(1, 2)
     ranks.take(1.0, 0, 1)
     ranks.take(1.0, 2, file="nowhere/weights.safetensors")
-    with pytest.raises(RankWriteFailed, match="No such file") as found:
+    with pytest.raises(RankWriteFailed, match="No such file") as raised:
         ranks.first.save(tmp_path)
-    assert (found.value.rank, found.value.directory) == (2, str(tmp_path))
+    assert (raised.value.rank, raised.value.directory) == (2, str(tmp_path))
 
 
 def test_the_error_of_the_first_rank_is_raised_as_it_is_once_others_write_no_more(
@@ -110,7 +110,7 @@ def test_the_error_of_the_first_rank_is_raised_as_it_is_once_others_write_no_mor
     ranks.take(1.0, 0, file="nowhere/weights.safetensors")
     with pytest.raises(FileNotFoundError):
         ranks.first.save(tmp_path)
-    assert not any(of.unfinished_tasks for of in ranks.snapshots)
+    assert not any(queue.unfinished_tasks for queue in ranks.snapshots)
 
 
 def written(root: Path, version: int, ranks: Ranks) -> Path:
@@ -152,8 +152,8 @@ def test_a_rank_that_is_asked_to_end_first_writes_its_part(ranks: Ranks, tmp_pat
 def test_a_rank_that_ends_does_not_wait_for_a_first_rank_that_is_gone(ranks: Ranks) -> None:
     (second,) = ranks.begin(1)
     ranks.take(1.0, 1)
-    for one in ranks.lines:
-        one.close()
+    for connection in ranks.lines:
+        connection.close()
     ending = threading.Thread(target=second.finish, daemon=True)
     ending.start()
     ending.join(LIMIT_S / 2)

@@ -22,28 +22,28 @@ def episode(
 ) -> Episode:
     """Return a session whose tokens are of these turns; unbranched unless `previous` is given."""
     order = np.arange(len(turns)) - 1 if previous is None else np.array(previous, np.int64)
-    given = dict(zip(("right", "short"), columns.pop("rewards", []), strict=False))
+    rewards = dict(zip(("right", "short"), columns.pop("rewards", []), strict=False))
     return Episode(
         reward,
         np.array(turn_rewards or [0.0] * (max(turns, default=-1) + 1)),
         np.array(turns, np.int32),
         lambda: order,
-        {Column(name): np.array(of) for name, of in columns.items()},
-        given,
+        {Column(name): np.array(values) for name, values in columns.items()},
+        rewards,
     )
 
 
 def of(name: str, *groups: list[Episode], epsilon: float = 0.0, **rules: Any) -> list[Credit]:
-    found = BATCH_ESTIMATORS[name].of(groups, ReturnRules(epsilon=epsilon, **rules))
-    return [credit for group in found for credit in group]
+    by_group = BATCH_ESTIMATORS[name].of(groups, ReturnRules(epsilon=epsilon, **rules))
+    return [credit for group in by_group for credit in group]
 
 
 def whitened(values: list[float]) -> list[float]:
     return [float(value) for value in (np.array(values) - np.mean(values)) / np.std(values)]
 
 
-def joined(found: list[Credit]) -> list[float]:
-    return [float(value) for one in found for value in one.advantages_N]
+def joined(credited: list[Credit]) -> list[float]:
+    return [float(value) for credit in credited for value in credit.advantages_N]
 
 
 def test_generalized_advantages_are_sums_of_discounted_errors() -> None:
@@ -54,42 +54,42 @@ def test_generalized_advantages_are_sums_of_discounted_errors() -> None:
     expected = [
         sum((discount * trace) ** (u - t) * deltas[u] for u in range(t, 4)) for t in range(4)
     ]
-    one = episode(1.0, [0, 0, 1, 1], turn_rewards=[2.0, 0.0], value=VALUES)
-    (found,) = of("gae", [one], token_discount=discount, trace=trace)
-    assert found.advantages_N == pytest.approx(whitened(expected))
-    assert found.targets_N == pytest.approx(np.add(expected, VALUES))
+    session = episode(1.0, [0, 0, 1, 1], turn_rewards=[2.0, 0.0], value=VALUES)
+    (credit,) = of("gae", [session], token_discount=discount, trace=trace)
+    assert credit.advantages_N == pytest.approx(whitened(expected))
+    assert credit.targets_N == pytest.approx(np.add(expected, VALUES))
 
 
 def test_without_discount_and_with_lambda_one_the_critic_learns_the_return() -> None:
-    (found,) = of("gae", [episode(3.0, [0, 0, 1, 1], value=VALUES)])
-    assert found.targets_N == pytest.approx([3.0] * 4)
+    (credit,) = of("gae", [episode(3.0, [0, 0, 1, 1], value=VALUES)])
+    assert credit.targets_N == pytest.approx([3.0] * 4)
 
 
 def test_at_a_fork_the_next_value_is_the_mean_over_the_branches() -> None:
     forked = episode(1.0, [0, 1, 2], previous=[-1, 0, 0], value=[0.0, 4.0, 2.0])
-    (found,) = of("gae", [forked], trace=0.0)
+    (credit,) = of("gae", [forked], trace=0.0)
     # delta of the first token: (4 + 2) / 2 - 0; of the leaves: 1 - 4 and 1 - 2
-    assert found.advantages_N == pytest.approx(whitened([3.0, -3.0, -1.0]))
-    assert found.targets_N == pytest.approx([3.0, 1.0, 1.0])
+    assert credit.advantages_N == pytest.approx(whitened([3.0, -3.0, -1.0]))
+    assert credit.targets_N == pytest.approx([3.0, 1.0, 1.0])
 
 
 def test_advantages_over_turns_are_equal_within_a_turn_and_learned_at_its_first_token() -> None:
-    one = episode(1.0, [0, 0, 1, 1], turn_rewards=[0.5, 0.0], value=VALUES)
-    (found,) = of("turn_gae", [one], discount=0.9, trace=0.7)
+    session = episode(1.0, [0, 0, 1, 1], turn_rewards=[0.5, 0.0], value=VALUES)
+    (credit,) = of("turn_gae", [session], discount=0.9, trace=0.7)
     second = 1.0 - 0.8
     first = 0.5 + 0.9 * 0.8 - 0.3 + 0.9 * 0.7 * second
-    assert found.advantages_N == pytest.approx(whitened([first, first, second, second]))
-    assert found.targets_N is not None
-    assert found.targets_N == pytest.approx(
+    assert credit.advantages_N == pytest.approx(whitened([first, first, second, second]))
+    assert credit.targets_N is not None
+    assert credit.targets_N == pytest.approx(
         [first + 0.3, np.nan, second + 0.8, np.nan], nan_ok=True
     )
 
 
 def test_a_turn_that_another_leaves_within_its_completion_does_not_get_the_return_twice() -> None:
     """The second turn follows the first token of the first, whose second token ends its branch."""
-    one = episode(1.0, [0, 0, 1], previous=[-1, 0, 0], value=[0.0, 0.0, 0.0])
-    (found,) = of("turn_gae", [one])
-    assert found.targets_N == pytest.approx([1.0, np.nan, 1.0], nan_ok=True)
+    session = episode(1.0, [0, 0, 1], previous=[-1, 0, 0], value=[0.0, 0.0, 0.0])
+    (credit,) = of("turn_gae", [session])
+    assert credit.targets_N == pytest.approx([1.0, np.nan, 1.0], nan_ok=True)
 
 
 def test_reinforce_compares_each_return_with_the_whole_batch() -> None:
@@ -99,28 +99,28 @@ def test_reinforce_compares_each_return_with_the_whole_batch() -> None:
 
 def test_the_baseline_form_first_takes_the_mean_of_the_group() -> None:
     groups = [[episode(5.0, [0]), episode(3.0, [0])], [episode(1.0, [0]), episode(0.0, [0])]]
-    found = joined(of("reinforce_pp_baseline", *groups))
-    assert found == pytest.approx(whitened([1.0, -1.0, 0.5, -0.5]))
+    advantages = joined(of("reinforce_pp_baseline", *groups))
+    assert advantages == pytest.approx(whitened([1.0, -1.0, 0.5, -0.5]))
 
 
 def test_a_penalty_lowers_the_returns_of_all_tokens_before() -> None:
-    one = episode(1.0, [0, 0], proximal=[-1.0, -2.0], reference=[-1.5, -4.0])
-    rewards = token_rewards(one, ReturnRules(kl_penalty=0.1), one.reward)
+    session = episode(1.0, [0, 0], proximal=[-1.0, -2.0], reference=[-1.5, -4.0])
+    rewards = token_rewards(session, ReturnRules(kl_penalty=0.1), session.reward)
     assert rewards == pytest.approx([-0.05, 0.8])
-    found = joined(of("reinforce_pp", [one], kl_penalty=0.1))
-    assert found == pytest.approx(whitened([0.75, 0.8]))
+    advantages = joined(of("reinforce_pp", [session], kl_penalty=0.1))
+    assert advantages == pytest.approx(whitened([0.75, 0.8]))
 
 
 def test_a_student_gains_where_the_teacher_finds_its_token_likelier() -> None:
-    one = episode(0.0, [0, 0], proximal=[-1.0, -2.0], teacher=[-0.5, -3.0])
-    assert joined(of("distill", [one])) == pytest.approx([0.5, -1.0])
+    session = episode(0.0, [0, 0], proximal=[-1.0, -2.0], teacher=[-0.5, -3.0])
+    assert joined(of("distill", [session])) == pytest.approx([0.5, -1.0])
 
 
 @pytest.mark.parametrize("name", BATCH_ESTIMATORS)
 def test_a_session_without_a_trained_token_has_no_advantage(name: str) -> None:
     other = episode(0.0, [0, 0], value=[0.5, 0.1], teacher=[0.5, 0.1], proximal=[0.0, 0.0])
-    found = of(name, [episode(1.0, [], previous=[]), other])
-    assert [len(one.advantages_N) for one in found] == [0, 2]
+    credited = of(name, [episode(1.0, [], previous=[]), other])
+    assert [len(credit.advantages_N) for credit in credited] == [0, 2]
 
 
 @pytest.mark.parametrize("name", ["reinforce_pp", "reinforce_pp_baseline", "gae", "turn_gae"])
@@ -146,13 +146,13 @@ def test_advantages_of_a_batch_may_be_scaled_by_the_deviation_of_a_sample() -> N
 
 def test_gdpo_keeps_apart_what_a_sum_of_rewards_makes_equal() -> None:
     """Each reward counts by how rare it is in the group, and by its weight."""
-    group = [episode(0.0, [0], rewards=of) for of in ([1.0, 0.0], [0.0, 1.0], [0.0, 0.0])]
-    other = [episode(0.0, [0], rewards=of) for of in ([1.0, 1.0], [1.0, 0.0])]
-    found = joined(of("gdpo", group, other, rewards={"right": 1.0, "short": 0.5}))
+    group = [episode(0.0, [0], rewards=values) for values in ([1.0, 0.0], [0.0, 1.0], [0.0, 0.0])]
+    other = [episode(0.0, [0], rewards=values) for values in ([1.0, 1.0], [1.0, 0.0])]
+    advantages = joined(of("gdpo", group, other, rewards={"right": 1.0, "short": 0.5}))
     # Of right 2, -1, -1 over the root of 2, and nothing in the other group, where all have it;
     # of short -1, 2, -1 over that root, and 1, -1.
     sums = [1.5 / np.sqrt(2), 0.0, -1.5 / np.sqrt(2), 0.5, -0.5]
-    assert found == pytest.approx(whitened(sums))
+    assert advantages == pytest.approx(whitened(sums))
     summed = joined(of("gdpo", group, other, rewards={"sum": 1.0}))
     assert summed == [0.0] * 5, "rewards that no session has"
 
@@ -167,9 +167,9 @@ def test_gdpo_in_one_group_with_one_reward_is_grpo() -> None:
 def test_over_the_batch_a_group_counts_as_much_as_its_returns_differ() -> None:
     apart = [episode(value, [0, 0]) for value in (1.0, 0.0)]
     near = [episode(value, [0]) for value in (0.52, 0.48)]
-    found = joined(of("grpo_batch", apart, near))
+    advantages = joined(of("grpo_batch", apart, near))
     deviation = np.std([1.0, 0.0, 0.52, 0.48])
-    assert found == pytest.approx(np.array([0.5, 0.5, -0.5, -0.5, 0.02, -0.02]) / deviation)
+    assert advantages == pytest.approx(np.array([0.5, 0.5, -0.5, -0.5, 0.02, -0.02]) / deviation)
     equal = [episode(1.0, [0]), episode(1.0, [0])]
     assert joined(of("grpo_batch", equal, equal)) == [0.0] * 4
     # Sessions without a trained token count in the deviation.

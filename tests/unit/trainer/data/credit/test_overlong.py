@@ -23,8 +23,8 @@ PLAIN = replace(RULES, estimator=estimator("grpo_unscaled", ReturnRules()))
 
 
 def truncated(name: str, reward: float) -> ValidSession:
-    found = session(name, reward)
-    return replace(found, source=replace(found.source, limit="max_tokens"))
+    finished = session(name, reward)
+    return replace(finished, source=replace(finished.source, limit="max_tokens"))
 
 
 def advantages(prepared: Prepared) -> dict[str, list[float]]:
@@ -52,9 +52,9 @@ def test_the_punishment_reaches_advantages_but_no_figure_of_rewards() -> None:
     assert advantages(prepared) == {"a": [0.25] * 3, "b": [-0.25] * 8}
     assert prepared.filtered == ""
 
-    told = facts(Batch(0, (prepared,)), NOW)
-    assert (told["reward_mean"], told["reward_std"], told["pass_at/1"]) == (1.0, 0.0, 1.0)
-    assert (told["overlong_share"], told["overlong_penalty"]) == (0.5, 0.25)
+    figures = facts(Batch(0, (prepared,)), NOW)
+    assert (figures["reward_mean"], figures["reward_std"], figures["pass_at/1"]) == (1.0, 0.0, 1.0)
+    assert (figures["overlong_share"], figures["overlong_penalty"]) == (0.5, 0.25)
 
 
 def test_a_truncated_session_leaves_the_loss_but_not_the_mean_of_its_group() -> None:
@@ -64,9 +64,9 @@ def test_a_truncated_session_leaves_the_loss_but_not_the_mean_of_its_group() -> 
     assert advantages(prepared) == {"a": [0.5] * 3}
     assert (prepared.masked(), prepared.trainable) == (Counter(overlong=3), 3)
 
-    told = facts(Batch(0, (prepared,)), NOW)
-    assert (told["overlong_share"], told["overlong_penalty"]) == (0.5, 0.0)
-    assert (told["masked/overlong"], told["reward_mean"]) == (3, 0.5)
+    figures = facts(Batch(0, (prepared,)), NOW)
+    assert (figures["overlong_share"], figures["overlong_penalty"]) == (0.5, 0.0)
+    assert (figures["masked/overlong"], figures["reward_mean"]) == (3, 0.5)
 
 
 def test_a_session_that_another_limit_ended_is_trained() -> None:
@@ -114,9 +114,9 @@ def test_returns_of_distillation_cannot_be_shaped() -> None:
 def test_what_is_done_with_long_sessions_is_a_method_of_the_step() -> None:
     overlong = {"length": 8, "cache": 2, "masked": ["context"]}
     settings = TrainerSettings(trainer={"overlong": overlong})
-    found = [one for one in step_methods(settings) if one.kind == "overlong"]
-    assert [one.name for one in found] == ["punishment", "mask"]
-    assert all(one.settings_hash for one in found)
-    assert not [one for one in step_methods(TrainerSettings()) if one.kind == "overlong"]
+    methods = [method for method in step_methods(settings) if method.kind == "overlong"]
+    assert [method.name for method in methods] == ["punishment", "mask"]
+    assert all(method.settings_hash for method in methods)
+    assert not [method for method in step_methods(TrainerSettings()) if method.kind == "overlong"]
     rules = batch_rules(settings).overlong
     assert (rules.length, rules.cache, tuple(rules.masked)) == (8, 2, ("context",))

@@ -31,14 +31,17 @@ def test_a_column_comes_back_to_the_tokens_it_was_computed_for(
     chains = some_chains(seed, 12)
     packed = pack(chains, budget, layout)
     answer = {Column.VALUE: [batch.logprobs_N for batch in packed]}
-    found = by_chain(chains, packed, answer)
-    assert [one[Column.VALUE].tolist() for one in found] == [told(chain) for chain in chains]
+    columns = by_chain(chains, packed, answer)
+    assert [chain_columns[Column.VALUE].tolist() for chain_columns in columns] == [
+        told(chain) for chain in chains
+    ]
 
 
 def test_columns_travel_with_the_tokens_into_micro_batches() -> None:
     chains = some_chains(1, 12)
     chains = [
-        replace(one, columns={Column.VALUE: np.array(told(one), np.float32)}) for one in chains
+        replace(chain, columns={Column.VALUE: np.array(told(chain), np.float32)})
+        for chain in chains
     ]
     for batch in pack(chains, 16, "packed"):
         assert batch.columns[Column.VALUE].tolist() == batch.logprobs_N.tolist()
@@ -55,7 +58,7 @@ EPISODES = [
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("credit", "message"),
     [
         ([[Credit(np.zeros(2))]], r"groups of \[1\] sessions, not of \[1, 1\]"),
         ([[Credit(np.zeros(2))], [Credit(np.zeros(2))]], r"shape \[2\] for session 1, not \[3\]"),
@@ -72,15 +75,15 @@ EPISODES = [
     ],
 )
 def test_credit_that_no_step_can_be_trained_with_is_refused(
-    found: list[list[Credit]], told: str
+    credit: list[list[Credit]], message: str
 ) -> None:
-    with pytest.raises(ResultMalformed, match=told):
-        checked_credit(found, EPISODES)
+    with pytest.raises(ResultMalformed, match=message):
+        checked_credit(credit, EPISODES)
 
 
 def test_a_critic_learns_nothing_where_the_target_is_no_number() -> None:
-    found = [[Credit(np.zeros(2), np.array([1.0, np.nan]))], [Credit(np.ones(3), np.zeros(3))]]
-    credit = checked_credit(found, EPISODES)
+    answer = [[Credit(np.zeros(2), np.array([1.0, np.nan]))], [Credit(np.ones(3), np.zeros(3))]]
+    credit = checked_credit(answer, EPISODES)
     assert credit[0][0].targets_N is not None and np.isnan(credit[0][0].targets_N[1])
     assert credit[1][0].advantages_N.tolist() == [1, 1, 1]
 
@@ -89,18 +92,20 @@ def batch(entropies: list[list[float]], advantages: list[list[float]]) -> Batch:
     """Return a batch of one group whose sessions have these numbers at their three tokens."""
     prepared = prepare(group("g", *range(len(entropies))), NOW, RULES)
     chains = [
-        replace(credited(chain, said), columns={Column.ENTROPY: np.array(of, np.float32)})
-        for chain, of, said in zip(prepared.chains, entropies, advantages, strict=True)
+        replace(
+            credited(chain, said), columns={Column.ENTROPY: np.array(chain_entropies, np.float32)}
+        )
+        for chain, chain_entropies, said in zip(prepared.chains, entropies, advantages, strict=True)
     ]
     return Batch(0, (replace(prepared, chains=tuple(chains)),))
 
 
 def trained(chain: Chain) -> list[float]:
-    return [float(one) for one in chain.tokens.advantages_T[chain.tokens.trained_T]]
+    return [float(advantage) for advantage in chain.tokens.advantages_T[chain.tokens.trained_T]]
 
 
-def scaled(found: Batch, scale: float) -> list[list[float]]:
-    return [trained(chain) for chain in entropy_scaled(found, scale).chains()]
+def scaled(step_batch: Batch, scale: float) -> list[list[float]]:
+    return [trained(chain) for chain in entropy_scaled(step_batch, scale).chains()]
 
 
 SIGNED = [[1.0, 2.0, 3.0], [-4.0, -4.0, -4.0]]
@@ -108,13 +113,13 @@ SIGNED = [[1.0, 2.0, 3.0], [-4.0, -4.0, -4.0]]
 
 def test_a_session_counts_in_proportion_to_its_entropy() -> None:
     """Means 1 and 3, of the batch 2."""
-    given = batch([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]], SIGNED)
-    assert scaled(given, 1.0) == [[0.5, 1.0, 1.5], [-6.0, -6.0, -6.0]]
+    step_batch = batch([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]], SIGNED)
+    assert scaled(step_batch, 1.0) == [[0.5, 1.0, 1.5], [-6.0, -6.0, -6.0]]
 
 
 def test_a_smaller_scale_goes_part_of_the_way() -> None:
-    given = batch([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]], SIGNED)
-    assert scaled(given, 0.5) == [[0.75, 1.5, 2.25], [-5.0, -5.0, -5.0]]
+    step_batch = batch([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]], SIGNED)
+    assert scaled(step_batch, 0.5) == [[0.75, 1.5, 2.25], [-5.0, -5.0, -5.0]]
 
 
 @pytest.mark.parametrize("entropy", [0.0, 0.7])
@@ -123,25 +128,25 @@ def test_equal_entropies_change_nothing(entropy: float) -> None:
 
 
 def test_all_chains_of_a_session_have_one_factor() -> None:
-    given = batch([[0.0] * 3, [2.0] * 3, [4.0] * 3], [[1.0] * 3] * 3)
-    (prepared,) = given.groups
-    one, two, other = prepared.chains
-    joined = (one, replace(two, session_id=one.session_id), other)
-    given = Batch(0, (replace(prepared, chains=joined),))
-    assert scaled(given, 1.0) == [[0.5] * 3, [0.5] * 3, [2.0] * 3]
+    step_batch = batch([[0.0] * 3, [2.0] * 3, [4.0] * 3], [[1.0] * 3] * 3)
+    (prepared,) = step_batch.groups
+    first, two, other = prepared.chains
+    joined = (first, replace(two, session_id=first.session_id), other)
+    step_batch = Batch(0, (replace(prepared, chains=joined),))
+    assert scaled(step_batch, 1.0) == [[0.5] * 3, [0.5] * 3, [2.0] * 3]
 
 
 def test_the_mean_is_over_tokens_not_over_sessions() -> None:
     """A session of three tokens at 1 and one of a single token at 5: the mean is 2."""
-    given = batch([[1.0] * 3, [5.0] * 3], [[1.0] * 3] * 2)
-    (prepared,) = given.groups
-    one, other = prepared.chains
+    step_batch = batch([[1.0] * 3, [5.0] * 3], [[1.0] * 3] * 2)
+    (prepared,) = step_batch.groups
+    first, other = prepared.chains
     trained_T = other.tokens.trained_T.copy()
     trained_T[np.flatnonzero(trained_T)[1:]] = False
     tokens = replace(other.tokens, trained_T=trained_T)
     short = replace(other, tokens=tokens, columns={Column.ENTROPY: np.array([5.0], np.float32)})
-    given = Batch(0, (replace(prepared, chains=(one, short)),))
-    assert scaled(given, 1.0) == [[0.5] * 3, [2.5]]
+    step_batch = Batch(0, (replace(prepared, chains=(first, short)),))
+    assert scaled(step_batch, 1.0) == [[0.5] * 3, [2.5]]
 
 
 def test_a_batch_without_a_trained_token_stays_as_it_is() -> None:

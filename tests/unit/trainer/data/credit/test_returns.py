@@ -53,29 +53,29 @@ def test_the_order_of_the_setting_changes_no_digit() -> None:
     values = {"a": 0.1, "b": 0.2, "c": 0.3}
     weights = {"a": 1 / 3, "b": 1 / 7, "c": 1e9}
     other = dict(reversed(weights.items()))
-    found = session_return(judged(*named(**values)), weights)
-    assert found == session_return(judged(*named(**values)), other)
+    total = session_return(judged(*named(**values)), weights)
+    assert total == session_return(judged(*named(**values)), other)
 
 
 def test_turn_rewards_of_these_names_add_up_and_missing_ones_are_nothing() -> None:
     of_turn = (Reward(name=name, value=1.0, scope="turn", turn_id="t0") for name in (*BOTH, "x"))
-    one = Reward(name="format", value=1.0, scope="turn", turn_id="t1")
-    found = session(judged(*named(test=0, format=0), *of_turn, one), BOTH)
-    assert isinstance(found, ValidSession)
-    assert (found.reward, found.turn_rewards) == (0.0, {"t0": 1.5, "t1": 0.5})
+    reward = Reward(name="format", value=1.0, scope="turn", turn_id="t1")
+    result = session(judged(*named(test=0, format=0), *of_turn, reward), BOTH)
+    assert isinstance(result, ValidSession)
+    assert (result.reward, result.turn_rewards) == (0.0, {"t0": 1.5, "t1": 0.5})
 
 
 def test_a_complete_session_without_one_of_them_names_both_what_it_lacks_and_has() -> None:
-    found = session(judged(*named(tests=1.0, format=1.0)), BOTH)
-    assert isinstance(found, FailedSession)
-    assert (found.cause, found.unrewarded) == ("environment", True)
-    assert found.detail == "complete: closed without the reward 'test'; it has 'tests', 'format'"
+    result = session(judged(*named(tests=1.0, format=1.0)), BOTH)
+    assert isinstance(result, FailedSession)
+    assert (result.cause, result.unrewarded) == ("environment", True)
+    assert result.detail == "complete: closed without the reward 'test'; it has 'tests', 'format'"
 
 
 def test_many_and_long_names_are_cut_in_a_reason() -> None:
-    found = session(judged(*named(**{f"{place}" * 99: 1.0 for place in range(8)})), BOTH)
-    assert isinstance(found, FailedSession)
-    assert found.detail.endswith("and 3 more") and len(found.detail) < 300
+    result = session(judged(*named(**{f"{place}" * 99: 1.0 for place in range(8)})), BOTH)
+    assert isinstance(result, FailedSession)
+    assert result.detail.endswith("and 3 more") and len(result.detail) < 300
 
 
 def test_a_session_that_the_policy_spoilt_has_nothing_for_those_it_lacks() -> None:
@@ -90,13 +90,13 @@ def test_a_reward_of_weight_0_neither_counts_nor_is_needed() -> None:
 
 
 def test_rewards_that_add_up_to_no_number_spoil_their_session() -> None:
-    found = session(judged(*named(test=1e308, format=1e308)), {"test": 1e3, "format": -1e3})
-    assert isinstance(found, FailedSession) and not found.unrewarded
-    assert found.detail == "its rewards add up to nan"
+    result = session(judged(*named(test=1e308, format=1e308)), {"test": 1e3, "format": -1e3})
+    assert isinstance(result, FailedSession) and not result.unrewarded
+    assert result.detail == "its rewards add up to nan"
 
 
 @pytest.mark.parametrize(
-    ("rewards", "told"),
+    ("rewards", "message"),
     [
         ({}, "no reward has a weight other than 0"),
         ({"test": 0.0}, "no reward has a weight other than 0"),
@@ -105,8 +105,8 @@ def test_rewards_that_add_up_to_no_number_spoil_their_session() -> None:
         ({"test": inf}, "finite number"),
     ],
 )
-def test_weights_that_mean_nothing_are_refused(rewards: dict[str, float], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_weights_that_mean_nothing_are_refused(rewards: dict[str, float], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         CreditSettings(rewards=rewards)
 
 
@@ -119,8 +119,11 @@ def test_weights_reach_the_batch() -> None:
             fed.session(name, sample, 0.0, rewards=named(test=sample, format=1.0))
     batch = fed.next()
     assert isinstance(batch, Batch)
-    assert [one.group.returns() for one in batch.groups] == [[0.5, 1.5], [0.5, 1.5]]
-    assert [one.reward_mean for one in fed.returned if isinstance(one, GroupReady)] == [1.0, 1.0]
+    assert [prepared.group.returns() for prepared in batch.groups] == [[0.5, 1.5], [0.5, 1.5]]
+    assert [record.reward_mean for record in fed.returned if isinstance(record, GroupReady)] == [
+        1.0,
+        1.0,
+    ]
 
 
 def test_a_recorded_member_that_lacks_a_reward_now_is_an_error_not_an_endless_wait() -> None:

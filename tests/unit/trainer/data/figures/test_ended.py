@@ -15,9 +15,9 @@ def test_ended_sessions_are_counted_whatever_became_of_them_and_begin_anew() -> 
     ended, session = SessionsOfStep(), one_turn("s", 1.0)
     ended.add(session)
     ended.add(replace(session, status="pruned", cause="setting", turns=3))
-    found = ended.take()
-    assert (found["begun_tokens/mean"], found["begun_turns/mean"]) == (3, 2)
-    assert found["sessions_pruned"] == 1
+    metrics = ended.take()
+    assert (metrics["begun_tokens/mean"], metrics["begun_turns/mean"]) == (3, 2)
+    assert metrics["sessions_pruned"] == 1
     assert ended.take() == {}
 
 
@@ -25,8 +25,8 @@ def test_turns_are_told_by_the_rule_that_matched_them() -> None:
     ended, session = SessionsOfStep(), one_turn("s", 1.0)
     ended.add(replace(session, match_rules={"root": 1, "extend": 4}))
     ended.add(replace(session, match_rules={"root": 1, "render": 2}))
-    found = ended.take()
-    assert {name: value for name, value in found.items() if name.startswith("matched/")} == {
+    metrics = ended.take()
+    assert {name: value for name, value in metrics.items() if name.startswith("matched/")} == {
         "matched/extend": 0.5,
         "matched/render": 0.25,
         "matched/root": 0.25,
@@ -39,8 +39,8 @@ def test_sessions_without_their_reward_are_told_among_those_that_failed() -> Non
     fed.session("g-0", 1, 1.0, rewards=())
     fed.session("g-1", 0, 1.0, rewards=(), status="unrewarded", cause="environment")
     fed.session("g-1", 1, 1.0, rewards=(), status="unrewarded", purpose="eval")
-    found = fed.loader.drop_metrics()
-    assert (found["samples_failed"], found["samples_unrewarded"]) == (3, 2)
+    metrics = fed.loader.drop_metrics()
+    assert (metrics["samples_failed"], metrics["samples_unrewarded"]) == (3, 2)
     assert "samples_unrewarded" not in fed.loader.drop_metrics()
 
 
@@ -49,9 +49,9 @@ def test_agents_that_failed_after_a_limit_and_count_are_counted_and_the_first_is
     cut: dict[str, Any] = {"status": "truncated", "limit": "max_tokens"}
     fed.session("g-0", 0, 0.0, **cut, reason="Traceback\nValueError: no number in it")
     fed.session("g-0", 1, 0.0, **cut, reason="KeyError: 'code'")
-    found = fed.loader.drop_metrics()
-    assert found["failed_at_limit"] == 2
-    (notice,) = (one for one in fed.returned if isinstance(one, ProgressStalled))
+    metrics = fed.loader.drop_metrics()
+    assert metrics["failed_at_limit"] == 2
+    (notice,) = (record for record in fed.returned if isinstance(record, ProgressStalled))
     for part in ("g-0.0.0", "max_tokens", "ValueError: no number in it", "agents.on_limit"):
         assert part in notice.detail
 
@@ -72,4 +72,4 @@ def test_other_ends_are_no_failure_after_a_limit(ended: dict[str, Any]) -> None:
     fed = FedDataloader()
     fed.session("g-0", 0, 0.0, **ended)
     assert "failed_at_limit" not in fed.loader.drop_metrics()
-    assert not [one for one in fed.returned if isinstance(one, ProgressStalled)]
+    assert not [record for record in fed.returned if isinstance(record, ProgressStalled)]

@@ -19,9 +19,9 @@ def of(*groups: tuple[int, float]) -> EvaluationFigures:
 
 def test_with_one_session_a_task_the_error_is_that_of_independent_samples() -> None:
     rewards = [0.0, 1.0, 0.25, 0.5, 1.0]
-    found = of(*((1, reward) for reward in rewards))
-    assert found.reward == pytest.approx(0.55)
-    assert found.error == pytest.approx(stdev(rewards) / 5**0.5)
+    evaluation = of(*((1, reward) for reward in rewards))
+    assert evaluation.reward == pytest.approx(0.55)
+    assert evaluation.error == pytest.approx(stdev(rewards) / 5**0.5)
 
 
 def test_more_sessions_of_tasks_that_agree_are_no_more_certain() -> None:
