@@ -30,7 +30,7 @@ STARTED: list[Record] = [control.claimed(), control.published(0), control.joined
 
 
 def write(path: Path, ids: Iterable[object]) -> Path:
-    path.write_text("\n".join(json.dumps({"id": one}) for one in ids))
+    path.write_text("\n".join(json.dumps({"id": task_id}) for task_id in ids))
     return path
 
 
@@ -46,21 +46,21 @@ def mixture(folder: Path, **weights: float) -> PacingSection:
 
 
 def draws_of(pacing: PacingSection) -> Draws:
-    found = training_draws(pacing)
-    assert found is not None
-    return found
+    draws = training_draws(pacing)
+    assert draws is not None
+    return draws
 
 
 def test_sources_are_mixed_by_weight_whatever_their_order_in_the_settings(tmp_path: Path) -> None:
-    one, other = (
+    first, other = (
         draws_of(mixture(tmp_path, **weights))
         for weights in ({"math": 2.0, "code": 1.0}, {"code": 1.0, "math": 2.0})
     )
-    found = [one.draw(number) for number in range(30)]
-    assert Counter(row.split for row in found) == {"math": 20, "code": 10}
-    assert found == [other.draw(number) for number in range(30)]
-    assert all(row.task_id.startswith(row.split) for row in found)
-    assert (row := one.find("code-3")) is not None and row.split == "code"
+    rows = [first.draw(number) for number in range(30)]
+    assert Counter(row.split for row in rows) == {"math": 20, "code": 10}
+    assert rows == [other.draw(number) for number in range(30)]
+    assert all(row.task_id.startswith(row.split) for row in rows)
+    assert (row := first.find("code-3")) is not None and row.split == "code"
 
 
 def test_one_file_is_drawn_from_as_before_there_were_sources(tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ def test_forks_and_sources_are_drawn_together_and_have_no_id_in_common(tmp_path:
     forks = tmp_path / "forks"
     forks.write_bytes(fork_line("fork", {"id": "x"}, 2, forked()))
     both = mixture(tmp_path, code=1, math=1).model_copy(update={"forks": forks})
-    found = [draws_of(both).draw(number) for number in range(8)]
-    assert Counter(row.split for row in found) == {"train": 4, "code": 2, "math": 2}
+    rows = [draws_of(both).draw(number) for number in range(8)]
+    assert Counter(row.split for row in rows) == {"train": 4, "code": 2, "math": 2}
     forks.write_bytes(fork_line("math-1", {"id": "x"}, 2, forked()))
     with pytest.raises(TasksRejected, match="math, line 2 has the id 'math-1', too"):
         training_draws(both)
@@ -107,8 +107,8 @@ def test_evaluation_sets_may_have_ids_in_common(tmp_path: Path) -> None:
     )
     sets = task_sets(settings)
     assert sets.training is None
-    found = {name: [row.split for row in of.rows] for name, of in sets.evaluations.items()}
-    assert found == {"all": ["all", "all"], "hard": ["hard"]}
+    splits = {name: [row.split for row in source.rows] for name, source in sets.evaluations.items()}
+    assert splits == {"all": ["all", "all"], "hard": ["hard"]}
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ def admit(draws: Draws, state: State, pacing_section: PacingSection) -> list[Gro
 
 def test_groups_name_their_source_and_how_they_were_drawn(tmp_path: Path) -> None:
     section = mixture(tmp_path, code=1, math=1)
-    found = admit(draws_of(section), fold(*STARTED), section)
-    assert [group.split for group in found] == ["math", "code", "math", "code"]
-    assert [group.sampler_figures["draw"] for group in found] == [0, 1, 2, 3]
-    assert [group.sampler_figures["source_draw"] for group in found] == [0, 0, 1, 1]
+    groups = admit(draws_of(section), fold(*STARTED), section)
+    assert [group.split for group in groups] == ["math", "code", "math", "code"]
+    assert [group.sampler_figures["draw"] for group in groups] == [0, 1, 2, 3]
+    assert [group.sampler_figures["source_draw"] for group in groups] == [0, 0, 1, 1]
 
 
 def test_a_scheduler_that_starts_again_draws_on_where_the_last_one_stopped(tmp_path: Path) -> None:
@@ -149,9 +149,9 @@ def test_a_scheduler_that_starts_again_draws_on_where_the_last_one_stopped(tmp_p
     for step in range(1, 16):
         # Each time with the tasks read again, and a state that was stored or folded from the log.
         draws = draws_of(section)
-        found = admit(draws, state, section)
-        admitted += found
-        more = [*found, *(control.dropped(group.group_id, reason="filtered") for group in found)]
+        groups = admit(draws, state, section)
+        admitted += groups
+        more = [*groups, *(control.dropped(group.group_id, reason="filtered") for group in groups)]
         for record in (*more, control.completed(step)):
             state = control_state.apply(state, record)
         if step % 2:
@@ -162,8 +162,8 @@ def test_a_scheduler_that_starts_again_draws_on_where_the_last_one_stopped(tmp_p
     draws = draws_of(section)
     assert names == [draws.draw(number).task_id for number in range(len(names))]
     passes = [names[start : start + 15] for start in range(0, 45, 15)]
-    for one in passes:  # ten draws of math and five of code
-        assert Counter(one) == {f"math-{n}": 2 for n in range(5)} | {
+    for members in passes:  # ten draws of math and five of code
+        assert Counter(members) == {f"math-{n}": 2 for n in range(5)} | {
             f"code-{n}": 1 for n in range(5)
         }
 

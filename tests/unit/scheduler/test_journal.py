@@ -33,7 +33,7 @@ class Script:
         self.started: dict[Partition, int] = {}
         self.away = False
         self._batches = {CONTROL_LOG: list(control), FLEET_LOG: [fleet] if fleet else []}
-        sizes = {name: sum(map(len, found)) for name, found in self._batches.items()}
+        sizes = {name: sum(map(len, batches)) for name, batches in self._batches.items()}
         self._ends = {**sizes, CONTROL_LOG: sizes[CONTROL_LOG]}
         if control_end is not None:
             self._ends[CONTROL_LOG] = control_end
@@ -56,7 +56,9 @@ class Script:
     def poll(self, timeout_s: float) -> list[Received]:
         for partition in self.started:
             if self._batches[partition]:
-                return [self._received(partition, of) for of in self._batches[partition].pop(0)]
+                return [
+                    self._received(partition, record) for record in self._batches[partition].pop(0)
+                ]
         return []
 
     def _received(self, partition: Partition, record: Record) -> Received:
@@ -76,16 +78,16 @@ class Time:
 
 
 def read(script: Script, time: Time | None = None) -> Journal:
-    found = Journal(KafkaSettings(), script, time or Time(), READ_BACK_S)
-    found.catch_up()
-    return found
+    journal = Journal(KafkaSettings(), script, time or Time(), READ_BACK_S)
+    journal.catch_up()
+    return journal
 
 
-def pass_time(found: Journal, time: Time, seconds: int) -> None:
+def pass_time(journal: Journal, time: Time, seconds: int) -> None:
     """Poll once a second without any record."""
     for _ in range(seconds):
         time.now_ms += 1_000
-        found.poll(0)
+        journal.poll(0)
 
 
 def test_records_behind_the_end_that_come_with_the_last_ones_are_taken_in() -> None:
@@ -103,11 +105,11 @@ def test_heartbeats_read_at_start_count_as_of_when_they_were_written() -> None:
 
 def test_heartbeats_read_later_count_as_of_now() -> None:
     script = Script(fleet=[heartbeat("w", at_ms=1)])
-    found = read(script)
+    journal = read(script)
     script.later(FLEET_LOG, heartbeat("w", at_ms=2))
-    found.poll(0)
+    journal.poll(0)
 
-    (latest,) = found.view.fleet.heartbeats.values()
+    (latest,) = journal.view.fleet.heartbeats.values()
     assert latest.seen_ms == NOW
 
 
@@ -132,53 +134,53 @@ def test_a_snapshot_of_another_log_is_not_used() -> None:
 
 def test_what_was_written_is_complete_when_it_was_read_back() -> None:
     script = Script()
-    found = read(script)
+    journal = read(script)
     mine = control.claimed(1, "me")
-    found.note_sent([mine])
+    journal.note_sent([mine])
     script.later(CONTROL_LOG, control.claimed(1, "other"))
-    found.poll(0)
-    assert not found.complete
+    journal.poll(0)
+    assert not journal.complete
 
     script.later(CONTROL_LOG, mine)
-    found.poll(0)
-    assert found.complete
+    journal.poll(0)
+    assert journal.complete
 
 
 def test_what_is_not_read_back_in_time_while_kafka_answers_is_an_error() -> None:
     time = Time()
-    found = read(Script(), time)
-    found.note_sent([control.claimed()])
+    journal = read(Script(), time)
+    journal.note_sent([control.claimed()])
 
     with pytest.raises(KafkaUnavailable):
-        pass_time(found, time, READ_BACK_S + 5)
+        pass_time(journal, time, READ_BACK_S + 5)
 
 
 def test_while_kafka_is_away_own_records_are_waited_for() -> None:
     script, time = Script(), Time()
-    found = read(script, time)
-    found.note_sent([control.claimed()])
+    journal = read(script, time)
+    journal.note_sent([control.claimed()])
     script.away = True
-    pass_time(found, time, 10 * READ_BACK_S)
+    pass_time(journal, time, 10 * READ_BACK_S)
     script.away = False
-    pass_time(found, time, READ_BACK_S)
-    assert not found.complete
+    pass_time(journal, time, READ_BACK_S)
+    assert not journal.complete
 
     script.later(CONTROL_LOG, control.claimed())
-    found.poll(0)
-    assert found.complete
+    journal.poll(0)
+    assert journal.complete
 
 
 def test_nothing_can_be_decided_while_kafka_is_away(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     script, time = Script(), Time()
-    found = read(script, time)
+    journal = read(script, time)
     script.away = True
-    pass_time(found, time, 30)
-    assert not found.complete
+    pass_time(journal, time, 30)
+    assert not journal.complete
 
     script.away = False
-    pass_time(found, time, 3)
-    assert found.complete
+    pass_time(journal, time, 3)
+    assert journal.complete
     assert [record.message for record in caplog.records] == [
         "no answer from Kafka at 127.0.0.1:9092: decisions wait for it",
         "Kafka answers again after 31.0 s: decisions go on",
@@ -187,35 +189,35 @@ def test_nothing_can_be_decided_while_kafka_is_away(caplog: pytest.LogCaptureFix
 
 def test_a_fleet_that_writes_nothing_is_no_outage() -> None:
     time = Time()
-    found = read(Script(), time)
-    pass_time(found, time, 30)
+    journal = read(Script(), time)
+    pass_time(journal, time, 30)
 
-    assert found.complete
-    assert found.view.contact.since_ms == 0
+    assert journal.complete
+    assert journal.view.contact.since_ms == 0
 
 
 def test_a_leader_is_not_absent_while_kafka_is_away() -> None:
     script, time = Script(control=[[control.claimed(1, at_ms=NOW)]]), Time()
-    found = read(script, time)
+    journal = read(script, time)
     script.away = True
-    pass_time(found, time, 30)
-    assert found.leader_absent_ms == 0
+    pass_time(journal, time, 30)
+    assert journal.leader_absent_ms == 0
 
     script.away = False
-    pass_time(found, time, 1)
-    assert found.leader_absent_ms == 0
-    pass_time(found, time, 30)
-    assert found.leader_absent_ms >= 27_000
+    pass_time(journal, time, 1)
+    assert journal.leader_absent_ms == 0
+    pass_time(journal, time, 30)
+    assert journal.leader_absent_ms >= 27_000
 
 
 def test_issued_tasks_of_groups_that_ended_are_forgotten() -> None:
     issued = task(group_id="run-0", sample=1)
     script = Script(control=[[control.claimed(), control.admitted("run-0")]])
-    found = read(script)
-    found.note_issued([issued])
-    assert found.view.issued == {"run-0": {1: 0}}
+    journal = read(script)
+    journal.note_issued([issued])
+    assert journal.view.issued == {"run-0": {1: 0}}
 
     script.later(CONTROL_LOG, control.dropped("run-0"))
-    found.poll(0)
-    found.note_issued([])
-    assert found.view.issued == {}
+    journal.poll(0)
+    journal.note_issued([])
+    assert journal.view.issued == {}

@@ -8,7 +8,7 @@ from seamlessflow.scheduler.settings import RunSection
 
 
 @pytest.mark.parametrize(
-    ("given", "least"),
+    ("sizes", "least"),
     [
         ({}, 2),
         ({"group_size": 1}, 2),
@@ -18,8 +18,8 @@ from seamlessflow.scheduler.settings import RunSection
         ({"group_size": 4, "min_group_size": 1}, 1),
     ],
 )
-def test_a_least_size_that_was_not_set_fits_each_size(given: dict[str, Any], least: int) -> None:
-    run = RunSection(**given)
+def test_a_least_size_that_was_not_set_fits_each_size(sizes: dict[str, Any], least: int) -> None:
+    run = RunSection(**sizes)
     assert run.least_samples == least
     assert RunSection.model_validate(run.model_dump()) == run, "as a process gets it"
 

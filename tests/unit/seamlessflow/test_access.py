@@ -27,22 +27,22 @@ def table() -> dict[str, tuple[set[str], set[str]]]:
     """Return the writers and readers of each topic in docs/architecture.md."""
     page = (ROOT / "docs" / "architecture.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \|[^|]*\|[^|]*\|([^|]*)\|([^|]*)\|$", page, re.M)
-    found = {}
+    topics = {}
     for topic, writers, readers in rows:
         written = {name for name in NAMES if name in writers}
         same = written if "the same" in readers else set()
-        found[topic] = (written, {name for name in NAMES if name in readers} | same)
-    return found
+        topics[topic] = (written, {name for name in NAMES if name in readers} | same)
+    return topics
 
 
 def kind(name: str) -> str:
-    known = {"rollout process": ROLLOUT, "training process": TRAINING, "command line": OBSERVER}
-    return known.get(name, name)
+    kinds = {"rollout process": ROLLOUT, "training process": TRAINING, "command line": OBSERVER}
+    return kinds.get(name, name)
 
 
 def test_each_kind_writes_the_topics_that_the_architecture_says() -> None:
     written = {
-        topic: {one for one, access in ACCESS.items() if TOPICS[topic] in access.writes}
+        topic: {process for process, access in ACCESS.items() if TOPICS[topic] in access.writes}
         for topic in TOPICS
     }
     assert written == {topic: {kind(n) for n in writers} for topic, (writers, _) in table().items()}
@@ -50,13 +50,15 @@ def test_each_kind_writes_the_topics_that_the_architecture_says() -> None:
 
 def test_each_kind_reads_the_topics_that_the_architecture_says() -> None:
     for topic, (_, readers) in table().items():
-        read = {one for one, access in ACCESS.items() if TOPICS[topic] in access.reads}
+        read = {process for process, access in ACCESS.items() if TOPICS[topic] in access.reads}
         assert read == {kind(name) for name in readers} - {OBSERVER}, topic
 
 
 def test_only_the_manager_writes_trajectories_and_by_transactions() -> None:
-    assert [one for one, access in ACCESS.items() if TRAJECTORIES in access.writes] == [MANAGER]
-    assert [one for one, access in ACCESS.items() if access.transactions] == [MANAGER]
+    assert [process for process, access in ACCESS.items() if TRAJECTORIES in access.writes] == [
+        MANAGER
+    ]
+    assert [process for process, access in ACCESS.items() if access.transactions] == [MANAGER]
 
 
 def test_the_observer_writes_nothing() -> None:
@@ -66,7 +68,9 @@ def test_the_observer_writes_nothing() -> None:
 
 def test_every_name_has_the_prefix_of_the_topics() -> None:
     for access in ACCESS.values():
-        assert all(one.name.startswith("shared.") for one in permissions(access, "shared."))
+        assert all(
+            permission.name.startswith("shared.") for permission in permissions(access, "shared.")
+        )
 
 
 def test_a_command_names_all_topics_with_the_same_operations() -> None:

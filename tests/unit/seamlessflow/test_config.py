@@ -47,9 +47,9 @@ def test_another_cluster_comes_from_the_environment(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_gateway_secret_is_found_where_none_is_given() -> None:
-    one, two = (parse({"agents": AGENT, "gateway": {"max_in_flight": 9}}) for _ in range(2))
-    assert one.gateway.secret != two.gateway.secret
-    assert one.gateway.max_in_flight == 9
+    first, second = (parse({"agents": AGENT, "gateway": {"max_in_flight": 9}}) for _ in range(2))
+    assert first.gateway.secret != second.gateway.secret
+    assert first.gateway.max_in_flight == 9
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ def test_a_gpu_gives_more_turns_and_a_server_most_of_its_memory() -> None:
 
 
 def test_what_is_set_stays() -> None:
-    own = {"engine": "vllm", "capacity": 16, "vllm": {"kv_bytes": 1 << 30, "gpu": False}}
+    rollout = {"engine": "vllm", "capacity": 16, "vllm": {"kv_bytes": 1 << 30, "gpu": False}}
     agents = {"agents": {"callable": "agent:run", "concurrency": 8}}
-    assert filled({"rollout": own, **agents}) == (16, 1 << 30, False, 8)
+    assert filled({"rollout": rollout, **agents}) == (16, 1 << 30, False, 8)
     assert filled({"rollout": {"engine": "vllm", "vllm": {"gpu": True}}}, gpus=0)[:3] == (
         256,
         None,

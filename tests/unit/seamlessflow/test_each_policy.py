@@ -50,7 +50,7 @@ def test_a_further_policy_differs_by_what_its_sections_say() -> None:
     assert (planner.policy.model, coder.policy.model) == (Path("small"), Path("large"))
     assert coder.policy.max_context == 512
     assert (coder.trainer.optimizer.lr, coder.trainer.optimizer.warmup_steps) == (1e-5, 3)
-    assert [one.id for one in coder.workers] == ["w1"]
+    assert [worker.id for worker in coder.workers] == ["w1"]
 
 
 def test_each_policy_has_directories_of_its_own_and_evaluations_are_the_first_ones() -> None:
@@ -65,7 +65,7 @@ def test_each_policy_has_directories_of_its_own_and_evaluations_are_the_first_on
 
 def test_each_policy_has_a_trainer_and_the_processes_of_its_workers() -> None:
     trainers = sections("seamlessflow.trainer") | sections("seamlessflow.trainer.ranks")
-    named = {name: of["run"]["policy"] for name, of in trainers.items()}
+    named = {name: section["run"]["policy"] for name, section in trainers.items()}
     assert named == {
         "trainer": "planner",
         "trainer-w0": "planner",
@@ -74,10 +74,10 @@ def test_each_policy_has_a_trainer_and_the_processes_of_its_workers() -> None:
     }
     ranks = sections("seamlessflow.trainer.ranks").values()
     assert [section["trainer"]["rank"] for section in ranks] == [0, 0]
-    assert all(of["run"]["policies"] == ["planner", "coder"] for of in trainers.values())
+    assert all(section["run"]["policies"] == ["planner", "coder"] for section in trainers.values())
     assert {
-        name: of["rollout"]["policy"]
-        for name, of in sections("seamlessflow.producers.rollout").items()
+        name: section["rollout"]["policy"]
+        for name, section in sections("seamlessflow.producers.rollout").items()
     } == {
         "rollout-w0": "planner",
         "rollout-w1": "coder",
@@ -85,7 +85,7 @@ def test_each_policy_has_a_trainer_and_the_processes_of_its_workers() -> None:
 
 
 def test_scheduler_and_agents_know_all_policies() -> None:
-    (run,) = (of["run"] for of in sections("seamlessflow.scheduler").values())
+    (run,) = (section["run"] for section in sections("seamlessflow.scheduler").values())
     assert (run["policy"], run["policies"]) == ("planner", ["planner", "coder"])
     assert sections("seamlessflow.producers.agents")["agents"]["agents"]["modules"] == {
         "code": "coder"
@@ -93,7 +93,7 @@ def test_scheduler_and_agents_know_all_policies() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reason"),
     [
         ({"policies": {"planner": {}}}, "is run.policy"),
         ({"policies": {"a b": {}}}, "is no name"),
@@ -102,6 +102,6 @@ def test_scheduler_and_agents_know_all_policies() -> None:
         ({"agents": {"callable": "a:run", "modules": {"x": "writer"}}}, "x is answered by no"),
     ],
 )
-def test_names_that_do_not_fit_together_are_refused(changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigRejected, match=told):
+def test_names_that_do_not_fit_together_are_refused(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigRejected, match=reason):
         parse({**VALUES, **changes})

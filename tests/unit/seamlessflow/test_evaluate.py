@@ -40,8 +40,8 @@ def test_what_cannot_be_evaluated_is_named_and_nothing_is_started(
     config: Path, arguments: Sequence[str], lines: Sequence[str]
 ) -> None:
     done = CliRunner().invoke(app, ["eval", "--config", str(config), *arguments])
-    _, *told = str(done.exception).splitlines()
-    for line, begin in zip(told, lines, strict=True):
+    _, *reasons = str(done.exception).splitlines()
+    for line, begin in zip(reasons, lines, strict=True):
         assert line.strip().startswith(begin)
     assert not (config.parent / "out").exists()
 

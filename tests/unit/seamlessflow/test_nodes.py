@@ -24,7 +24,7 @@ MANY: dict[str, Any] = {
 
 
 def spread(**values: Any) -> list[str]:
-    return [one.line(as_written) for one in spread_faults(parse({**MANY, **values}))]
+    return [fault.line(as_written) for fault in spread_faults(parse({**MANY, **values}))]
 
 
 def names(here: str, **values: Any) -> list[str]:

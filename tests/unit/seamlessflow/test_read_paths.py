@@ -74,7 +74,7 @@ def test_what_is_read_is_looked_for_beside_the_file_first(file: Path) -> None:
     )
     assert loaded.policy.model == Path("../there/beside")
     for sets in (loaded.pacing.sources, loaded.evaluation.sets):
-        assert {name: str(one.tasks) for name, one in sets.items()} == {
+        assert {name: str(section.tasks) for name, section in sets.items()} == {
             "both": "../there/both",
             "beside": "../there/beside",
             "working": "working",
@@ -91,9 +91,9 @@ def test_what_is_nowhere_is_refused_with_the_places(file: Path) -> None:
     Path("tasks.jsonl").touch()
     with pytest.raises(ConfigRejected) as refusal:
         load(written(file, policy={"model": "nope"}, pacing={"tasks": "tasks.jsonl"}), check)
-    there = file.parent.absolute()
+    directory = file.parent.absolute()
     assert refusal.value.faults == (
-        f"policy.model: there is no directory nope (looked for in {there} and in {Path.cwd()})",
+        f"policy.model: there is no directory nope (looked for in {directory} and in {Path.cwd()})",
         "pacing.tasks: another fault",
     )
 

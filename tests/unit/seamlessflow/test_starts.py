@@ -44,8 +44,8 @@ def test_a_port_in_use_is_named() -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         settings = {"SEAMLESSFLOW_GATEWAY__PORT": str(port), "SEAMLESSFLOW_GATEWAY__SECRET": SECRET}
-        told = started("seamlessflow.producers.gateway", settings)
-    assert told == (
+        output = started("seamlessflow.producers.gateway", settings)
+    assert output == (
         f"not started: cannot listen on {HOST} port {port} (gateway.host, gateway.port): "
         "Address already in use\n"
     )
@@ -76,8 +76,8 @@ def test_a_port_in_use_is_named() -> None:
 def test_a_setting_that_leads_nowhere_is_told_in_one_line(
     process: str, settings: Mapping[str, str], reason: str
 ) -> None:
-    told = started(process, {f"SEAMLESSFLOW_{name}": value for name, value in settings.items()})
-    (line,) = (line for line in told.splitlines() if line.startswith("not started: "))
+    output = started(process, {f"SEAMLESSFLOW_{name}": value for name, value in settings.items()})
+    (line,) = (line for line in output.splitlines() if line.startswith("not started: "))
     assert reason in line
 
 
@@ -98,7 +98,7 @@ def test_a_trainer_refuses_a_policy_that_cannot_be_rendered(
     tmp_path: Path, renderer: str, lines: Sequence[str]
 ) -> None:
     make_tokenizer(tmp_path)
-    told = started(
+    output = started(
         "seamlessflow.trainer",
         {
             "SEAMLESSFLOW_DATA_DIR": str(tmp_path / "data"),
@@ -106,13 +106,13 @@ def test_a_trainer_refuses_a_policy_that_cannot_be_rendered(
             "SEAMLESSFLOW_POLICY__RENDERER": renderer,
         },
     )
-    for line, begins in zip(told.splitlines(), lines, strict=True):
+    for line, begins in zip(output.splitlines(), lines, strict=True):
         assert line.startswith(begins)
 
 
 def test_a_broker_says_where_it_cannot_keep_its_data() -> None:
-    told = started("seamlessflow.infra.broker", {}, "--data", "/proc/nope", status=1)
-    assert told == (
+    output = started("seamlessflow.infra.broker", {}, "--data", "/proc/nope", status=1)
+    assert output == (
         "embedded Kafka broker in /proc/nope: its directory cannot be made: "
         "No such file or directory\n"
     )

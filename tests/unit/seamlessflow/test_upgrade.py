@@ -39,7 +39,7 @@ def test_processes_that_are_gone_do_not_count() -> None:
 def test_the_last_record_of_a_process_counts() -> None:
     records = [*at_work(""), *at_work("0.2.0")]
 
-    assert {one.release for one in running(records, GROUP, NOW)} == {"0.2.0"}
+    assert {process.release for process in running(records, GROUP, NOW)} == {"0.2.0"}
 
 
 def test_the_pin_can_go_once_no_process_is_older() -> None:

@@ -16,18 +16,18 @@ GROUP: dict[str, Any] = {"group_id": "g-0", "sessions": (sessions.SESSION,)}
 def test_a_token_of_a_group_that_a_step_trains_again_by_plan_may_be_in_it_once_more() -> None:
     """Holds invariant I6."""
     first, second = file(run([3, 4])), file(run([3]), step=1, version=2)
-    own, again = (
-        replace(commit_of(one), groups=(StepGroup(**GROUP, reused=reused),))
-        for reused, one in enumerate((first, second))
+    commit, again = (
+        replace(commit_of(trained_file), groups=(StepGroup(**GROUP, reused=reused),))
+        for reused, trained_file in enumerate((first, second))
     )
     table = sampled_tokens((0, event) for event in WHOLE_TURN)
 
-    assert compare([own, again], [first, second], table).clean
-    assert compare([own, replace(again, groups=())], [first, second], table).trained_twice == 1
+    assert compare([commit, again], [first, second], table).clean
+    assert compare([commit, replace(again, groups=())], [first, second], table).trained_twice == 1
     twice = file(run([3]), run([3]), step=1, version=2)
-    assert compare([own, again], [first, twice], table).trained_twice == 1
+    assert compare([commit, again], [first, twice], table).trained_twice == 1
     other = file(run([9]), step=1, version=2)
-    assert compare([own, again], [first, other], table).mismatches == 1
+    assert compare([commit, again], [first, other], table).mismatches == 1
 
 
 def test_a_mark_of_reuse_must_be_the_number_of_steps_before_it() -> None:

@@ -32,15 +32,15 @@ NO_CONTINUATIONS: dict[str, dict[str, Any]] = {
 
 def verified(files: Sequence[TrainedFile], events: Sequence[Record]) -> Verification:
     """The files, all committed, against a partition with these events."""
-    steps = [commit_of(one) for one in files]
+    steps = [commit_of(trained_file) for trained_file in files]
     return compare(steps, files, sampled_tokens((0, event) for event in events))
 
 
 def test_what_was_sampled_was_trained() -> None:
-    found = verified([file(run([3, 4, 5]))], WHOLE_TURN)
+    verification = verified([file(run([3, 4, 5]))], WHOLE_TURN)
 
-    assert found == Verification(tokens_checked=3, mismatches=0, trained_twice=0)
-    assert found.clean
+    assert verification == Verification(tokens_checked=3, mismatches=0, trained_twice=0)
+    assert verification.clean
 
 
 def test_a_part_of_a_turn_may_be_left_out() -> None:
@@ -63,35 +63,40 @@ def test_a_part_of_a_turn_may_be_left_out() -> None:
     ids=["id", "version", "log-prob of the neighbouring float"],
 )
 def test_a_token_that_differs_is_a_mismatch_and_told(wrong: dict[str, Any], what: str) -> None:
-    found = verified([file(run(**wrong))], WHOLE_TURN)
+    verification = verified([file(run(**wrong))], WHOLE_TURN)
 
-    assert (found.tokens_checked, found.mismatches) == (3, 1)
-    [told] = found.deviations
-    assert (told.step, told.session, told.turn, told.offset) == (0, sessions.SESSION, "a", 1)
-    assert what in str(told)
+    assert (verification.tokens_checked, verification.mismatches) == (3, 1)
+    [deviation] = verification.deviations
+    assert (deviation.step, deviation.session, deviation.turn, deviation.offset) == (
+        0,
+        sessions.SESSION,
+        "a",
+        1,
+    )
+    assert what in str(deviation)
 
 
 @pytest.mark.parametrize(
     "where", [{"offset": 3}, {"offset": -1}, {"turn": "b"}, {"session": "another"}], ids=str
 )
 def test_a_token_that_was_never_sampled_is_a_mismatch(where: dict[str, Any]) -> None:
-    found = verified([file(run([4], **where))], WHOLE_TURN)
+    verification = verified([file(run([4], **where))], WHOLE_TURN)
 
-    assert found.mismatches == 1
-    assert "no completed turn on the log has it" in str(found.deviations[0])
+    assert verification.mismatches == 1
+    assert "no completed turn on the log has it" in str(verification.deviations[0])
 
 
 def test_a_line_whose_lists_differ_in_length_agrees_with_nothing() -> None:
-    found = verified([file(run([3, 4, 5], logprobs=[LOGPROB] * 2))], WHOLE_TURN)
+    verification = verified([file(run([3, 4, 5], logprobs=[LOGPROB] * 2))], WHOLE_TURN)
 
-    assert (found.tokens_checked, found.mismatches) == (3, 3)
+    assert (verification.tokens_checked, verification.mismatches) == (3, 3)
 
 
 def test_only_the_first_few_deviations_are_told() -> None:
-    found = verified([file(run([9] * 12))], WHOLE_TURN)
+    verification = verified([file(run([9] * 12))], WHOLE_TURN)
 
-    assert found.mismatches == 12
-    assert [told.offset for told in found.deviations] == [0, 1, 2, 3, 4]
+    assert verification.mismatches == 12
+    assert [deviation.offset for deviation in verification.deviations] == [0, 1, 2, 3, 4]
 
 
 def test_a_continuation_counts_behind_the_tokens_of_the_interrupted_worker() -> None:
@@ -193,10 +198,10 @@ def test_a_token_of_an_uncertain_version_may_not_be_trained() -> None:
     unsure = VersionSpan(start=1, version_min=0, version_max=1)
     sure = VersionSpan(start=0, version_min=0, version_max=0)
     log = [sessions.dispatched(), sessions.completed(ids(3, 4), spans=(sure, unsure))]
-    found = verified([file(run([3, 4], versions=[0, -1]))], log)
+    verification = verified([file(run([3, 4], versions=[0, -1]))], log)
 
-    assert found.mismatches == 1
-    assert "version not known exactly" in str(found.deviations[0])
+    assert verification.mismatches == 1
+    assert "version not known exactly" in str(verification.deviations[0])
 
 
 def test_a_token_in_two_steps_or_twice_in_one_is_trained_twice() -> None:
@@ -204,15 +209,19 @@ def test_a_token_in_two_steps_or_twice_in_one_is_trained_twice() -> None:
     in_two = [file(run([3, 4])), file(run([4, 5], offset=1), step=1, version=2)]
     in_one = [file(run([3, 4]), run([3]))]
 
-    found = verified(in_two, WHOLE_TURN)
-    assert (found.tokens_checked, found.mismatches, found.trained_twice) == (4, 0, 1)
-    assert "token 1: trained 2 times, in steps 1, 2" in str(found.deviations[0])
+    verification = verified(in_two, WHOLE_TURN)
+    assert (verification.tokens_checked, verification.mismatches, verification.trained_twice) == (
+        4,
+        0,
+        1,
+    )
+    assert "token 1: trained 2 times, in steps 1, 2" in str(verification.deviations[0])
     assert verified(in_one, WHOLE_TURN).trained_twice == 1
 
 
 def test_a_token_that_is_on_no_log_is_trained_twice_all_the_same() -> None:
-    found = verified([file(run([3], turn="b"), run([3], turn="b"))], WHOLE_TURN)
-    assert (found.mismatches, found.trained_twice) == (2, 1)
+    verification = verified([file(run([3], turn="b"), run([3], turn="b"))], WHOLE_TURN)
+    assert (verification.mismatches, verification.trained_twice) == (2, 1)
 
 
 def test_of_a_step_done_again_only_the_file_of_the_newest_weights_counts() -> None:
@@ -221,18 +230,18 @@ def test_of_a_step_done_again_only_the_file_of_the_newest_weights_counts() -> No
     steps = surviving_steps([commit_of(lost), commit_of(kept)])
     table = sampled_tokens((0, event) for event in WHOLE_TURN)
 
-    found = compare(steps, [lost, kept, never_committed], table)
+    verification = compare(steps, [lost, kept, never_committed], table)
 
-    assert (found.tokens_checked, found.trained_twice) == (1, 0)
-    assert found.clean
+    assert (verification.tokens_checked, verification.trained_twice) == (1, 0)
+    assert verification.clean
 
 
 def test_a_committed_step_without_a_file_is_missed() -> None:
     table = sampled_tokens((0, event) for event in WHOLE_TURN)
-    found = compare([committed(0, 1), committed(1, 2)], [file(run([3]))], table)
+    verification = compare([committed(0, 1), committed(1, 2)], [file(run([3]))], table)
 
-    assert found.steps_missing == (1,)
-    assert not found.clean
+    assert verification.steps_missing == (1,)
+    assert not verification.clean
 
 
 def test_a_lineage_stands_on_its_parent_up_to_its_first_step() -> None:
@@ -242,7 +251,7 @@ def test_a_lineage_stands_on_its_parent_up_to_its_first_step() -> None:
         committed(3, 7, "b", "a"),
         committed(3, 8, "c", "b"),
     ]
-    assert [(one.step, one.version) for one in surviving_steps(commits)] == [
+    assert [(commit.step, commit.version) for commit in surviving_steps(commits)] == [
         (0, 1),
         (1, 2),
         (2, 6),
@@ -256,7 +265,10 @@ def test_a_lineage_that_came_to_nothing_is_passed_over() -> None:
         committed(1, 4, "b", "a"),
         committed(1, 5, "c", "a"),
     ]
-    assert [(one.step, one.version) for one in surviving_steps(commits)] == [(0, 1), (1, 5)]
+    assert [(commit.step, commit.version) for commit in surviving_steps(commits)] == [
+        (0, 1),
+        (1, 5),
+    ]
     assert surviving_steps([]) == []
 
 

@@ -23,14 +23,14 @@ def shown(view: RenderableType) -> str:
     return captured.get()
 
 
-def mark(of: int, at: int) -> RetryMark:
-    made = on_topic("tasks", at, b"", mark_headers(letter("tasks", b"x", of), 9))
+def mark(offset: int, at: int) -> RetryMark:
+    made = on_topic("tasks", at, b"", mark_headers(letter("tasks", b"x", offset), 9))
     assert isinstance(made, RetryMark)
     return made
 
 
 def test_letters_are_counted_by_topic_and_error_and_a_mark_counts_once() -> None:
-    found: list[DeadLetter | RetryMark] = [
+    records: list[DeadLetter | RetryMark] = [
         letter("tasks", b"x", 0, source=4),
         letter("tasks", b"y", 1, source=5),
         letter("tasks", b"y", 2, source=5, error="another"),
@@ -39,9 +39,9 @@ def test_letters_are_counted_by_topic_and_error_and_a_mark_counts_once() -> None
         mark(0, 5),
     ]
 
-    counts = counted(found)
+    counts = counted(records)
 
-    assert [(*kind, one.letters, one.retried) for kind, one in counts.items()] == [
+    assert [(*kind, count.letters, count.retried) for kind, count in counts.items()] == [
         ("tasks", "an error", 2, 1),
         ("tasks", "another", 1, 0),
         ("control", "an error", 1, 0),

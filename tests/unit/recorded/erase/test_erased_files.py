@@ -29,11 +29,11 @@ def test_only_files_with_the_sessions_are_rewritten(tmp_path: Path) -> None:
 
     counted = erase_from_files([tmp_path], ERASED, dry_run=True)
     assert rows.read_bytes() == lines(STAYS, GONE) + UNKNOWN
-    found = erase_from_files([tmp_path], ERASED, dry_run=False)
+    erased = erase_from_files([tmp_path], ERASED, dry_run=False)
 
-    assert found == counted
-    assert (found.lines, found.nameless) == ({rows: 1}, {rows: 2})
-    assert found.tables == [tmp_path / "table.parquet"]
+    assert erased == counted
+    assert (erased.lines, erased.nameless) == ({rows: 1}, {rows: 2})
+    assert erased.tables == [tmp_path / "table.parquet"]
     assert rows.read_bytes() == lines(STAYS) + UNKNOWN
     assert others.stat().st_mtime_ns == before
     assert erase_from_files([tmp_path], ERASED, dry_run=False).lines == {}
@@ -45,8 +45,8 @@ def test_sessions_are_found_however_their_lines_were_written(
 ) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_bytes(written([json.dumps(row).encode() for row in (GONE, STAYS, GONE)]))
-    found = erase_from_files([tmp_path], ERASED, dry_run=False)
-    assert (found.lines, found.nameless) == ({rows: 2}, {})
+    erased = erase_from_files([tmp_path], ERASED, dry_run=False)
+    assert (erased.lines, erased.nameless) == ({rows: 2}, {})
     assert b"gone" not in rows.read_bytes()
     assert b"stays" in rows.read_bytes()
 

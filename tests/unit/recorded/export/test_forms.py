@@ -30,10 +30,10 @@ def test_a_token_of_an_unknown_version_is_in_a_chain_and_not_trained() -> None:
     made = trajectory([Run([1], origin="prompt"), Run([10], parent=0, parent_end=1)])
     (span,) = made.spans
     made = replace(made, spans=(replace(span, version_max=5),), loss_mask=bytes(2))
-    (found,) = sampled_chains(made)
-    assert found.sampled_T.tolist() == [False, True]
-    assert not found.trained_T.any()
-    assert found.versions_T.tolist() == [-1, -1]
+    (chain,) = sampled_chains(made)
+    assert chain.sampled_T.tolist() == [False, True]
+    assert not chain.trained_T.any()
+    assert chain.versions_T.tolist() == [-1, -1]
 
 
 def test_a_session_without_samples_has_no_chain() -> None:

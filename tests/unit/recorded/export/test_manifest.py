@@ -21,8 +21,8 @@ def terms(form: str = "sessions") -> ExportTerms:
 
 def test_the_next_call_finds_what_an_earlier_one_finished(tmp_path: Path) -> None:
     ExportManifest.begin(tmp_path, terms(), BOUNDS).finish(1, {"sessions": 3})
-    found = ExportManifest.begin(tmp_path, terms(), {0: (5, 90), 1: (5, 90)})
-    assert (found.bounds, found.finished) == (BOUNDS, {1: {"sessions": 3}})
+    manifest = ExportManifest.begin(tmp_path, terms(), {0: (5, 90), 1: (5, 90)})
+    assert (manifest.bounds, manifest.finished) == (BOUNDS, {1: {"sessions": 3}})
     with pytest.raises(ExportTaken, match="another form"):
         ExportManifest.begin(tmp_path, terms("verl"), BOUNDS)
 

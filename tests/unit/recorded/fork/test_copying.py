@@ -99,12 +99,12 @@ def test_a_copied_turn_knows_its_forced_beginning_so_that_a_fork_of_the_fork_lea
 
 def test_ids_of_turns_and_calls_become_those_of_the_new_session() -> None:
     fork = forked_prefix(recorded().session, "c", LOG)
-    one, other = of_session(fork, "one"), of_session(fork, "other")
+    session, other = of_session(fork, "one"), of_session(fork, "other")
 
-    first = one.turns[0].prompt.turn_id
-    assert history(one)[2:4] == [calling(first), result(first)]
+    first = session.turns[0].prompt.turn_id
+    assert history(session)[2:4] == [calling(first), result(first)]
     assert first != other.turns[0].prompt.turn_id
-    assert [turn.ids for turn in one.turns] == [turn.ids for turn in fork.turns]
+    assert [turn.ids for turn in session.turns] == [turn.ids for turn in fork.turns]
 
 
 def test_a_turn_whose_answer_calls_tools_is_no_end() -> None:

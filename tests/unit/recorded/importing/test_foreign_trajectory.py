@@ -52,17 +52,17 @@ def made(row: dict[str, Any], rules: ForeignRules = UNTRAINED) -> Trajectory:
 
 @pytest.mark.parametrize("row", [PRIME_RL, VERL, CHAIN, TRL])
 def test_a_row_of_any_form_is_an_untrained_trajectory(row: dict[str, Any]) -> None:
-    found = made(row)
-    assert np.frombuffer(found.tokens, "<i4").tolist() == [1, 2, 10, 11, 5, 12]
-    assert np.frombuffer(found.logprobs, "<f4").tolist() == [0, 0, -0.5, -0.25, 0, -1]
-    assert found.loss_mask == bytes(6)
-    assert found.masked_tokens == {"foreign": 3}
-    assert [node.origin for node in found.nodes] == ["prompt", "foreign", "prompt", "foreign"]
-    assert [node.behavior_exact for node in found.nodes] == [True, False, True, False]
-    assert [reward.value for reward in found.rewards] == [0.5]
-    assert found.session_id == "foreign-abc-3"
-    assert chains(found, found.policy).chains == ()
-    assert decode(encode(found)) == found
+    trajectory = made(row)
+    assert np.frombuffer(trajectory.tokens, "<i4").tolist() == [1, 2, 10, 11, 5, 12]
+    assert np.frombuffer(trajectory.logprobs, "<f4").tolist() == [0, 0, -0.5, -0.25, 0, -1]
+    assert trajectory.loss_mask == bytes(6)
+    assert trajectory.masked_tokens == {"foreign": 3}
+    assert [node.origin for node in trajectory.nodes] == ["prompt", "foreign", "prompt", "foreign"]
+    assert [node.behavior_exact for node in trajectory.nodes] == [True, False, True, False]
+    assert [reward.value for reward in trajectory.rewards] == [0.5]
+    assert trajectory.session_id == "foreign-abc-3"
+    assert chains(trajectory, trajectory.policy).chains == ()
+    assert decode(encode(trajectory)) == trajectory
 
 
 @pytest.mark.parametrize("row", [PRIME_RL, VERL, CHAIN, TRL])

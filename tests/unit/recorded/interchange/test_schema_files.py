@@ -20,7 +20,9 @@ def test_each_record_has_a_file_that_needs_no_other(tmp_path: Path) -> None:
     written = write_schemas(tmp_path / "made", every_version=False)
 
     names = {path.name.removesuffix(".avsc") for path in written}
-    assert names == {f"{name}.{one}" for name, one in this_release().fingerprints.items()}
+    assert names == {
+        f"{name}.{fingerprint}" for name, fingerprint in this_release().fingerprints.items()
+    }
     for path in written:
         parse_schema(json.loads(path.read_text()), named_schemas={})
 

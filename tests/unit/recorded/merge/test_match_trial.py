@@ -60,7 +60,7 @@ def conversation(repeated: bytes, answer: bytes, **more: Any) -> RecordedConvers
 
 def rows(log: Sequence[Record], trial: MatchTrial) -> list[Row]:
     fold = Refold(LoggedPartition(5), rewrite=trial.rewrite, strictness=trial.strictness)
-    ended = [fold.apply(one, at) for at, one in enumerate([*log, closed(), finalized()])]
+    ended = [fold.apply(record, at) for at, record in enumerate([*log, closed(), finalized()])]
     assert ended[-1] is not None
     return list(trial.take("s").rows())
 
@@ -141,7 +141,8 @@ def test_settings_are_recorded_when_they_change_and_template_arguments_always() 
 def test_turns_of_earlier_releases_are_not_recorded() -> None:
     made = conversation(ANSWER, ANSWER)
     old = [
-        replace(one, matching=None) if isinstance(one, r.TurnStarted) else one for one in made.log
+        replace(record, matching=None) if isinstance(record, r.TurnStarted) else record
+        for record in made.log
     ]
     counted = [("extend", NOT_RECORDED, 1, 5, 5), ("root", NOT_RECORDED, 1, 0, 0)]
     assert rows(old, MatchTrial("exact")) == counted

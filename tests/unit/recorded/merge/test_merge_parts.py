@@ -83,7 +83,7 @@ def test_rules_name_themselves_and_say_only_what_differs() -> None:
 def test_parts_have_every_partition_once_and_the_same_ones_for_any_selection() -> None:
     job = MergeJob(KafkaSettings(), {number: (5, 5 + number) for number in range(32)})
     numbers = [list(part.bounds) for part in parts(job)]
-    assert sorted(one for some in numbers for one in some) == [*range(32)]
+    assert sorted(number for some in numbers for number in some) == [*range(32)]
     assert numbers[0] == [7, 15, 23, 31]
     few = [list(part.bounds) for part in parts(job.part([3, 7, 11]))]
     assert sorted(few) == [[3, 11], [7]]
@@ -104,6 +104,6 @@ def test_what_an_earlier_replay_covered_stays_covered_until_this_one_has_read_as
 
 def test_progress_comes_back_with_the_mark_of_its_rules() -> None:
     progress = MergeProgress(100, 60, 3)
-    there, mark = MergeProgress.decode(progress.encode("{}"))
-    assert there == progress
+    decoded, mark = MergeProgress.decode(progress.encode("{}"))
+    assert decoded == progress
     assert mark == MergeProgress.mark("{}") != MergeProgress.mark('{"siblings":"all"}')

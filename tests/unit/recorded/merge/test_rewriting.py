@@ -50,15 +50,15 @@ def turn(turn_id: str, prompt: bytes, answer: bytes, **started: object) -> list[
 def prompts(session: Session) -> dict[str, bytes]:
     tree = session.tree
     return {
-        turn_id: tree.path(one.prompt_node, tree.nodes[one.prompt_node].length)
-        for turn_id, one in session.turns.items()
+        turn_id: tree.path(session_turn.prompt_node, tree.nodes[session_turn.prompt_node].length)
+        for turn_id, session_turn in session.turns.items()
     }
 
 
 @given(st.lists(st.integers(0, 2**31 - 1).map(step), max_size=120))
 def test_threads_by_tokens_change_no_prompt_and_no_sampled_token(steps: list[object]) -> None:
     log = log_of(steps).log  # type: ignore[arg-type]
-    before = {one.opened.session_id: one for one in merged(log)}
+    before = {session.opened.session_id: session for session in merged(log)}
     for after in merged(log, MergeRules(threads="tokens")):
         recorded = before.pop(after.opened.session_id)
         assert prompts(after) == prompts(recorded)
@@ -124,25 +124,25 @@ def test_the_return_is_a_weighted_sum_of_rewards_and_of_new_judgements() -> None
         return_of={"correct": 2.0, "format": 1.0, "style": 10.0, "reward": 0.0},
         judged={"s": Reward(name="style", value=0.1)},
     )
-    found = {reward.name: reward.value for reward in one(rules, *rewards).rewards}
-    assert found == {"reward": 3.5, "correct": 1.0, "format": 0.5, "style": 0.1}
+    values = {reward.name: reward.value for reward in one(rules, *rewards).rewards}
+    assert values == {"reward": 3.5, "correct": 1.0, "format": 0.5, "style": 0.1}
 
 
 def test_the_return_counts_a_new_judgement_of_its_own_name_too() -> None:
     judged = {"s": Reward(value=0.25, source="replay")}
-    (found,) = one(MergeRules(judged=judged, return_of={"reward": 2.0})).rewards
-    assert (found.name, found.value) == ("reward", 0.5)
+    (reward,) = one(MergeRules(judged=judged, return_of={"reward": 2.0})).rewards
+    assert (reward.name, reward.value) == ("reward", 0.5)
 
 
 def test_a_judgement_replaces_the_recorded_reward_of_its_name() -> None:
-    (found,) = one(MergeRules(judged={"s": Reward(value=0.25), "t": Reward(value=9)})).rewards
-    assert (found.name, found.value) == ("reward", 0.25)
+    (reward,) = one(MergeRules(judged={"s": Reward(value=0.25), "t": Reward(value=9)})).rewards
+    assert (reward.name, reward.value) == ("reward", 0.25)
 
 
 def test_threads_by_tokens_keep_what_a_fork_copied() -> None:
     made = forked()
     opened = sessions.opened(session_id="fork", fork=recorded_prefix())
-    started = [one for one in made.ask("new", *history(of_session(recorded_prefix(), "fork")))]
+    started = [event for event in made.ask("new", *history(of_session(recorded_prefix(), "fork")))]
     events = [opened, *started, sessions.closed(session_id="fork")]
     log = [sessions.claimed(), *events, sessions.finalized(session_id="fork")]
     (recorded,) = merged(log)

@@ -27,15 +27,17 @@ GROUP = r.StepGroup(group_id="g", sessions=("g.0.0",))
 
 
 def lineage(name: str, **changes: Any) -> r.LineageStarted:
-    own: dict[str, Any] = {"at_ms": 0, "policy": "policy", "step": 0, "settings": b"{}"}
-    return r.LineageStarted(lineage=name, **{**own, **changes})
+    fields: dict[str, Any] = {"at_ms": 0, "policy": "policy", "step": 0, "settings": b"{}"}
+    return r.LineageStarted(lineage=name, **{**fields, **changes})
 
 
-def step(number: int, of: str, version: int, parent: str = "") -> list[Record]:
-    named: dict[str, Any] = {"lineage": of, "version": version}
+def step(number: int, lineage_name: str, version: int, parent: str = "") -> list[Record]:
+    named: dict[str, Any] = {"lineage": lineage_name, "version": version}
     return [
         control.committed(number, [GROUP], parent_lineage=parent, **named),
-        control.published(version, step=number + 1, lineage=of, tensors_hash=f"h{version}"),
+        control.published(
+            version, step=number + 1, lineage=lineage_name, tensors_hash=f"h{version}"
+        ),
         control.completed(number, metrics={"loss": float(version)}, **named),
     ]
 
@@ -52,7 +54,10 @@ def read(*records: Record) -> RecordedRun:
 def test_steps_are_those_behind_the_newest_weights() -> None:
     resumed = [lineage("b", parent_lineage="a", step=1), *step(1, "b", 3, parent="a")]
     run = read(*step(0, "a", 1), *step(1, "a", 2), *resumed)
-    assert [(one.trains, one.tensors_hash, one.metrics) for one in run.steps] == [
+    assert [
+        (recorded_step.trains, recorded_step.tensors_hash, recorded_step.metrics)
+        for recorded_step in run.steps
+    ] == [
         (0, "h1", {"loss": 1.0}),
         (1, "h3", {"loss": 3.0}),
     ]
@@ -62,7 +67,10 @@ def test_steps_are_those_behind_the_newest_weights() -> None:
 def test_a_skipped_step_leaves_the_version() -> None:
     skipped = r.StepSkipped(at_ms=0, step=1, reason="no_groups")
     run = read(*step(0, "a", 1), skipped, *step(2, "a", 2))
-    assert [(one.step, one.commit is None, one.trains) for one in run.steps] == [
+    assert [
+        (recorded_step.step, recorded_step.commit is None, recorded_step.trains)
+        for recorded_step in run.steps
+    ] == [
         (0, False, 0),
         (1, True, 1),
         (2, False, 1),
@@ -84,8 +92,12 @@ def test_each_step_has_the_lineage_whose_settings_it_was_trained_with() -> None:
     other = lineage("b", parent_lineage="a", step=1, settings=b'{"run":1}', ranks=2)
     skipped = r.StepSkipped(at_ms=0, step=1, reason="no_groups")
     run = read(*step(0, "a", 1), skipped, other, *step(2, "b", 2, parent="a"))
-    assert [(one.step, one.lineage) for one in run.steps] == [(0, "a"), (1, "a"), (2, "b")]
-    assert [one.settings for one in run.lineages] == [b"{}", b'{"run":1}']
+    assert [(recorded_step.step, recorded_step.lineage) for recorded_step in run.steps] == [
+        (0, "a"),
+        (1, "a"),
+        (2, "b"),
+    ]
+    assert [record.settings for record in run.lineages] == [b"{}", b'{"run":1}']
 
 
 def test_a_step_whose_method_has_another_version_now_is_not_repeated() -> None:
@@ -109,17 +121,17 @@ def test_nothing_of_the_environment_enters(monkeypatch: pytest.MonkeyPatch) -> N
     recorded = recorded_lineage()
     monkeypatch.setenv("SEAMLESSFLOW_TRAINER__FILTERS", '{"equal_rewards": "drop"}')
     monkeypatch.setenv("SEAMLESSFLOW_TRAINER__OPTIMIZER__LR", "0.5")
-    found = recorded_settings(recorded, KafkaSettings())
+    settings = recorded_settings(recorded, KafkaSettings())
     monkeypatch.undo()
-    assert found.trainer.filters == TrainerSettings().trainer.filters
-    assert found.trainer.optimizer.lr == TrainerSettings().trainer.optimizer.lr
-    assert found.trainer.threads == 3
+    assert settings.trainer.filters == TrainerSettings().trainer.filters
+    assert settings.trainer.optimizer.lr == TrainerSettings().trainer.optimizer.lr
+    assert settings.trainer.threads == 3
 
 
 def test_a_setting_is_replaced_by_its_path() -> None:
     changes = ["trainer.loss.name=tis", "trainer.optimizer.lr=0.25"]
-    found = recorded_settings(recorded_lineage(), KafkaSettings(), changes)
-    assert (found.trainer.loss.name, found.trainer.optimizer.lr) == ("tis", 0.25)
+    settings = recorded_settings(recorded_lineage(), KafkaSettings(), changes)
+    assert (settings.trainer.loss.name, settings.trainer.optimizer.lr) == ("tis", 0.25)
 
 
 @pytest.mark.parametrize(

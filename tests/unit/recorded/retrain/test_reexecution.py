@@ -38,9 +38,9 @@ class CountingBackend(StubBackend):
 
 def settings(lr: float = 1.0, **trainer: object) -> TrainerSettings:
     filters = {"zero_variance": "count", "untrainable": "count"}
-    own: dict[str, Any] = {"optimizer": {"lr": lr}, "filters": filters, **trainer}
+    section: dict[str, Any] = {"optimizer": {"lr": lr}, "filters": filters, **trainer}
     run: dict[str, Any] = {"policy": "tiny", "lag": 0}
-    return TrainerSettings(run=run, trainer=own)
+    return TrainerSettings(run=run, trainer=section)
 
 
 def lineage(name: str, parent: str = "") -> r.LineageStarted:
@@ -49,10 +49,10 @@ def lineage(name: str, parent: str = "") -> r.LineageStarted:
     )
 
 
-def step(number: int, of: str, version: int, group: str) -> list[Record]:
+def step(number: int, lineage_name: str, version: int, group: str) -> list[Record]:
     members = [r.StepGroup(group_id=group, sessions=(f"{group}.0", f"{group}.1"))]
-    named: dict[str, Any] = {"lineage": of, "version": version, "policy": "tiny"}
-    commit = control.committed(number, members, lineage=of, version=version)
+    named: dict[str, Any] = {"lineage": lineage_name, "version": version, "policy": "tiny"}
+    commit = control.committed(number, members, lineage=lineage_name, version=version)
     return [commit, control.published(step=number + 1, **named)]
 
 
@@ -70,7 +70,9 @@ def executed(
     first = [lineage("a"), control.published(0, policy="tiny")]
     run = recorded_run("tiny", enumerate([*first, *log]))
     trained: list[tuple[float, int]] = []
-    again = Reexecution(of_lineage, run, lambda own: CountingBackend(own, trained))
+    again = Reexecution(
+        of_lineage, run, lambda trainer_settings: CountingBackend(trainer_settings, trained)
+    )
     list(again.run(received(made)))
     return trained, again.backend.text
 
@@ -108,8 +110,8 @@ def test_sessions_count_by_the_rewards_that_their_own_lineage_names() -> None:
     resumed = control.committed(1, [_of("h")], lineage="b", parent_lineage="a", version=2)
     log = [*step(0, "a", 1, "g"), lineage("b", "a"), resumed]
     tested = [
-        replace(one, rewards=(r.Reward(name="test", value=float(one.sample)),))
-        for one in sessions("h", 0)
+        replace(session, rewards=(r.Reward(name="test", value=float(session.sample)),))
+        for session in sessions("h", 0)
     ]
     named = {"a": settings(), "b": settings(on_stale="correct", rewards={"test": 1.0})}
     for made in ([*tested, *sessions("g", 0)], [*sessions("g", 0), *tested]):
@@ -124,8 +126,8 @@ def test_the_micro_batches_of_a_step_are_counted_without_executing_the_steps_bef
     made = [*sessions("g", 0), *sessions("h", 1)]
 
     def counted(number: int, tokens: int) -> int:
-        own = {"a": settings(micro_batch_tokens=tokens)}
-        return micro_batches(own, run, received(made), number)
+        lineages = {"a": settings(micro_batch_tokens=tokens)}
+        return micro_batches(lineages, run, received(made), number)
 
     assert [counted(number, 100) for number in range(3)] == [1, 0, 1]
     assert [counted(number, 2) for number in range(3)] == [2, 0, 2]

@@ -34,14 +34,14 @@ def test_reversed_versions_are_refused() -> None:
 
 
 def test_a_renderer_is_named_or_one_of_its_settings_changed() -> None:
-    known = ["qwen3", "chat-template"]
+    renderers = ["qwen3", "chat-template"]
     recorded = RendererSettings("qwen3")
-    assert renderer_change("chat-template", known)(recorded).name == "chat-template"
-    changed = renderer_change("thinking_retention=all", known)(recorded)
+    assert renderer_change("chat-template", renderers)(recorded).name == "chat-template"
+    changed = renderer_change("thinking_retention=all", renderers)(recorded)
     assert (changed.name, changed.thinking_retention) == ("qwen3", "all")
     message = "--renderer: unknown renderer nope; known: chat-template, qwen3"
     with pytest.raises(SettingsRejected, match=message):
-        renderer_change("nope", known)
+        renderer_change("nope", renderers)
 
 
 def test_a_time_that_ends_before_it_begins_is_refused() -> None:

@@ -38,7 +38,7 @@ def made(fold: Refold, events: list[Record], start: int = 0) -> list[Trajectory]
 
 def test_sessions_that_are_not_chosen_leave_nothing_behind() -> None:
     fold = refold(sessions=["chosen"])
-    assert [one.session_id for one in made(fold, LOG)] == ["chosen"]
+    assert [session.session_id for session in made(fold, LOG)] == ["chosen"]
     assert fold.open == 0
     assert fold.rebuild_from == (len(LOG), 2)
 

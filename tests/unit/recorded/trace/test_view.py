@@ -14,10 +14,10 @@ from tests.builders.traces import session_history as history
 
 def picture(width: int, headers: Headers = (), *, offsets: bool = False, until: int = 99) -> str:
     items = history.received(history.trained()[:until], headers)
-    control = [one for one in items if one.topic == CONTROL.name]
-    found = waterfall(history.ID, [one for one in items if one not in control], control)
+    control = [item for item in items if item.topic == CONTROL.name]
+    trace = waterfall(history.ID, [item for item in items if item not in control], control)
     said = StringIO()
-    Console(file=said, width=width).print(waterfall_view(found, width, offsets))
+    Console(file=said, width=width).print(waterfall_view(trace, width, offsets))
     return said.getvalue()
 
 
@@ -59,8 +59,8 @@ def test_the_places_of_the_records_are_listed_if_asked_for() -> None:
 
 
 def test_records_of_one_moment_are_listed_in_the_order_of_their_partition() -> None:
-    items = [one._replace(timestamp_ms=5) for one in history.received(history.trained())]
-    found = waterfall(history.ID, [one for one in items if one.topic != CONTROL.name], [])
+    items = [item._replace(timestamp_ms=5) for item in history.received(history.trained())]
+    trace = waterfall(history.ID, [item for item in items if item.topic != CONTROL.name], [])
     said = StringIO()
-    Console(file=said, width=120).print(waterfall_view(found, 120, offsets=True))
+    Console(file=said, width=120).print(waterfall_view(trace, 120, offsets=True))
     assert said.getvalue().index("SessionClosed") < said.getvalue().index("SessionFinalized")

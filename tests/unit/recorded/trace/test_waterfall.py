@@ -23,24 +23,24 @@ ENDED = (*OPENED, *history.BEGUN, *history.ANSWERED, *history.JUDGED)
 
 def made(placed: Iterable[Placed], headers: Headers = ()) -> Waterfall:
     items = received(placed, headers)
-    return waterfall(ID, [one for one in items if one.topic != CONTROL.name], of_control(items))
+    return waterfall(ID, [item for item in items if item.topic != CONTROL.name], of_control(items))
 
 
 def of_control(items: Sequence[Received]) -> list[Received]:
-    return [one for one in items if one.topic == CONTROL.name]
+    return [item for item in items if item.topic == CONTROL.name]
 
 
 def lines(rows: Iterable[Row]) -> list[tuple[str, str]]:
-    return [(one.name, one.detail) for one in rows]
+    return [(row.name, row.detail) for row in rows]
 
 
 def named(rows: Iterable[Row], name: str) -> Row:
-    return next(one for one in rows if one.name == name)
+    return next(row for row in rows if row.name == name)
 
 
 def test_a_session_is_followed_from_its_group_to_the_weights() -> None:
-    found = made(history.trained())
-    assert lines(found.whole) == [
+    trace = made(history.trained())
+    assert lines(trace.whole) == [
         ("group g", "ready with 1 sessions, mean reward 0.5"),
         ("task", "t, until an agent took it"),
         ("session", "1 turn"),
@@ -50,7 +50,7 @@ def test_a_session_is_followed_from_its_group_to_the_weights() -> None:
         ("committed", ""),
         ("weights published", "version 5"),
     ]
-    assert lines(found.session) == [
+    assert lines(trace.session) == [
         ("opened", ""),
         ("turn 1", "stop, a"),
         ("matched", "root, prompt of 2 tokens"),
@@ -61,13 +61,13 @@ def test_a_session_is_followed_from_its_group_to_the_weights() -> None:
         ("closed", "complete"),
         ("finalized", "rewarded"),
     ]
-    assert found.outcome == "trained in step 5, which made version 5"
-    assert found.notices == ()
+    assert trace.outcome == "trained in step 5, which made version 5"
+    assert trace.notices == ()
 
 
 def test_a_row_lasts_from_its_first_record_to_its_last() -> None:
-    found = made(history.trained())
-    turn = named(found.session, "turn 1")
+    trace = made(history.trained())
+    turn = named(trace.session, "turn 1")
     places = [(item.topic, item.offset) for item in turn.records]
     assert places == [
         (REQUESTS.name, 4),
@@ -76,7 +76,7 @@ def test_a_row_lasts_from_its_first_record_to_its_last() -> None:
         (REPLIES.name, 9),
     ]
     assert (turn.start_ms, turn.end_ms) == (1_040, 1_090)
-    assert found.start_ms == 1_000
+    assert trace.start_ms == 1_000
 
 
 def test_an_interruption_a_continuation_and_a_weight_update_are_rows_of_the_turn() -> None:
@@ -86,7 +86,7 @@ def test_an_interruption_a_continuation_and_a_weight_update_are_rows_of_the_turn
     rest = sessions.completed(
         ids(4), **OWN, dispatch=2, worker="v", incarnation="j", token_offset=1
     )
-    found = made(
+    trace = made(
         [
             *OPENED,
             *history.BEGUN,
@@ -99,7 +99,7 @@ def test_an_interruption_a_continuation_and_a_weight_update_are_rows_of_the_turn
             (SESSIONS.name, rest),
         ]
     )
-    assert lines(found.session)[3:] == [
+    assert lines(trace.session)[3:] == [
         ("dispatch #1 on w", "1 tokens, version 0, interrupted: preempted"),
         ("prompt sent", ""),
         ("first tokens", ""),
@@ -137,8 +137,8 @@ def test_tokens_of_a_session_whose_beginning_was_removed_are_all_counted() -> No
 def test_a_call_that_began_no_turn_is_a_row() -> None:
     refused = sessions.refused(**OWN, command_id="request-a", status=400, reason="empty")
     call = commands.request_turn(**OWN)
-    found = made([*OPENED, (REQUESTS.name, call), (SESSIONS.name, refused)])
-    assert lines(found.session)[1:] == [("call", "refused with 400: empty, a")]
+    trace = made([*OPENED, (REQUESTS.name, call), (SESSIONS.name, refused)])
+    assert lines(trace.session)[1:] == [("call", "refused with 400: empty, a")]
 
 
 @pytest.mark.parametrize(
@@ -180,8 +180,8 @@ def test_a_session_in_a_step_without_a_token_that_may_be_trained_is_not_said_to_
 ):
     topic, whole = history.finished()
     masked = replace(whole, loss_mask=bytes(len(whole.loss_mask)))
-    found = made([*ENDED, (topic, masked), *history.trained()[-6:]])
-    assert found.outcome == (
+    trace = made([*ENDED, (topic, masked), *history.trained()[-6:]])
+    assert trace.outcome == (
         "in step 5, which made version 5, but none of its tokens may be trained"
     )
 
@@ -190,8 +190,8 @@ def test_a_session_that_a_filter_kept_out_of_the_loss_names_the_filter() -> None
     group = r.StepGroup(group_id="g", sessions=(ID,), filtered="zero_variance")
     method = r.StepMethod(kind="advantage", name="grpo")
 
-    def outcome(of: r.StepGroup, **changes: Any) -> str:
-        commit = control.committed(4, [of], methods=(method,), **changes)
+    def outcome(step_group: r.StepGroup, **changes: Any) -> str:
+        commit = control.committed(4, [step_group], methods=(method,), **changes)
         ready = (history.READY, history.BATCH, history.STARTED)
         return made([*ENDED, history.finished(), *ready, (CONTROL.name, commit)]).outcome
 
@@ -202,11 +202,11 @@ def test_a_session_that_a_filter_kept_out_of_the_loss_names_the_filter() -> None
 
 
 def test_what_is_under_way_has_no_end() -> None:
-    found = made([*OPENED, *history.BEGUN])
-    under_way = [one.name for one in (*found.whole, *found.session) if one.end_ms is None]
+    trace = made([*OPENED, *history.BEGUN])
+    under_way = [row.name for row in (*trace.whole, *trace.session) if row.end_ms is None]
     assert under_way == ["group g", "session", "turn 1", "dispatch #1 on w"]
     step = made([*ENDED, history.finished(), history.READY, history.BATCH, history.STARTED])
-    assert [one.name for one in step.whole if one.end_ms is None] == ["step 5"]
+    assert [row.name for row in step.whole if row.end_ms is None] == ["step 5"]
 
 
 def test_a_step_that_was_executed_again_is_shown_each_time() -> None:
@@ -214,42 +214,42 @@ def test_a_step_that_was_executed_again_is_shown_each_time() -> None:
     groups = history.COMMITTED[1].groups
     more = {"methods": (method,), "trained_tokens": {ID: 3}}
     again = control.committed(4, groups, lineage="b", version=6, **more)
-    found = made([*history.trained(), history.STARTED, (CONTROL.name, again)])
-    steps = [one.detail for one in found.whole if one.name == "step 5"]
+    trace = made([*history.trained(), history.STARTED, (CONTROL.name, again)])
+    steps = [row.detail for row in trace.whole if row.name == "step 5"]
     assert steps == ["makes version 5, lineage a", "makes version 6, lineage b"]
-    by = [one.detail for one in found.whole if one.name == "committed"]
+    by = [row.detail for row in trace.whole if row.name == "committed"]
     assert by == ["", "by tis version 2"]
-    assert found.outcome.endswith("version 6; executed again after a restart: 5 (2 times)")
+    assert trace.outcome.endswith("version 6; executed again after a restart: 5 (2 times)")
 
 
 def test_a_session_that_a_later_step_trains_again_by_plan_names_both_steps() -> None:
-    groups = tuple(replace(one, reused=1) for one in history.COMMITTED[1].groups)
+    groups = tuple(replace(group, reused=1) for group in history.COMMITTED[1].groups)
     later = control.committed(6, groups, version=7)
-    found = made([*history.trained(), history.STARTED, (CONTROL.name, later)])
-    assert found.outcome == "trained in step 7, which made version 7; also trained, by plan, in 5"
-    by_plan = [one.detail for one in found.whole if one.name == "step 7"]
+    trace = made([*history.trained(), history.STARTED, (CONTROL.name, later)])
+    assert trace.outcome == "trained in step 7, which made version 7; also trained, by plan, in 5"
+    by_plan = [row.detail for row in trace.whole if row.name == "step 7"]
     assert by_plan == ["makes version 7, lineage a, trained by 1 steps before, by plan"]
 
 
 def test_topics_that_have_no_record_any_more_are_named() -> None:
     gone = {TASKS.name, REQUESTS.name, PROMPTS.name, REPLIES.name}
-    found = made([one for one in history.trained() if one[0] not in gone])
-    assert found.notices == (
+    trace = made([item for item in history.trained() if item[0] not in gone])
+    assert trace.notices == (
         "tasks: none of its records is there; the topic keeps them for 3 days",
         "requests: none of its records is there; the topic keeps them for 3 days",
         "prompts: none of its records is there; the topic keeps them for 1 h",
         "replies: none of its records is there; the topic keeps them for 1 h",
     )
-    assert found.outcome.startswith("trained")
-    assert named(found.session, "turn 1").start_ms == 1_020
+    assert trace.outcome.startswith("trained")
+    assert named(trace.session, "turn 1").start_ms == 1_020
 
 
 def test_the_json_has_the_trace_ids_and_the_place_of_each_record() -> None:
-    found = waterfall_json(made(history.trained(), history.TRACED))
-    traces = found["traces"]
+    document = waterfall_json(made(history.trained(), history.TRACED))
+    traces = document["traces"]
     assert isinstance(traces, list)
-    assert [one["trace_id"] for one in traces] == [history.TRACE]
-    rows = found["session"]
+    assert [trace["trace_id"] for trace in traces] == [history.TRACE]
+    rows = document["session"]
     assert isinstance(rows, list)
     assert rows[0]["trace_ids"] == [history.TRACE]
     assert rows[0]["records"][1] == {

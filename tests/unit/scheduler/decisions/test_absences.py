@@ -54,8 +54,8 @@ def test_a_gateway_without_heartbeats_is_reported_until_it_gives_one() -> None:
     heard = fleet_apply(Fleet(), fleet.gateway("g", at_ms=1_000), 1_000)
 
     assert not reports(6_000, heard=heard)
-    (told,) = reports(6_001, heard=heard)
-    assert (told.process, told.since_ms, told.deadline_ms) == ("gateway g", 1_000, 5_000)
+    (report,) = reports(6_001, heard=heard)
+    assert (report.process, report.since_ms, report.deadline_ms) == ("gateway g", 1_000, 5_000)
     assert not reports(6_001, heard=fleet_apply(heard, fleet.gateway("g", at_ms=6_000), 6_000))
 
 
@@ -81,10 +81,10 @@ def test_commands_that_no_manager_reads_are_reported_with_their_place() -> None:
     waiting = looks((1_000, look(p3=(7, 2))), (6_000, look(p3=(7, 5), p4=(0, 1))))
 
     assert not reports(11_000, waiting=waiting)
-    (told,) = reports(11_001, waiting=waiting)
-    assert (told.what, told.process, told.topic) == ("requests unread", "manager", "requests")
-    assert (told.partition, told.offset, told.since_ms) == (3, 7, 1_000)
-    assert told.detail == (
+    (report,) = reports(11_001, waiting=waiting)
+    assert (report.what, report.process, report.topic) == ("requests unread", "manager", "requests")
+    assert (report.partition, report.offset, report.since_ms) == (3, 7, 1_000)
+    assert report.detail == (
         "6 records in 2 partitions wait for the Kafka consumer group g, which has no member"
     )
 
@@ -96,9 +96,9 @@ def test_a_manager_that_reads_on_is_not_reported_however_far_it_is_behind() -> N
 
 
 def test_a_manager_that_is_there_and_reads_nothing_is_reported() -> None:
-    (told,) = reports(11_001, waiting=looks((1_000, look(p3=(7, 2), members=1))))
+    (report,) = reports(11_001, waiting=looks((1_000, look(p3=(7, 2), members=1))))
 
-    assert told.detail.endswith("which has 1 members")
+    assert report.detail.endswith("which has 1 members")
 
 
 def test_records_that_were_read_in_the_end_are_not_reported() -> None:
@@ -108,16 +108,16 @@ def test_records_that_were_read_in_the_end_are_not_reported() -> None:
 
 
 def test_tasks_without_a_runner_are_reported() -> None:
-    (told,) = reports(11_001, waiting=looks((1_000, look("tasks", p0=(0, 4)))))
+    (report,) = reports(11_001, waiting=looks((1_000, look("tasks", p0=(0, 4)))))
 
-    assert (told.process, told.topic) == ("agents", "tasks")
+    assert (report.process, report.topic) == ("agents", "tasks")
 
 
 def test_tasks_wait_for_a_runner_that_is_busy_as_long_as_an_attempt_takes() -> None:
     waiting = looks((1_000, look("tasks", members=1, p0=(0, 4))))
 
     assert not reports(131_000, waiting=waiting)
-    assert [told.topic for told in reports(131_001, waiting=waiting)] == ["tasks"]
+    assert [report.topic for report in reports(131_001, waiting=waiting)] == ["tasks"]
 
 
 def test_trajectories_without_a_trainer_are_reported() -> None:
@@ -126,14 +126,14 @@ def test_trajectories_without_a_trainer_are_reported() -> None:
     records = [*BEGUN, control.admitted("run-0"), lost]
 
     assert not reports(12_000, *records, heard=heard)
-    (told,) = reports(12_001, *records, heard=heard)
-    assert (told.process, told.topic, told.since_ms) == ("train", "trajectories", 2_000)
+    (report,) = reports(12_001, *records, heard=heard)
+    assert (report.process, report.topic, report.since_ms) == ("train", "trajectories", 2_000)
 
 
 def test_prompts_without_a_rollout_process_are_reported() -> None:
     records = [*BEGUN, control.admitted("run-0"), control.lost("w", process="rollout")]
 
-    assert [told.topic for told in reports(10_001, *records)] == ["prompts"]
+    assert [report.topic for report in reports(10_001, *records)] == ["prompts"]
 
 
 def test_a_scheduler_of_an_evaluation_waits_for_no_trainer() -> None:

@@ -27,35 +27,43 @@ def decided(
 ) -> list[Record]:
     """Return the decisions about workers and steps after these records."""
     settings = settings or scheduler_settings(scheduler=SchedulerSection(min_dwell_s=0))
-    known = fold(control.claimed(), control.published(0), *records)
+    state = fold(control.claimed(), control.published(0), *records)
     fleet = fleet_of(
         *(
-            heartbeat(worker, process, tuple(of.tags), of.incarnation)
-            for worker, found in known.workers.items()
-            for process, of in found.processes.items()
+            heartbeat(worker, process, tuple(process_state.tags), process_state.incarnation)
+            for worker, worker_state in state.workers.items()
+            for process, process_state in worker_state.processes.items()
         )
     )
-    written = decide(View(known, fleet), rules_for(settings), now_ms)
+    written = decide(View(state, fleet), rules_for(settings), now_ms)
     kinds = (r.RoleAssigned, r.StepStarted, r.AssignmentTimedOut, r.WorkerLost, r.PlanWarning)
     return [record for _, record in written if isinstance(record, kinds)]
 
 
 def roles(*records: Record, now_ms: int = 0, gang_size: int | None = None) -> dict[str, str]:
     section = SchedulerSection(min_dwell_s=0, gang_size=gang_size)
-    found = decided(*records, now_ms=now_ms, settings=scheduler_settings(scheduler=section))
-    return {given.worker: given.role for given in found if isinstance(given, r.RoleAssigned)}
+    decisions = decided(*records, now_ms=now_ms, settings=scheduler_settings(scheduler=section))
+    return {
+        assignment.worker: assignment.role
+        for assignment in decisions
+        if isinstance(assignment, r.RoleAssigned)
+    }
 
 
 def test_a_worker_that_joined_rolls_out_in_the_lowest_free_slot() -> None:
-    found = decided(ROLLER, *holds("a", number=0), control.joined("b"), control.joined("c"))
+    decisions = decided(ROLLER, *holds("a", number=0), control.joined("b"), control.joined("c"))
 
-    slots = {given.worker: given.slot for given in found if isinstance(given, r.RoleAssigned)}
+    slots = {
+        assignment.worker: assignment.slot
+        for assignment in decisions
+        if isinstance(assignment, r.RoleAssigned)
+    }
     assert slots == {"b": 1, "c": 2}
 
 
 def test_the_log_of_an_assignment_shows_its_figures_as_plain_values() -> None:
-    found = decided(*joined_both("b"), control.joined("c", tags=("rollout",)))
-    assert found and "mappingproxy" not in repr(found)
+    decisions = decided(*joined_both("b"), control.joined("c", tags=("rollout",)))
+    assert decisions and "mappingproxy" not in repr(decisions)
 
 
 def test_a_slot_is_given_again_only_after_its_reader_released_it() -> None:
@@ -65,20 +73,24 @@ def test_a_slot_is_given_again_only_after_its_reader_released_it() -> None:
         control.assigned("b", "train", 1, gang_epoch=1),
         *joined_both("c"),
     ]
-    (given,) = [one for one in decided(*moving) if isinstance(one, r.RoleAssigned)]
-    assert (given.worker, given.slot) == ("c", 1)
+    (assignment,) = [record for record in decided(*moving) if isinstance(record, r.RoleAssigned)]
+    assert (assignment.worker, assignment.slot) == ("c", 1)
 
     freed = control.released("b", "rollout", 1)
-    (given,) = [one for one in decided(*moving, freed) if isinstance(one, r.RoleAssigned)]
-    assert (given.worker, given.slot) == ("c", 0)
+    (assignment,) = [
+        record for record in decided(*moving, freed) if isinstance(record, r.RoleAssigned)
+    ]
+    assert (assignment.worker, assignment.slot) == ("c", 0)
 
 
 def test_assignments_are_numbered_on() -> None:
-    found = decided(
+    decisions = decided(
         ROLLER, control.assigned("a", assignment=7), control.joined("b"), control.joined("c")
     )
 
-    assert [given.assignment for given in found if isinstance(given, r.RoleAssigned)] == [8, 9]
+    assert [
+        assignment.assignment for assignment in decisions if isinstance(assignment, r.RoleAssigned)
+    ] == [8, 9]
 
 
 def test_no_worker_rolls_out_before_there_are_weights() -> None:
@@ -108,11 +120,13 @@ def test_nothing_is_decided_twice() -> None:
 
 def test_a_ready_batch_gets_its_gang_at_once_under_one_gang_epoch() -> None:
     workers = [*joined_both("b"), *holds("b", number=0), *joined_both("c")]
-    found = decided(*workers, *holds("c", number=1), control.batch_ready())
+    decisions = decided(*workers, *holds("c", number=1), control.batch_ready())
 
-    gang = [given for given in found if isinstance(given, r.RoleAssigned)]
-    assert {given.worker for given in gang} == {"b", "c"}
-    assert {(given.role, given.gang_epoch, given.slot) for given in gang} == {("train", 1, None)}
+    gang = [assignment for assignment in decisions if isinstance(assignment, r.RoleAssigned)]
+    assert {assignment.worker for assignment in gang} == {"b", "c"}
+    assert {(assignment.role, assignment.gang_epoch, assignment.slot) for assignment in gang} == {
+        ("train", 1, None)
+    }
 
 
 def test_a_step_starts_when_all_of_the_gang_have_acquired_their_role() -> None:
@@ -173,10 +187,13 @@ def test_losing_a_rank_restarts_the_gang() -> None:
         *holds("c", "train", 1, gang_epoch=1),
         control.started(["b", "c"]),
     ]
-    found = decided(*training, control.lost("c", "train"), control.joined("c", "train"))
+    decisions = decided(*training, control.lost("c", "train"), control.joined("c", "train"))
 
-    gang = [given for given in found if isinstance(given, r.RoleAssigned)]
-    assert {(given.worker, given.gang_epoch) for given in gang} == {("b", 2), ("c", 2)}
+    gang = [assignment for assignment in decisions if isinstance(assignment, r.RoleAssigned)]
+    assert {(assignment.worker, assignment.gang_epoch) for assignment in gang} == {
+        ("b", 2),
+        ("c", 2),
+    }
 
 
 def test_one_of_a_gang_that_comes_too_late_releases_all() -> None:
@@ -281,16 +298,19 @@ def test_behind_the_last_step_the_only_worker_rolls_out_for_the_evaluation() -> 
 
     assert decided(*over, now_ms=1_000, settings=one_step) == []
     begun = control.admitted("run-eval1-0", version=1, purpose="eval")
-    (given,) = decided(*over, begun, now_ms=1_000, settings=one_step)
-    assert isinstance(given, r.RoleAssigned) and given.role == "rollout"
+    (assignment,) = decided(*over, begun, now_ms=1_000, settings=one_step)
+    assert isinstance(assignment, r.RoleAssigned) and assignment.role == "rollout"
 
 
 def test_a_worker_beyond_the_last_slot_is_warned_of() -> None:
     workers = [control.joined(f"w{number:02}", tags=("rollout",)) for number in range(65)]
-    found = decided(*workers)
+    decisions = decided(*workers)
 
-    assert len([given for given in found if isinstance(given, r.RoleAssigned)]) == 64
-    assert [w.code for w in found if isinstance(w, r.PlanWarning)] == ["no_slot"]
+    assert (
+        len([assignment for assignment in decisions if isinstance(assignment, r.RoleAssigned)])
+        == 64
+    )
+    assert [w.code for w in decisions if isinstance(w, r.PlanWarning)] == ["no_slot"]
 
 
 def test_after_the_run_nothing_is_decided() -> None:

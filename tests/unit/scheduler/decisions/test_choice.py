@@ -88,9 +88,9 @@ def test_a_gang_that_takes_training_for_the_batch_stays(strategy: Strategy) -> N
         worker._replace(role="train", acquired_ms=None) if worker.name == "s3" else worker
         for worker in NOW.workers
     )
-    one = replace(NOW, workers=taking, gang=frozenset({"s3"}), costs=COSTS)
+    snapshot = replace(NOW, workers=taking, gang=frozenset({"s3"}), costs=COSTS)
 
-    assert gang(strategy, one) == {"s3"}
+    assert gang(strategy, snapshot) == {"s3"}
 
 
 @pytest.mark.parametrize("strategy", [adaptive, bidirectional])

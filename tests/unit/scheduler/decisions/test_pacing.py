@@ -29,16 +29,16 @@ STARTED: list[Record] = [control.claimed(), control.published(0), control.joined
 
 def groups(*records: Record, now_ms: int = 0) -> list[str]:
     state = fold(*STARTED, *records)
-    found = pacing.admissions(state, SETTINGS, SOURCE, now_ms)
-    return [group.group_id for group in found]
+    admissions = pacing.admissions(state, SETTINGS, SOURCE, now_ms)
+    return [group.group_id for group in admissions]
 
 
 def attempts(
     *records: Record, now_ms: int = 0, issued: dict[str, dict[int, int]] | None = None
 ) -> list[tuple[str, int, int]]:
     ledger = fold(*STARTED, *records).first.ledger
-    found = pacing.tasks(ledger, issued or {}, SETTINGS, SETS, now_ms)
-    return [(task.group_id, task.sample, task.attempt) for task in found]
+    tasks = pacing.tasks(ledger, issued or {}, SETTINGS, SETS, now_ms)
+    return [(task.group_id, task.sample, task.attempt) for task in tasks]
 
 
 def test_nothing_is_admitted_before_a_worker_rolled_out() -> None:
@@ -64,7 +64,7 @@ ADMITTED: list[Record] = [control.admitted(name, deadline_ms=100_000) for name i
 def test_while_no_trainer_reads_no_group_begins_beyond_the_credits_however_long() -> None:
     """Its samples are then tried again, since only a trainer reports a group as ready."""
     expired = pacing.expirations(fold(*STARTED, *ADMITTED), "policy", HOUR_MS)
-    assert [one.group_id for one in expired] == FIRST
+    assert [record.group_id for record in expired] == FIRST
 
     for now_ms in (0, 10_000, 100_000, HOUR_MS, 24 * HOUR_MS):
         assert groups(*ADMITTED, now_ms=now_ms) == []
@@ -147,9 +147,9 @@ def test_dropped_groups_are_replaced_up_to_the_refill_of_a_step() -> None:
 
 def test_a_task_that_failed_outside_the_policy_comes_first() -> None:
     state = fold(*STARTED, control.admitted("run-0", "task-3"), control.dropped("run-0", "failed"))
-    found = pacing.admissions(state, SETTINGS, SOURCE, 0)
+    admissions = pacing.admissions(state, SETTINGS, SOURCE, 0)
 
-    assert [group.task_id for group in found] == ["task-3", "task-1", "task-2", "task-3"]
+    assert [group.task_id for group in admissions] == ["task-3", "task-1", "task-2", "task-3"]
 
 
 def test_a_group_past_its_deadline_is_told_once() -> None:

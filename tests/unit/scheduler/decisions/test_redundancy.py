@@ -24,20 +24,22 @@ def issued(*records: Record, now_ms: int = 0) -> list[Task]:
 
 def test_a_group_for_training_begins_more_samples_than_it_asks_for() -> None:
     tasks = issued(control.admitted("run-0", deadline_ms=100_000))
-    assert [(one.sample, one.group_size, one.min_group_size) for one in tasks] == [
+    assert [(task.sample, task.group_size, task.min_group_size) for task in tasks] == [
         (sample, 2, 2) for sample in range(4)
     ]
 
 
 def test_an_evaluation_begins_no_more_than_its_samples() -> None:
     tasks = issued(control.admitted("run-eval0-0", purpose="eval", deadline_ms=100_000))
-    assert [(one.sample, one.group_size) for one in tasks] == [(number, 3) for number in range(3)]
+    assert [(task.sample, task.group_size) for task in tasks] == [
+        (number, 3) for number in range(3)
+    ]
 
 
 def test_the_further_samples_have_the_deadlines_and_attempts_of_all_others() -> None:
     group = control.admitted("run-0", deadline_ms=100_000)
     again = issued(group, now_ms=11_000)
-    assert [(one.sample, one.attempt, one.deadline_ms) for one in again] == [
+    assert [(task.sample, task.attempt, task.deadline_ms) for task in again] == [
         (sample, 1, 21_000) for sample in range(4)
     ]
     assert issued(group, control.ready("run-0"), now_ms=11_000) == []

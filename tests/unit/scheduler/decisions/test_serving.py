@@ -38,7 +38,7 @@ def written(*records: Record, now_ms: int, fleet: Fleet | None = None) -> list[R
 
 
 def tasks(*records: Record, now_ms: int) -> list[r.Task]:
-    return [one for one in written(*records, now_ms=now_ms) if isinstance(one, r.Task)]
+    return [record for record in written(*records, now_ms=now_ms) if isinstance(record, r.Task)]
 
 
 def taken(incarnation: str, at_ms: int) -> list[Record]:
@@ -60,7 +60,7 @@ def test_a_task_is_given_out_while_a_rollout_process_serves() -> None:
 def test_no_task_is_given_out_and_no_group_expires_once_all_rollout_processes_are_lost() -> None:
     for now_ms in (5, 20_000, HOUR_MS):
         made = written(*PLAYING, LOST, now_ms=now_ms)
-        assert not [one for one in made if isinstance(one, r.Task | r.GroupExpired)]
+        assert not [record for record in made if isinstance(record, r.Task | r.GroupExpired)]
 
 
 def test_a_process_that_has_only_joined_does_not_serve() -> None:
@@ -76,7 +76,7 @@ def test_the_time_of_a_group_begins_anew_when_one_serves_again() -> None:
     assert (again.attempt, again.issued_at_ms) == (1, HOUR_MS + 11_000)
 
     def expired(now_ms: int) -> bool:
-        return any(isinstance(one, r.GroupExpired) for one in written(*back, now_ms=now_ms))
+        return any(isinstance(record, r.GroupExpired) for record in written(*back, now_ms=now_ms))
 
     assert not expired(HOUR_MS + 99_999)
     assert expired(HOUR_MS + 100_000)
@@ -103,8 +103,8 @@ def test_losses_that_are_decided_in_the_same_moment_count() -> None:
     """At the start of a scheduler that goes on with a run whose processes are gone."""
     silent = fleet_of(heartbeat(worker="w", state="ended", at_ms=1))
     made = written(*PLAYING, now_ms=HOUR_MS, fleet=silent)
-    assert any(isinstance(one, r.WorkerLost) for one in made)
-    assert not any(isinstance(one, r.Task | r.GroupExpired) for one in made)
+    assert any(isinstance(record, r.WorkerLost) for record in made)
+    assert not any(isinstance(record, r.Task | r.GroupExpired) for record in made)
 
 
 def released(at_ms: int, worker: str = "w") -> Record:
@@ -139,7 +139,9 @@ def test_a_repeated_task_is_the_same_record_whatever_stood_meanwhile() -> None:
 
 def test_a_group_whose_engine_trains_does_not_expire_meanwhile() -> None:
     def expired(*records: Record, now_ms: int) -> bool:
-        return any(isinstance(one, r.GroupExpired) for one in written(*records, now_ms=now_ms))
+        return any(
+            isinstance(record, r.GroupExpired) for record in written(*records, now_ms=now_ms)
+        )
 
     assert not expired(*PLAYING, released(8_000), now_ms=HOUR_MS)
     assert not expired(*PLAYING, *STEP, now_ms=129_999)
@@ -161,7 +163,7 @@ def test_an_engine_that_is_lost_while_it_sleeps_lets_time_begin_anew() -> None:
 def test_with_several_policies_time_stands_while_one_has_no_engine() -> None:
     def after(*records: Record) -> serving.ServingProcesses:
         return reduce(
-            lambda known, one: serving.apply(known, one, ("a", "b")),
+            lambda processes, record: serving.apply(processes, record, ("a", "b")),
             records,
             serving.ServingProcesses(),
         )

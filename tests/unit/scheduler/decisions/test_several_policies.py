@@ -47,8 +47,8 @@ def fold(*records: Record) -> State:
 
 
 def ready(policy: str) -> list[Record]:
-    found = [control.ready(name, policy=policy) for name in GROUPS]
-    return [*found, control.batch_ready(0, policy=policy)]
+    records = [control.ready(name, policy=policy) for name in GROUPS]
+    return [*records, control.batch_ready(0, policy=policy)]
 
 
 def trained(policy: str) -> list[Record]:
@@ -59,13 +59,13 @@ def trained(policy: str) -> list[Record]:
     ]
 
 
-def decided(known: State) -> list[Outgoing]:
+def decided(current: State) -> list[Outgoing]:
     beats = [
         heartbeat(f"w{policy}", process, BOTH, policy=policy)
         for policy in ("a", "b")
         for process in BOTH
     ]
-    return decide(View(known, fleet_of(*beats)), rules_for(SETTINGS), 0)
+    return decide(View(current, fleet_of(*beats)), rules_for(SETTINGS), 0)
 
 
 def free(*records: Record) -> int:
@@ -73,28 +73,34 @@ def free(*records: Record) -> int:
 
 
 def test_each_policy_gets_its_own_workers_with_numbers_gangs_and_slots_of_their_own() -> None:
-    first = [one for _, one in decided(fold(*BEGUN)) if isinstance(one, r.RoleAssigned)]
-    assert [(one.worker, one.policy, one.assignment, one.slot) for one in first] == [
+    first = [record for _, record in decided(fold(*BEGUN)) if isinstance(record, r.RoleAssigned)]
+    assert [
+        (assignment.worker, assignment.policy, assignment.assignment, assignment.slot)
+        for assignment in first
+    ] == [
         ("wa", "a", 0, 0),
         ("wb", "b", 1, 1),
     ]
 
     both = fold(*ROLLING, *ADMITTED, *ready("a"), *ready("b"))
-    gangs = [one for _, one in decided(both) if isinstance(one, r.RoleAssigned)]
-    assert [(one.worker, one.policy, one.role, one.gang_epoch) for one in gangs] == [
+    gangs = [record for _, record in decided(both) if isinstance(record, r.RoleAssigned)]
+    assert [
+        (assignment.worker, assignment.policy, assignment.role, assignment.gang_epoch)
+        for assignment in gangs
+    ] == [
         ("wa", "a", "train", 1),
         ("wb", "b", "train", 2),
     ]
 
 
 def test_a_policy_trains_while_the_other_goes_on_rolling_out() -> None:
-    known = fold(*ROLLING, *ADMITTED, *ready("b"))
+    current = fold(*ROLLING, *ADMITTED, *ready("b"))
     taken = control.assigned("wb", "train", 2, gang_epoch=1, policy="b")
-    known = reduce(state.apply, [taken, control.acquired("wb", "train", 2)], known)
+    current = reduce(state.apply, [taken, control.acquired("wb", "train", 2)], current)
 
-    (start,) = [one for _, one in decided(known) if isinstance(one, r.StepStarted)]
+    (start,) = [record for _, record in decided(current) if isinstance(record, r.StepStarted)]
     assert (start.policy, start.workers, start.step) == ("b", ("wb",), 0)
-    assert known.workers["wa"].role == "rollout"
+    assert current.workers["wa"].role == "rollout"
 
 
 def test_a_credit_returns_after_the_last_policy_has_trained_or_dropped_its_group() -> None:
@@ -110,9 +116,9 @@ def test_a_credit_returns_after_the_last_policy_has_trained_or_dropped_its_group
 
 
 def test_a_group_without_a_token_of_a_policy_is_no_loss_to_it() -> None:
-    known = fold(*ADMITTED, control.dropped("run-0", "no_token", policy="b"))
+    current = fold(*ADMITTED, control.dropped("run-0", "no_token", policy="b"))
 
-    mine, others = known.by_policy
+    mine, others = current.by_policy
     assert set(mine.ledger.groups) == set(GROUPS)
     assert set(others.ledger.groups) == {"run-1"}
     assert (others.ledger.dropped, others.ledger.dropped_in_step) == (0, 0)
@@ -125,38 +131,38 @@ def test_a_policy_that_has_finished_holds_up_no_group() -> None:
 
 
 def test_the_run_has_finished_with_its_last_policy() -> None:
-    one = fold(control.finished(1, policy="a"))
-    assert not finished(one, SETTINGS)
-    assert finished(state.apply(one, control.finished(1, policy="b")), SETTINGS)
+    current = fold(control.finished(1, policy="a"))
+    assert not finished(current, SETTINGS)
+    assert finished(state.apply(current, control.finished(1, policy="b")), SETTINGS)
 
 
 def test_records_of_another_policy_than_those_of_the_run_change_nothing() -> None:
-    known = fold(*ROLLING, *ADMITTED)
-    assert state.apply(known, control.batch_ready(0, policy="c")) is known
+    current = fold(*ROLLING, *ADMITTED)
+    assert state.apply(current, control.batch_ready(0, policy="c")) is current
 
 
 def test_an_expired_group_is_told_once_for_all_policies() -> None:
-    known = fold(*ADMITTED, control.dropped("run-0", "stale", policy="a"))
-    told = pacing.expirations(known, "a", 10**9)
-    assert sorted(one.group_id for one in told) == list(GROUPS)
+    current = fold(*ADMITTED, control.dropped("run-0", "stale", policy="a"))
+    expired = pacing.expirations(current, "a", 10**9)
+    assert sorted(record.group_id for record in expired) == list(GROUPS)
 
 
 def test_tasks_and_evaluations_follow_the_first_policy() -> None:
-    known = fold(*ROLLING, control.published(3, policy="b"))
+    current = fold(*ROLLING, control.published(3, policy="b"))
     source = task_source()
-    (first, *_) = pacing.evaluations(known, SETTINGS, "test", source, 0)
+    (first, *_) = pacing.evaluations(current, SETTINGS, "test", source, 0)
     assert (first.version, first.policy) == (0, "a")
 
-    evaluated = state.apply(known, first)
-    assert [len(one.ledger.groups) for one in evaluated.by_policy] == [1, 0]
+    evaluated = state.apply(current, first)
+    assert [len(policy.ledger.groups) for policy in evaluated.by_policy] == [1, 0]
 
 
 def test_a_stall_of_a_further_policy_names_it() -> None:
-    known = fold(*ROLLING, *ADMITTED, *ready("a"), *ready("b"))
-    told = stalls.of_all(known, SETTINGS, 10**9)
-    assert [one.what for one in told] == ["gang", "gang b"]
+    current = fold(*ROLLING, *ADMITTED, *ready("a"), *ready("b"))
+    stalled = stalls.of_all(current, SETTINGS, 10**9)
+    assert [stall.what for stall in stalled] == ["gang", "gang b"]
 
 
 def test_the_state_of_all_policies_is_stored() -> None:
-    known = fold(*ROLLING, *ADMITTED, *ready("b"))
-    assert from_json(to_json(known)) == known
+    current = fold(*ROLLING, *ADMITTED, *ready("b"))
+    assert from_json(to_json(current)) == current

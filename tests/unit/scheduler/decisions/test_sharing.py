@@ -35,7 +35,7 @@ def new(workers: int) -> dict[str, str]:
 def off(chosen: Mapping[str, str], queued: Mapping[str, float]) -> float:
     """Return how many workers the policy is off that is furthest from its proportion."""
     counts, total = Counter(chosen.values()), sum(queued.values())
-    return max(abs(counts[one] - len(chosen) * queued[one] / total) for one in queued)
+    return max(abs(counts[policy] - len(chosen) * queued[policy] / total) for policy in queued)
 
 
 @pytest.mark.parametrize("workers", [4, 7, 14, 20, 50])
@@ -64,15 +64,15 @@ def moves(loads: Iterable[Mapping[str, float]], workers: int, dwell: int) -> lis
     The first round places the workers.
     """
     chosen = new(workers)
-    since, found = dict.fromkeys(chosen, -dwell), list[tuple[int, str]]()
+    since, history = dict.fromkeys(chosen, -dwell), list[tuple[int, str]]()
     for now, queued in enumerate(loads):
         settled = [name for name in chosen if now - since[name] >= dwell]
         after = balanced(tuple(queued), chosen, {}, queued, settled)
         moved = [name for name in chosen if chosen[name] and after[name] != chosen[name]]
         since |= dict.fromkeys(moved, now)
-        found += [(now, name) for name in moved]
+        history += [(now, name) for name in moved]
         chosen = after
-    return found
+    return history
 
 
 @pytest.mark.parametrize("workers", [4, 9, 16])
@@ -83,7 +83,7 @@ def test_loads_around_the_threshold_of_a_move_make_at_most_one(workers: int) -> 
     for _ in range(20):
         centre = threshold + draw.uniform(-0.3, 0.3)
         wanted = [centre + draw.uniform(-0.12, 0.12) for _ in range(300)]
-        loads = [{"a": one, "b": workers - one} for one in wanted]
+        loads = [{"a": load, "b": workers - load} for load in wanted]
         assert len(moves(loads, workers, 0)) <= 2, "one to the middle at the start, one over it"
 
 
@@ -94,25 +94,25 @@ def test_no_noise_moves_a_worker_twice_in_a_dwell(noise: float) -> None:
         {policy: load * (1 + draw.uniform(-noise, noise)) for policy, load in SKEW.items()}
         for _ in range(600)
     ]
-    found = moves(loads, 14, dwell)
+    history = moves(loads, 14, dwell)
     for worker in new(14):
-        rounds = [now for now, name in found if name == worker]
+        rounds = [now for now, name in history if name == worker]
         assert all(later - now >= dwell for now, later in pairwise(rounds))
-    assert len(found) <= 14 * (600 / dwell + 1)
+    assert len(history) <= 14 * (600 / dwell + 1)
 
 
 def test_queues_that_come_in_waves_move_few_workers_since_their_mean_counts() -> None:
     """Turns jump between none and twice the mean each second, around the threshold of a move."""
     draw, seconds, workers = random.Random(3), 1_800, 8
     share = (workers // 2 + (1 + HYSTERESIS) / 2) / workers
-    known, raw, mean = Fleet(), list[Mapping[str, float]](), list[Mapping[str, float]]()
+    fleet_state, raw, mean = Fleet(), list[Mapping[str, float]](), list[Mapping[str, float]]()
     for second in range(seconds):
         for name, policy, part in (("w0", "a", share), ("w1", "b", 1 - share)):
             turns = draw.choice((0, round(2_000 * part)))
             heard = heartbeat(name, policy=policy, running=turns, at_ms=1_000 * second)
-            known = apply(known, heard, 1_000 * second)
-        raw.append({policy: float(known.turns.get(policy, 0)) for policy in ("a", "b")})
-        mean.append({policy: known.queued.get(policy, 0.0) for policy in ("a", "b")})
+            fleet_state = apply(fleet_state, heard, 1_000 * second)
+        raw.append({policy: float(fleet_state.turns.get(policy, 0)) for policy in ("a", "b")})
+        mean.append({policy: fleet_state.queued.get(policy, 0.0) for policy in ("a", "b")})
     dwell = 30
     assert len(moves(mean[60:], workers, dwell)) <= 0.25 * len(moves(raw[60:], workers, dwell))
 
@@ -144,55 +144,62 @@ def fleet(loads: Mapping[str, tuple[str, int]]) -> Fleet:
         for at_ms in range(0, 60_000, 1_000)
         for worker, (policy, turns) in loads.items()
     ]
-    return reduce(lambda known, heard: apply(known, heard, heard.at_ms), beats, Fleet())
+    return reduce(lambda fleet_state, heard: apply(fleet_state, heard, heard.at_ms), beats, Fleet())
 
 
 def assigned(
-    known: State, loads: Mapping[str, tuple[str, int]], now_ms: int
+    current: State, loads: Mapping[str, tuple[str, int]], now_ms: int
 ) -> list[r.RoleAssigned]:
-    written = decide(View(known, fleet(loads)), rules_for(SETTINGS), now_ms)
+    written = decide(View(current, fleet(loads)), rules_for(SETTINGS), now_ms)
     return [record for _, record in written if isinstance(record, r.RoleAssigned)]
 
 
 def test_queued_turns_are_a_mean_over_the_waves_in_which_agents_ask() -> None:
-    known = Fleet()
+    fleet_state = Fleet()
     for at_ms in range(0, 300_000, 1_000):
         busy = "a" if at_ms % 8_000 < 4_000 else "b"
         for worker, policy in (("w0", "a"), ("w1", "b")):
             turns = 20 if policy == busy else 0
             heard = heartbeat(worker, policy=policy, running=turns, at_ms=at_ms)
-            known = apply(known, heard, at_ms)
-    assert known.queued == {"a": pytest.approx(10, abs=1), "b": pytest.approx(10, abs=1)}
-    moved = apply(known, heartbeat("w1", policy="a", at_ms=300_000), 300_000)
-    assert moved.turns == {"a": known.turns["a"], "b": 0}
+            fleet_state = apply(fleet_state, heard, at_ms)
+    assert fleet_state.queued == {"a": pytest.approx(10, abs=1), "b": pytest.approx(10, abs=1)}
+    moved = apply(fleet_state, heartbeat("w1", policy="a", at_ms=300_000), 300_000)
+    assert moved.turns == {"a": fleet_state.turns["a"], "b": 0}
 
 
 def test_new_shared_workers_are_spread_over_the_policies() -> None:
     joined = fold(*(control.joined(name, "rollout", TAGS) for name in ("w0", "w1")))
-    given = assigned(joined, {"w0": ("a", 0), "w1": ("a", 0)}, 0)
-    assert [(one.worker, one.policy, one.slot) for one in given] == [
+    assignments = assigned(joined, {"w0": ("a", 0), "w1": ("a", 0)}, 0)
+    assert [
+        (assignment.worker, assignment.policy, assignment.slot) for assignment in assignments
+    ] == [
         ("w0", "a", 0),
         ("w1", "b", 1),
     ]
 
 
 def test_a_worker_moves_to_the_policy_whose_turns_queue_after_it_has_served_a_while() -> None:
-    known = fold(*serving("w0", "a", 0), *serving("w1", "a", 1), *serving("w2", "b", 2))
+    current = fold(*serving("w0", "a", 0), *serving("w1", "a", 1), *serving("w2", "b", 2))
     loads = {"w0": ("a", 1), "w1": ("a", 1), "w2": ("b", 40)}
-    assert not assigned(known, loads, 5_000)
+    assert not assigned(current, loads, 5_000)
 
-    (given,) = assigned(known, loads, 59_000)
-    assert (given.worker, given.role, given.policy, given.slot) == ("w0", "rollout", "b", 3)
-    assert not assigned(state.apply(known, given), loads, 59_000), "it is on its way"
+    (assignment,) = assigned(current, loads, 59_000)
+    assert (assignment.worker, assignment.role, assignment.policy, assignment.slot) == (
+        "w0",
+        "rollout",
+        "b",
+        3,
+    )
+    assert not assigned(state.apply(current, assignment), loads, 59_000), "it is on its way"
 
 
 def test_a_shared_worker_is_told_the_turns_that_it_was_moved_for() -> None:
-    known = fold(*serving("w0", "a", 0), *serving("w1", "a", 1), *serving("w2", "b", 2))
-    (given,) = assigned(known, {"w0": ("a", 1), "w1": ("a", 1), "w2": ("b", 40)}, 59_000)
+    current = fold(*serving("w0", "a", 0), *serving("w1", "a", 1), *serving("w2", "b", 2))
+    (assignment,) = assigned(current, {"w0": ("a", 1), "w1": ("a", 1), "w2": ("b", 40)}, 59_000)
 
-    assert given.reason.startswith("serves b, which has ")
-    assert given.reason.endswith(" queued turns")
-    figures = given.figures
+    assert assignment.reason.startswith("serves b, which has ")
+    assert assignment.reason.endswith(" queued turns")
+    figures = assignment.figures
     assert figures["workers"] == 2, "w2, and the one that comes"
     assert figures["queued_turns"] / figures["all_queued_turns"] == pytest.approx(40 / 42)
     assert figures["proportional_workers"] == pytest.approx(3 * 40 / 42)

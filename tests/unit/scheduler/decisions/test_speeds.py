@@ -22,20 +22,20 @@ def test_compute_heavy_devices_train_and_bandwidth_heavy_ones_roll_out() -> None
         "bandwidth": attainable({PEAK: 1e15, BANDWIDTH: 4e12}),
     }
 
-    found = ratios(devices, {})
-    assert found["compute"] > found["bandwidth"]
+    ratio = ratios(devices, {})
+    assert ratio["compute"] > ratio["bandwidth"]
 
 
 def test_measured_speeds_correct_the_model() -> None:
     modelled = {"train": 10.0, "rollout": 1.0}
-    found = ratios(
+    ratio = ratios(
         dict.fromkeys(("slow", "fast", "unmeasured"), modelled),
         {"train": {"slow": 500.0, "fast": 1500.0}, "rollout": {"slow": 100.0, "fast": 100.0}},
     )
 
-    assert found["slow"] == pytest.approx(5)
-    assert found["fast"] == pytest.approx(15)
-    assert found["unmeasured"] == pytest.approx(10)
+    assert ratio["slow"] == pytest.approx(5)
+    assert ratio["fast"] == pytest.approx(15)
+    assert ratio["unmeasured"] == pytest.approx(10)
 
 
 def test_a_role_that_no_worker_has_shown_yet_is_in_the_unit_of_the_other() -> None:

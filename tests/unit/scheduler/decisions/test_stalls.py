@@ -82,7 +82,7 @@ def test_a_stall_that_was_reported_is_not_reported_again() -> None:
     after = apply(state, reported)
     later = stalled(after, after.first, SETTINGS, 20_000)
 
-    assert [one.since_ms for one in later] == [5]
+    assert [stall.since_ms for stall in later] == [5]
     assert not unreported(after, later)
 
 

@@ -77,7 +77,7 @@ def test_a_worker_that_does_not_train_is_told_why_with_the_figures() -> None:
 
     def told(batch: bool, gang_size: int) -> dict[str, tuple[str, dict[str, float]]]:
         wanted = multiplexed(see(*all_of_them, batch=batch, gang_size=gang_size))
-        return {one.worker: (one.reason, dict(one.figures)) for one in wanted}
+        return {wish.worker: (wish.reason, dict(wish.figures)) for wish in wanted}
 
     assert told(batch=False, gang_size=2) == {
         "a": ("no batch to train", {"missing_groups": 0}),
@@ -204,12 +204,12 @@ def test_helpers_join_where_they_save_more_than_they_cost() -> None:
 
 
 def test_a_strategy_of_ones_own_is_found_by_module_and_function() -> None:
-    seen, own = (
+    seen, strategy = (
         see(worker("a")),
         named("seamlessflow.scheduler.decisions.strategies.built_in:colocated"),
     )
 
-    assert own(seen) == colocated(seen)
+    assert strategy(seen) == colocated(seen)
 
 
 @pytest.mark.parametrize(

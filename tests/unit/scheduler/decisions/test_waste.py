@@ -43,15 +43,17 @@ def test_a_plan_that_wastes_time_is_warned_of_with_the_remedy() -> None:
 
 
 def test_a_warning_names_its_policy_where_there_are_several() -> None:
-    one = scheduler_settings()
-    names = (one.run.policy, "coder")
-    several = one.model_copy(update={"run": one.run.model_copy(update={"policies": names})})
+    settings = scheduler_settings()
+    names = (settings.run.policy, "coder")
+    several = settings.model_copy(
+        update={"run": settings.run.model_copy(update={"policies": names})}
+    )
     state = measured(decoding_ms=200)
     (warning,) = waste.warnings(
         state, state.first, snapshot(state, state.first, Fleet(), several, 0), several
     )
 
-    assert warning.detail.startswith(f"policy {one.run.policy}: a step takes")
+    assert warning.detail.startswith(f"policy {settings.run.policy}: a step takes")
 
 
 def test_a_warning_has_the_figures_of_its_prediction() -> None:

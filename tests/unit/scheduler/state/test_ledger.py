@@ -121,10 +121,10 @@ EVENTS = st.one_of(
 
 @given(st.lists(EVENTS, max_size=60))
 def test_whatever_comes_no_credit_leaks(records: list[Record]) -> None:
-    known = State()
+    current = State()
     for record in records:
-        known = state.apply(known, record)
-        ledger = known.first.ledger
+        current = state.apply(current, record)
+        ledger = current.first.ledger
         assert ledger.admitted == ledger.trained + ledger.dropped + len(ledger.groups)
-        waiting = sum(of.trained_version is not None for of in ledger.groups.values())
+        waiting = sum(group.trained_version is not None for group in ledger.groups.values())
         assert ledger.running + ledger.ready + waiting == len(ledger.groups)

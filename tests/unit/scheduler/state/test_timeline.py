@@ -34,7 +34,10 @@ RUN: list[Record] = [
 
 
 def spans(*records: Record) -> list[tuple[str, int, int]]:
-    return [(of.state, of.start_ms, of.end_ms) for of in timeline(records).intervals]
+    return [
+        (interval.state, interval.start_ms, interval.end_ms)
+        for interval in timeline(records).intervals
+    ]
 
 
 def test_a_worker_goes_through_its_states() -> None:
@@ -51,11 +54,11 @@ def test_a_worker_goes_through_its_states() -> None:
 
 
 def test_changes_of_role_steps_and_handed_back_turns_are_counted() -> None:
-    found = timeline(RUN)
+    run = timeline(RUN)
 
-    assert (found.switches, found.handed_back) == (2, 3)
-    assert found.steps == (StepEnd(0, 1, 200),)
-    assert (found.start_ms, found.end_ms) == (0, 220)
+    assert (run.switches, run.handed_back) == (2, 3)
+    assert run.steps == (StepEnd(0, 1, 200),)
+    assert (run.start_ms, run.end_ms) == (0, 220)
 
 
 def test_loading_weights_is_a_pause() -> None:
@@ -141,7 +144,7 @@ def test_a_step_ends_for_its_own_gang() -> None:
         control.completed(policy="two", at_ms=30),
     ]
 
-    assert [of for of in timeline(records).intervals if of.state == TRAINING] == [
+    assert [interval for interval in timeline(records).intervals if interval.state == TRAINING] == [
         Interval("a", TRAINING, 0, 10),
         Interval("b", TRAINING, 0, 30),
     ]
@@ -164,7 +167,7 @@ def test_a_training_of_recorded_sessions_begins_with_its_first_step() -> None:
 
 
 def test_time_before_and_after_training_does_not_count() -> None:
-    found = timeline(
+    run = timeline(
         [
             control.joined("w", at_ms=0),
             control.admitted("run-eval0-0", at_ms=5, purpose="eval"),
@@ -174,8 +177,8 @@ def test_time_before_and_after_training_does_not_count() -> None:
         ]
     )
 
-    assert (found.training_ms, found.step_ms) == ((20, 50), 30)
-    assert found.device_time()["w"].ms == {WAITING: 30}
+    assert (run.training_ms, run.step_ms) == ((20, 50), 30)
+    assert run.device_time()["w"].ms == {WAITING: 30}
 
 
 def test_the_ideal_step_is_that_of_the_work_or_of_a_groups_latency() -> None:
@@ -215,7 +218,7 @@ def test_workers_are_in_the_order_of_their_numbers() -> None:
 
 
 def test_clocks_that_differ_make_no_interval_of_less_than_nothing() -> None:
-    found = timeline(
+    run = timeline(
         [
             control.assigned("w", at_ms=50),
             control.acquired("w", at_ms=40),
@@ -223,7 +226,7 @@ def test_clocks_that_differ_make_no_interval_of_less_than_nothing() -> None:
         ]
     )
 
-    assert found.intervals == (Interval("w", ROLLOUT, 50, 60, waits={"report": 1.0}),)
+    assert run.intervals == (Interval("w", ROLLOUT, 50, 60, waits={"report": 1.0}),)
 
 
 def test_the_picture_is_a_png_or_an_svg(tmp_path: Path) -> None:
@@ -242,16 +245,16 @@ def test_the_picture_is_a_png_or_an_svg(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("versions", "lines", "told"),
+    ("versions", "lines", "caption"),
     [(3, 3, "each worker did"), (25, 25, "a line for each version"), (600, 12, "of 600 versions")],
 )
 def test_a_picture_has_a_line_for_each_version_or_says_for_how_many(
-    tmp_path: Path, versions: int, lines: int, told: str
+    tmp_path: Path, versions: int, lines: int, caption: str
 ) -> None:
     ends = [control.completed(step, at_ms=300 + 100 * step) for step in range(versions)]
     plot(timeline([control.joined("w", at_ms=0), *ends]), tmp_path / "lines.svg")
     drawn = (tmp_path / "lines.svg").read_text()
-    assert told in drawn
+    assert caption in drawn
     assert drawn.count("stroke-dasharray") >= lines
 
 
@@ -288,19 +291,21 @@ def resumed(at_ms: int = HOUR, incarnation: str = "j") -> list[Record]:
 def test_a_time_in_which_no_process_lived_is_nobodys() -> None:
     group = control.admitted("g", at_ms=0), control.ready("g", at_ms=HOUR + 20)
     log = [RUN[0], group[0], *RUN[1:], *resumed(), group[1]]
-    found = timeline(log)
-    assert found.pauses == ((220, HOUR),)
-    assert [(of.state, of.start_ms, of.end_ms) for of in found.intervals[-3:]] == [
+    run = timeline(log)
+    assert run.pauses == ((220, HOUR),)
+    assert [
+        (interval.state, interval.start_ms, interval.end_ms) for interval in run.intervals[-3:]
+    ] == [
         (SWITCHING, 205, 220),
         (WAITING, HOUR + 2, HOUR + 30),
         (TRAINING, HOUR + 30, HOUR + 80),
     ]
-    assert found.step_ms == (220 + 80) / 2
-    assert found.group_ms() == 220 + 20
-    spent = found.device_time()["w"]
+    assert run.step_ms == (220 + 80) / 2
+    assert run.group_ms() == 220 + 20
+    spent = run.device_time()["w"]
     assert spent.total == 220 + 78
-    ideal = found.ideal_step(1)
-    assert ideal is not None and ideal.work_ms < found.step_ms
+    ideal = run.ideal_step(1)
+    assert ideal is not None and ideal.work_ms < run.step_ms
 
 
 def test_a_trainer_may_be_there_before_the_new_scheduler() -> None:
@@ -338,7 +343,7 @@ def test_a_step_that_is_executed_again_counts_once() -> None:
         control.completed(0, at_ms=400),
         control.completed(1, at_ms=500),
     ]
-    found = timeline(again)
-    assert [step.step for step in found.steps] == [0, 0, 1]
-    assert found.steps_made == 2
-    assert found.step_ms == found.lived_ms() / 2
+    run = timeline(again)
+    assert [step.step for step in run.steps] == [0, 0, 1]
+    assert run.steps_made == 2
+    assert run.step_ms == run.lived_ms() / 2

@@ -44,8 +44,8 @@ def test_acquiring_an_older_assignment_does_not_count() -> None:
         control.acquired("w", assignment=1),
     )
 
-    given = state.workers["w"].assignment
-    assert given is not None and given.acquired_ms is None
+    assignment = state.workers["w"].assignment
+    assert assignment is not None and assignment.acquired_ms is None
 
 
 def test_a_role_that_timed_out_is_no_role() -> None:

@@ -136,8 +136,8 @@ def test_equal_ids_of_two_sets_are_the_tasks_of_each() -> None:
     assert [group.group_size for group in first] == [2, 2, 3]
     ledger = fold(*STARTED, *first).first.ledger
     issued = pacing.tasks(ledger, {}, SEVERAL, SETS, 0)
-    found = [(t.split, t.task_id, t.sample, t.pinned_version) for t in issued]
-    assert found == [
+    tasks = [(t.split, t.task_id, t.sample, t.pinned_version) for t in issued]
+    assert tasks == [
         *(("easy", name, sample, None) for name in ("task-0", "task-1") for sample in (0, 1)),
         *(("hard", "task-0", sample, 0) for sample in (0, 1, 2)),
     ]

@@ -40,17 +40,17 @@ def test_tasks_are_the_same_however_their_lines_were_written(
         '{"id":"2"}',
         '{"id":"3"}',
     ]
-    assert (found := tasks.find("3")) and found.task_id == "3"
+    assert (row := tasks.find("3")) and row.task_id == "3"
 
 
 def test_the_same_seed_draws_the_same(tmp_path: Path) -> None:
     path = write(tmp_path, *rows(20))
 
-    one, same, other = (
+    first, same, other = (
         [source_of(TaskFile(path), s).draw(n) for n in range(20)] for s in (1, 1, 2)
     )
-    assert one == same
-    assert one != other
+    assert first == same
+    assert first != other
 
 
 def test_unshuffled_tasks_come_in_the_order_of_the_file(tmp_path: Path) -> None:
@@ -76,13 +76,13 @@ def test_a_wide_integer_keeps_its_digits(tmp_path: Path, number: int) -> None:
 
 def test_a_task_may_name_the_size_of_its_groups_and_tags(tmp_path: Path) -> None:
     lines = ['{"id": 1, "group_size": 4, "min_group_size": 3, "tags": ["hard", 2]}', '{"id": 2}']
-    one, other = read(write(tmp_path, *lines)).rows
-    assert (one.samples, one.min_samples, one.tags) == (4, 3, ("hard", "2"))
+    first, other = read(write(tmp_path, *lines)).rows
+    assert (first.samples, first.min_samples, first.tags) == (4, 3, ("hard", "2"))
     assert (other.samples, other.min_samples, other.tags) == (None, None, ())
 
 
 @pytest.mark.parametrize(
-    ("members", "told"),
+    ("members", "reason"),
     [
         ('"group_size": 0', "group_size is 0, not a whole number"),
         ('"group_size": "4"', "group_size is '4', not a whole number"),
@@ -91,15 +91,15 @@ def test_a_task_may_name_the_size_of_its_groups_and_tags(tmp_path: Path) -> None
     ],
 )
 def test_a_size_that_no_group_can_have_is_refused_at_the_start(
-    tmp_path: Path, members: str, told: str
+    tmp_path: Path, members: str, reason: str
 ) -> None:
     with pytest.raises(TasksRejected, match="line 2") as caught:
         read(write(tmp_path, '{"id": "a"}', f'{{"id": "b", {members}}}'))
-    assert told in caught.value.reason
+    assert reason in caught.value.reason
 
 
 @pytest.mark.parametrize(
-    ("members", "told"),
+    ("members", "reason"),
     [
         ('"id": true', "id is true, not a text or a whole number"),
         ('"id": null', "id is null, not a text or a whole number"),
@@ -124,11 +124,11 @@ def test_a_size_that_no_group_can_have_is_refused_at_the_start(
     ],
 )
 def test_a_member_of_another_form_is_refused_with_its_line(
-    tmp_path: Path, members: str, told: str
+    tmp_path: Path, members: str, reason: str
 ) -> None:
     with pytest.raises(TasksRejected, match="line 2: ") as caught:
         read(write(tmp_path, '{"id": "a"}', f"{{{members}}}"))
-    assert caught.value.reason.startswith(told)
+    assert caught.value.reason.startswith(reason)
 
 
 def test_tags_and_metadata_of_null_are_none(tmp_path: Path) -> None:

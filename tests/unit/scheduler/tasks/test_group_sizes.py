@@ -30,21 +30,23 @@ def test_a_group_records_the_sizes_of_its_task_or_of_the_settings() -> None:
     run = RunSection(groups_per_step=2, group_size=8, min_group_size=5, lag=1, steps=10)
     settings = scheduler_settings(run, pacing=PACING)
     due = pacing.admissions(fold(*STARTED), settings, SIZED, 0)
-    assert [(one.task_id, one.group_size, one.min_group_size, one.tags) for one in due] == [
+    assert [
+        (group.task_id, group.group_size, group.min_group_size, group.tags) for group in due
+    ] == [
         ("pair", 2, 2, ("easy",)),
         ("four", 4, 3, ()),
         ("plain", 8, 5, ()),
         ("pair", 2, 2, ("easy",)),
     ]
     issued = pacing.tasks(fold(*STARTED, *due[:3]).first.ledger, {}, settings, TaskSets(SIZED), 0)
-    asked = [(one.task_id, one.group_size, one.min_group_size) for one in issued]
+    asked = [(task.task_id, task.group_size, task.min_group_size) for task in issued]
     assert asked == [*[("pair", 2, 2)] * 2, *[("four", 4, 3)] * 4, *[("plain", 8, 5)] * 8]
 
 
 def test_a_group_of_one_is_whole_with_that_and_others_need_two_unless_it_is_set() -> None:
     run = RunSection(groups_per_step=2, group_size=1, lag=1, steps=10)
     due = pacing.admissions(fold(*STARTED), scheduler_settings(run, pacing=PACING), SIZED, 0)
-    sizes = {one.task_id: (one.group_size, one.min_group_size) for one in due}
+    sizes = {group.task_id: (group.group_size, group.min_group_size) for group in due}
     assert sizes == {"pair": (2, 2), "four": (4, 3), "plain": (1, 1)}
 
 
@@ -52,7 +54,7 @@ def test_a_group_under_way_keeps_its_size_when_the_settings_change() -> None:
     due = pacing.admissions(fold(*STARTED), SETTINGS, SIZED, 0)
     later = scheduler_settings(RunSection(group_size=3, min_group_size=3), pacing=PACING)
     issued = pacing.tasks(fold(*STARTED, due[2]).first.ledger, {}, later, TaskSets(SIZED), 0)
-    assert [(one.sample, one.group_size, one.min_group_size) for one in issued] == [
+    assert [(task.sample, task.group_size, task.min_group_size) for task in issued] == [
         (0, 2, 2),
         (1, 2, 2),
     ]
@@ -63,16 +65,16 @@ def test_a_group_of_a_log_without_sizes_has_those_of_its_task_and_the_settings()
         *STARTED, control.admitted("run-0", task_id="four", deadline_ms=9_000)
     ).first.ledger
     issued = pacing.tasks(ledger, {}, SETTINGS, TaskSets(SIZED), 0)
-    assert [(one.group_size, one.min_group_size) for one in issued] == [(4, 3)] * 4
+    assert [(task.group_size, task.min_group_size) for task in issued] == [(4, 3)] * 4
 
 
 def test_a_group_records_its_turn_limit_and_keeps_it() -> None:
     rows = listed([TaskRow("short", b"{}", {}, turn_limit=3), TaskRow("plain", b"{}", {})])
     run = RunSection(groups_per_step=1, group_size=2, lag=1, steps=10, turn_limit=8)
     due = pacing.admissions(fold(*STARTED), scheduler_settings(run, pacing=PACING), rows, 0)
-    assert [(one.task_id, one.turn_limit) for one in due] == [("short", 3), ("plain", 8)]
+    assert [(group.task_id, group.turn_limit) for group in due] == [("short", 3), ("plain", 8)]
     issued = pacing.tasks(fold(*STARTED, *due).first.ledger, {}, SETTINGS, TaskSets(rows), 0)
-    assert [one.turn_limit for one in issued] == [3, 3, 8, 8]
+    assert [task.turn_limit for task in issued] == [3, 3, 8, 8]
 
 
 def test_a_group_records_the_rule_that_drew_its_task() -> None:

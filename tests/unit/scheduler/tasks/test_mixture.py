@@ -34,7 +34,7 @@ def drawn(draws: Draws, count: int) -> str:
     ],
 )
 def test_draws_are_spread_evenly(weights: dict[str, int], order: str) -> None:
-    assert drawn(of({name: Fraction(one) for name, one in weights.items()}), 8) == order
+    assert drawn(of({name: Fraction(weight) for name, weight in weights.items()}), 8) == order
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,13 @@ def test_draws_are_spread_evenly(weights: dict[str, int], order: str) -> None:
     ],
 )
 def test_after_any_number_of_draws_each_source_is_near_its_share(weights: dict[str, str]) -> None:
-    exact = {name: Fraction(one) for name, one in weights.items()}
+    exact = {name: Fraction(weight) for name, weight in weights.items()}
     total, draws, counts = sum(exact.values()), of(exact), Counter[str]()
     for number in range(3_000):
         counts[draws.draw(number).split] += 1
-        worst = max(abs(counts[name] - (number + 1) * one / total) for name, one in exact.items())
+        worst = max(
+            abs(counts[name] - (number + 1) * weight / total) for name, weight in exact.items()
+        )
         assert worst < 2 + log(len(exact))
 
 
@@ -65,11 +67,11 @@ def test_each_source_goes_through_its_own_tasks_in_its_own_order() -> None:
     rows = [TaskRow(f"a{n}", b"{}", {}) for n in range(5)]
     shuffled = TaskSource(rows, {row.task_id: row for row in rows}.get, seed=3)
     draws = mixed([(shuffled, Fraction(2)), (source("b", 2), Fraction(1))])
-    found = [draws.draw(number).task_id for number in range(30)]
-    own = [task_id for task_id in found if task_id[0] == "a"]
-    assert own == [shuffled.draw(number).task_id for number in range(20)]
-    assert sorted(own[:5]) == sorted(own[5:10]) == [f"a{n}" for n in range(5)]
-    assert [task_id for task_id in found if task_id[0] == "b"] == ["b0", "b1"] * 5
+    task_ids = [draws.draw(number).task_id for number in range(30)]
+    source_ids = [task_id for task_id in task_ids if task_id[0] == "a"]
+    assert source_ids == [shuffled.draw(number).task_id for number in range(20)]
+    assert sorted(source_ids[:5]) == sorted(source_ids[5:10]) == [f"a{n}" for n in range(5)]
+    assert [task_id for task_id in task_ids if task_id[0] == "b"] == ["b0", "b1"] * 5
 
 
 def test_a_draw_far_away_takes_no_longer_and_is_the_same_again() -> None:

@@ -33,7 +33,9 @@ def values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]
 
 
 def test_a_service_needs_neither_tasks_nor_an_agent_but_a_key(values: Mapping[str, Any]) -> None:
-    service = {name: of for name, of in values.items() if name not in ("pacing", "agents")}
+    service = {
+        name: section for name, section in values.items() if name not in ("pacing", "agents")
+    }
     (line,) = faults(service)
 
     assert line.startswith("gateway.admin_key: neither tasks nor an agent is named")
@@ -43,12 +45,12 @@ def test_a_service_needs_neither_tasks_nor_an_agent_but_a_key(values: Mapping[st
 def test_a_run_does_not_go_on_with_a_model_of_other_tokens(
     values: Mapping[str, Any], tmp_path: Path
 ) -> None:
-    model, own = tmp_path / "model" / "tokenizer.json", tmp_path / "out/weights/tokenizer"
-    own.mkdir(parents=True)
-    (own / model.name).write_bytes(model.read_bytes())
+    model, tokenizer = tmp_path / "model" / "tokenizer.json", tmp_path / "out/weights/tokenizer"
+    tokenizer.mkdir(parents=True)
+    (tokenizer / model.name).write_bytes(model.read_bytes())
     assert faults(values) == ()
 
-    (own / model.name).write_text('{"other": 1}')
+    (tokenizer / model.name).write_text('{"other": 1}')
     (line,) = faults(values)
     assert line.startswith(f"policy.model: {model.parent}: its tokenizer.json is not that of this")
     assert "name the model that the run began with" in line
@@ -56,7 +58,7 @@ def test_a_run_does_not_go_on_with_a_model_of_other_tokens(
 
 @pytest.mark.parametrize("lacking", ["pacing", "agents"])
 def test_half_a_run_is_no_service(values: Mapping[str, Any], lacking: str) -> None:
-    lines = faults({name: of for name, of in values.items() if name != lacking})
+    lines = faults({name: section for name, section in values.items() if name != lacking})
 
     assert lines and not any(line.startswith("gateway.admin_key") for line in lines)
 
@@ -130,8 +132,10 @@ def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check
 def test_a_fault_is_named_with_its_setting(
     values: Mapping[str, Any], section: str, more: dict[str, object], line: str
 ) -> None:
-    found = faults(changed(values, section, **more))
-    assert [line in one for one in found] == [True] + [False] * (len(found) - 1), found
+    messages = faults(changed(values, section, **more))
+    assert [line in message for message in messages] == [True] + [False] * (len(messages) - 1), (
+        messages
+    )
 
 
 def test_a_strategy_of_the_user_is_accepted(values: Mapping[str, Any]) -> None:
@@ -214,16 +218,16 @@ def test_a_host_on_which_nothing_can_listen_is_named_once(
 def test_an_output_in_the_home_directory_is_not_made_in_one_named_so(
     values: Mapping[str, Any],
 ) -> None:
-    found = faults({**values, "out": "~/run"})
-    assert found == ("out: ~/run: ~ is not expanded here: write the whole path",)
+    messages = faults({**values, "out": "~/run"})
+    assert messages == ("out: ~/run: ~ is not expanded here: write the whole path",)
     assert not Path("~").exists()
 
 
 def test_a_port_that_is_taken_is_named(values: Mapping[str, Any]) -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
-        found = faults(changed(values, "gateway", port=port))
-    assert found == (f"gateway.port: {port} is taken by another program",)
+        messages = faults(changed(values, "gateway", port=port))
+    assert messages == (f"gateway.port: {port} is taken by another program",)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -268,8 +272,8 @@ def test_a_run_may_lie_in_a_directory_of_any_name(
     directory = tmp_path / name
     directory.mkdir()
     monkeypatch.chdir(directory)
-    own = changed(run_values(directory), "weights", url=(directory / "sent").as_uri())
-    assert faults({**own, "out": str(directory / "out")}) == ()
+    settings = changed(run_values(directory), "weights", url=(directory / "sent").as_uri())
+    assert faults({**settings, "out": str(directory / "out")}) == ()
 
 
 def test_a_training_needs_a_worker_that_trains(values: Mapping[str, Any]) -> None:

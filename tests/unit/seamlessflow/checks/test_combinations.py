@@ -132,7 +132,7 @@ def test_all_workers_load_at_once_with_any_lag() -> None:
 
 
 def faults(trainer: dict[str, Any], **policies: dict[str, Any]) -> list[str]:
-    further = {name: {"trainer": own} for name, own in policies.items()}
+    further = {name: {"trainer": section} for name, section in policies.items()}
     config = parse({"trainer": trainer, "policies": further})
     return [fault.line(as_written) for fault in unread_faults(config)]
 

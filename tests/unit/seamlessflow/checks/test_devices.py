@@ -49,8 +49,8 @@ def test_a_device_that_exists_or_cannot_be_counted_is_accepted(
 )
 def test_a_worker_sees_the_gpus_of_its_environment(visible: str, seen: int) -> None:
     for number in range(4):
-        found = faults(4, workers=worker(f"cuda:{number}", CUDA_VISIBLE_DEVICES=visible))
-        assert bool(found) == (number >= seen)
+        messages = faults(4, workers=worker(f"cuda:{number}", CUDA_VISIBLE_DEVICES=visible))
+        assert bool(messages) == (number >= seen)
 
 
 def test_a_clock_needs_no_device_but_a_model_that_its_modelled_ones_can_hold() -> None:
@@ -75,10 +75,10 @@ def test_a_clock_engine_needs_no_device_either() -> None:
 
 def test_devices_of_all_workers_are_those_of_their_sections() -> None:
     workers = [{"id": "a"}, {"id": "b", "tags": ["rollout", "train"]}]
-    found = faults(
+    lines = faults(
         0, workers=workers, rollout={"torch": {"device": "cuda:0"}}, trainer={"device": "cuda:1"}
     )
-    assert [line.split(":")[0] for line in found] == ["rollout.torch.device", "trainer.device"]
+    assert [line.split(":")[0] for line in lines] == ["rollout.torch.device", "trainer.device"]
 
 
 def test_a_vllm_server_uses_all_devices_of_its_worker() -> None:
@@ -114,5 +114,5 @@ def test_a_server_that_runs_already_is_for_one_worker_of_a_node() -> None:
 
     other = {"SEAMLESSFLOW_ROLLOUT__VLLM__URL": "http://127.0.0.1:8001"}
     assert shared(environment=other) == shared(node="n2") == []
-    (told,) = shared()
-    assert "http://127.0.0.1:8000 is for one worker, not for a, b" in told
+    (message,) = shared()
+    assert "http://127.0.0.1:8000 is for one worker, not for a, b" in message

@@ -86,7 +86,7 @@ def test_layers_that_the_ranks_do_not_divide_are_named_before_the_start(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "reason"),
     [
         ({"model_type": "mixtral"}, "is a mixtral, not one of llama, qwen2, qwen3"),
         ({"hidden_act": "gelu"}, "has the hidden_act gelu, not silu"),
@@ -95,12 +95,12 @@ def test_layers_that_the_ranks_do_not_divide_are_named_before_the_start(tmp_path
     ],
 )
 def test_a_model_that_megatron_cannot_train_is_named_before_the_start(
-    config: Mapping[str, Any], told: str, tmp_path: Path
+    config: Mapping[str, Any], reason: str, tmp_path: Path
 ) -> None:
     small = {"num_hidden_layers": 1, "hidden_size": 64, "vocab_size": 64}
     [line] = trained(tmp_path, {**small, **config}, backend="megatron")
     assert line.startswith(
-        f"trainer.backend: megatron cannot train {tmp_path / 'model'}: it {told}"
+        f"trainer.backend: megatron cannot train {tmp_path / 'model'}: it {reason}"
     )
 
 

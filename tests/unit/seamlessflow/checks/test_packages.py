@@ -32,8 +32,8 @@ def test_a_storage_that_is_there_is_not_asked_before_the_start(url: str) -> None
 
 
 def of_weights(url: str) -> list[Fault]:
-    found = training_faults(parse({"weights": {"url": url}}))
-    return [fault for fault in found if fault.path[:1] == ("weights",)]
+    faults = training_faults(parse({"weights": {"url": url}}))
+    return [fault for fault in faults if fault.path[:1] == ("weights",)]
 
 
 def test_a_python_of_the_server_must_be_a_program_that_has_vllm(tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_no_python_is_asked_for_a_server_that_runs_already(tmp_path: Path) -> No
 
 def of_vllm(python: Path, **more: str) -> list[str]:
     """Return the beginnings of what is wrong with a Python for vLLM."""
-    found = training_faults(
+    faults = training_faults(
         parse({"rollout": {"engine": "vllm", "vllm": {"python": python, **more}}})
     )
-    named = [fault.text for fault in found if fault.path == ("rollout", "vllm", "python")]
+    named = [fault.text for fault in faults if fault.path == ("rollout", "vllm", "python")]
     return [text.partition(";")[0].partition(": ")[0] for text in named]

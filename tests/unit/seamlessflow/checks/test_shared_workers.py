@@ -21,8 +21,8 @@ def told(workers: Sequence[dict[str, Any]]) -> list[str]:
         "policies": {"coder": {}},
         "workers": [*TRAINS, *workers],
     }
-    found = before_training(RunConfig.model_validate(values))
-    return [fault.text for fault in found if "rollout worker" in fault.text]
+    faults = before_training(RunConfig.model_validate(values))
+    return [fault.text for fault in faults if "rollout worker" in fault.text]
 
 
 def test_one_shared_worker_for_two_policies_is_refused_with_the_number_that_is_needed() -> None:
@@ -36,5 +36,5 @@ def test_a_shared_worker_for_each_policy_is_enough() -> None:
 
 
 def test_a_policy_with_a_worker_of_its_own_needs_no_shared_one() -> None:
-    own = {"id": "r1", "tags": ["rollout"], "policy": "coder"}
-    assert told([SHARED, own]) == []
+    worker = {"id": "r1", "tags": ["rollout"], "policy": "coder"}
+    assert told([SHARED, worker]) == []

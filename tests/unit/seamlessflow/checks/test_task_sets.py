@@ -23,12 +23,14 @@ def values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]
 
 
 def sources(values: Mapping[str, Any], **files: str) -> Mapping[str, Any]:
-    return changed(values, "pacing", sources={name: {"tasks": of} for name, of in files.items()})
+    return changed(
+        values, "pacing", sources={name: {"tasks": file} for name, file in files.items()}
+    )
 
 
 def sets(values: Mapping[str, Any], **files: str) -> Mapping[str, Any]:
-    of = {name: {"tasks": file} for name, file in files.items()}
-    return changed(changed(values, "pacing", tasks="math"), "evaluation", sets=of)
+    evaluations = {name: {"tasks": file} for name, file in files.items()}
+    return changed(changed(values, "pacing", tasks="math"), "evaluation", sets=evaluations)
 
 
 def test_sources_are_tasks_enough(values: Mapping[str, Any]) -> None:
@@ -65,9 +67,11 @@ def test_a_wrong_weight_is_named(
 
 def test_both_forms_at_once_are_refused(values: Mapping[str, Any]) -> None:
     both = changed(sources(values, math="math"), "pacing", tasks="code")
-    assert any("pacing.tasks and pacing.sources exclude each other" in one for one in faults(both))
+    assert any(
+        "pacing.tasks and pacing.sources exclude each other" in line for line in faults(both)
+    )
     both = changed(sets(values, easy="code"), "evaluation", tasks="code")
-    assert any("name one of them" in one for one in faults(both))
+    assert any("name one of them" in line for line in faults(both))
 
 
 def test_each_evaluation_set_is_checked_and_they_may_have_tasks_in_common(
@@ -109,9 +113,9 @@ def test_groups_of_one_session_are_refused_where_sessions_are_compared(
     values: Mapping[str, Any], trainer: dict[str, object], lines: int
 ) -> None:
     alone = changed(values, "run", group_size=1, min_group_size=1)
-    found = faults(changed(sources(alone, math="math"), "trainer", **trainer))
-    assert len(found) == lines
-    assert all(line.startswith("run.group_size: advantage rloo compares") for line in found)
+    messages = faults(changed(sources(alone, math="math"), "trainer", **trainer))
+    assert len(messages) == lines
+    assert all(line.startswith("run.group_size: advantage rloo compares") for line in messages)
 
 
 def test_a_task_may_have_a_group_of_its_own_size(values: Mapping[str, Any]) -> None:

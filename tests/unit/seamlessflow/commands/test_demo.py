@@ -10,8 +10,8 @@ from seamlessflow.__main__ import app
 
 @pytest.mark.parametrize("backend", ["torch", "fsdp2"])
 def test_layers_are_divided_by_megatron_alone(backend: str, tmp_path: Path) -> None:
-    own = ["--backend", backend, "--ranks", "2", "--tensor-parallel", "2"]
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out"), *own])
+    options = ["--backend", backend, "--ranks", "2", "--tensor-parallel", "2"]
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out"), *options])
     assert done.exit_code == 2
     assert "only megatron divides layers" in done.output
     assert not (tmp_path / "out").exists()

@@ -81,11 +81,11 @@ def test_a_configuration_is_simulated(tmp_path: Path) -> None:
     )
     done = plan("--config", str(file))
 
-    workers, model, measured, _, _, head, *rows, told, _, tags, staleness = done.stdout.splitlines()
+    workers, model, measured, _, _, head, *rows, note, _, tags, staleness = done.stdout.splitlines()
     assert workers.startswith("workers of simulation.workers: 2 x 8 H100 with the tags rollout")
-    known = "modelled: Qwen3-8B (default; policy.model is not set) on H100 (default); "
-    assert model.startswith(f"{known}sessions of 1 turn of 50 tokens in the mean")
-    assert told.endswith("the simulated figures count, of 20 steps each")
+    modelled = "modelled: Qwen3-8B (default; policy.model is not set) on H100 (default); "
+    assert model.startswith(f"{modelled}sessions of 1 turn of 50 tokens in the mean")
+    assert note.endswith("the simulated figures count, of 20 steps each")
     assert "left out: coder" in done.stderr
 
     assert measured.startswith("measured over 6 steps")
@@ -145,7 +145,7 @@ def test_gangs_of_mixed_devices_are_tried_from_the_fastest_and_the_best_one_is_a
     assert order.endswith("that train fastest first: 1 x 8 H800, 2 x 8 H20")
     cells = [row.split() for row in rows if row.split()[2:3] == ["of"]]
     tried = {
-        int(one[1]): float(one[-3]) for one in cells if one[0] == "multiplexed" and one[4] == "1"
+        int(row[1]): float(row[-3]) for row in cells if row[0] == "multiplexed" and row[4] == "1"
     }
     assert min(tried, key=lambda gang: tried[gang]) == 8 and list(tried) == [8, 16, 24]
     assert "lag 1 and 8 devices that train takes" in advice
@@ -171,8 +171,8 @@ def test_the_configured_gang_is_the_present_one(tmp_path: Path, policy: str) -> 
 
 def test_a_choice_whose_gang_has_no_room_is_noticed_once(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
-    own = "device_model: {model: Qwen3-14B}\nscheduler: {gang_size: 2}\n"
-    file.write_text(SMALL.replace("devices: 8", "devices: 2") + own)
+    settings = "device_model: {model: Qwen3-14B}\nscheduler: {gang_size: 2}\n"
+    file.write_text(SMALL.replace("devices: 8", "devices: 2") + settings)
     (notice,) = plan("--config", str(file)).stderr.splitlines()
 
     assert notice.startswith("! Qwen3-14B has no room on a gang of 2 devices")
@@ -184,11 +184,11 @@ def test_a_strategy_without_a_closed_form_is_simulated(tmp_path: Path, policy: s
     file.write_text(f"{SMALL}scheduler: {{policy: {policy}}}\n")
     *rows, _, tags, staleness = plan("--config", str(file)).stdout.splitlines()
 
-    own = [row.split() for row in rows if policy in row]
-    assert [cells[1:7] for cells in own] == [
+    choices = [row.split() for row in rows if policy in row]
+    assert [cells[1:7] for cells in choices] == [
         ["its", "choice", lag, "-", "-", "-"] for lag in ("0", "1")
     ]
-    assert all(float(cells[7]) > 0 for cells in own)
+    assert all(float(cells[7]) > 0 for cells in choices)
     assert "step" in tags and f"Staleness: {policy}" in staleness
 
 
@@ -201,9 +201,9 @@ def test_a_configuration_that_makes_no_step_has_the_fault_that_simulate_tells(
         f"scheduler: {{policy: {policy}, gang_size: 64}}\n"
         "workers: [{id: a, tags: [rollout, train]}]\n"
     )
-    told = plan("--config", str(file)).exception
+    error = plan("--config", str(file)).exception
 
-    assert "scheduler.gang_size is 64; devices with the tag train: 1" in str(told)
+    assert "scheduler.gang_size is 64; devices with the tag train: 1" in str(error)
 
 
 @pytest.mark.parametrize(

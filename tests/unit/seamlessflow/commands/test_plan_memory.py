@@ -25,8 +25,8 @@ def plan(*options: object) -> Result:
 
 
 def table(*options: object) -> dict[str, Any]:
-    found = json.loads(plan(*options, "--json").stdout)
-    return {one["place"]: one for one in found}
+    places = json.loads(plan(*options, "--json").stdout)
+    return {place["place"]: place for place in places}
 
 
 def test_what_fits_and_what_does_not_is_told_with_the_lever_that_helps(model: Path) -> None:
@@ -43,26 +43,26 @@ def test_what_fits_and_what_does_not_is_told_with_the_lever_that_helps(model: Pa
 
 def test_devices_that_only_train_keep_nothing_on_the_host_for_another_role(model: Path) -> None:
     split = ["--train-devices", 8, "--engine-devices", 2]
-    found = table("--model", model, "--devices", "12xH100", *RECOMPUTED, *split)
+    memory = table("--model", model, "--devices", "12xH100", *RECOMPUTED, *split)
     trained, sampled = (
-        found["training of t0, each of its devices"],
-        found["rollout of w0 and 1 more, each of its devices"],
+        memory["training of t0, each of its devices"],
+        memory["rollout of w0 and 1 more, each of its devices"],
     )
     assert trained["parts"]["weights (float32)"] == 4 * 8_190_735_360 / 8
     assert sampled["parts"]["weights"] == 8_190_735_360
-    assert not any("without the role" in name for name in found["host n0"]["parts"])
-    assert found["host n1"]["fits"] is None
-    told = table("--model", model, "--devices", "12xH100", "--host-memory", "1TB", *split)
-    assert told["host n1"]["there"] == 10**12
+    assert not any("without the role" in name for name in memory["host n0"]["parts"])
+    assert memory["host n1"]["fits"] is None
+    limited = table("--model", model, "--devices", "12xH100", "--host-memory", "1TB", *split)
+    assert limited["host n1"]["there"] == 10**12
 
 
 def test_each_replica_of_an_engine_has_all_weights(model: Path) -> None:
     asked = ["--model", model, "--devices", "4xH100", "--engine-devices", 4, *RECOMPUTED]
     place = "rollout of w0, each of its devices"
     for replicas in (1, 2, 4):
-        found = table(*asked, "--set", f"rollout.vllm.replicas={replicas}")
-        assert found[place]["parts"]["weights"] == 2 * 8_190_735_360 * replicas / 4
-        host = next(one for name, one in found.items() if name.startswith("host"))
+        memory = table(*asked, "--set", f"rollout.vllm.replicas={replicas}")
+        assert memory[place]["parts"]["weights"] == 2 * 8_190_735_360 * replicas / 4
+        host = next(entry for name, entry in memory.items() if name.startswith("host"))
         (asleep,) = (n for part, n in host["parts"].items() if part.startswith("weights of a sle"))
         assert asleep == 2 * 8_190_735_360 * replicas
 
@@ -74,8 +74,8 @@ def test_a_configuration_says_all_but_the_devices(model: Path, tmp_path: Path) -
         "trainer: {backend: fsdp2, ranks: 4, dtype: bfloat16, device: cuda, loss: {kl: 0.1}}\n"
         "workers: [{id: a, tags: [train], devices: [0, 1, 2, 3]}]\n"
     )
-    found = table("--config", file, "--devices", "4xH100")
-    parts = found["training of a, each of its devices"]["parts"]
+    memory = table("--config", file, "--devices", "4xH100")
+    parts = memory["training of a, each of its devices"]["parts"]
     assert parts["reference (bfloat16)"] == round(2 * 8_190_735_360 / 4)
     wrong = plan("--config", file, "--devices", "8xH100")
     assert "the workers of --config have 4" in wrong.stderr.replace("\n", " ")
@@ -89,8 +89,8 @@ def test_an_engine_without_room_for_one_turn_does_not_fit(
     option: str | None, lever: str | None, model: Path
 ) -> None:
     changes = [] if option is None else ["--set", option]
-    found = table("--model", model, "--devices", "8xH100", *RECOMPUTED, *changes)
-    engine = found["rollout of w0 and 7 more, its device"]
+    memory = table("--model", model, "--devices", "8xH100", *RECOMPUTED, *changes)
+    engine = memory["rollout of w0 and 7 more, its device"]
 
     assert engine["fits"] is (option is None)
     assert any("no turn of full length fits" in note for note in engine["notes"]) is bool(option)

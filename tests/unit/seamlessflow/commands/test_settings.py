@@ -37,8 +37,8 @@ def test_a_section_is_explained_by_its_paths_in_yaml() -> None:
 
 
 def test_a_word_finds_settings_by_path_and_meaning() -> None:
-    found = paths(said("Temperature"))
-    assert {"policy.temperature", "evaluation.sampling.temperature"} <= set(found)
+    matches = paths(said("Temperature"))
+    assert {"policy.temperature", "evaluation.sampling.temperature"} <= set(matches)
     assert "kafka.session_timeout_s" in paths(said("heartbeat"))
 
 

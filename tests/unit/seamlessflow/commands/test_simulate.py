@@ -50,7 +50,7 @@ def test_policies_that_are_left_out_are_named(config: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "source"),
     [
         ([], "Qwen3-8B (default; policy.model is not set) on H100 (default); measured"),
         (["--model", "Qwen3-14B"], "Qwen3-14B (device_model) on H100 (default)"),
@@ -58,12 +58,12 @@ def test_policies_that_are_left_out_are_named(config: Path) -> None:
     ],
 )
 def test_model_and_devices_are_named_with_their_source(
-    config: Path, options: list[str], told: str
+    config: Path, options: list[str], source: str
 ) -> None:
     options = [*options, "--strategy", "colocated", "--steps", "3"]
     done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
 
-    assert told in done.stdout.splitlines()[1]
+    assert source in done.stdout.splitlines()[1]
 
 
 def test_limits_of_a_run_that_names_an_agent_count(config: Path) -> None:
@@ -87,14 +87,14 @@ def test_the_model_of_the_policy_is_modelled_if_it_can_be_read(
     config: Path, tmp_path: Path
 ) -> None:
     model = model_headers(tmp_path / "model")
-    for directory, told in (
+    for directory, beginning in (
         (model, f"modelled: {model} (policy.model)"),
         (tmp_path / "none", "modelled: Qwen3-8B (default; policy.model "),
     ):
         config.write_text(f"{FILE}policy: {{model: {directory}}}\n")
         options = ["--strategy", "colocated", "--steps", "3"]
         done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
-        assert done.stdout.splitlines()[1].startswith(told)
+        assert done.stdout.splitlines()[1].startswith(beginning)
 
 
 def test_options_count_over_the_file(config: Path) -> None:

@@ -39,7 +39,7 @@ def test_a_worker_that_joins_has_the_settings_of_the_run_and_tags_of_its_own() -
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "reason"),
     [
         ({"id": "w0"}, "has a worker w0 of its own"),
         ({"tags": ("rollout", "train")}, "a worker that joins rolls out"),
@@ -49,8 +49,8 @@ def test_a_worker_that_joins_has_the_settings_of_the_run_and_tags_of_its_own() -
         ({"id": "w 9"}, "id: "),
     ],
 )
-def test_what_cannot_join_is_refused_by_name(asked: dict[str, Any], told: str) -> None:
-    with pytest.raises(typer.BadParameter, match=told):
+def test_what_cannot_join_is_refused_by_name(asked: dict[str, Any], reason: str) -> None:
+    with pytest.raises(typer.BadParameter, match=reason):
         joined(**asked)
 
 

@@ -65,8 +65,8 @@ def test_it_uses_the_tool_and_is_paid_for_the_right_code() -> None:
     assert first["tools"] == second["tools"] == [LOOKUP]
     echoed = called('{"key": 7}')
     del echoed["content"]
-    told = {"role": "tool", "tool_call_id": "call-1", "content": "code 3"}
-    assert second["messages"] == [{"role": "user", "content": "key 7"}, echoed, told]
+    result = {"role": "tool", "tool_call_id": "call-1", "content": "code 3"}
+    assert second["messages"] == [{"role": "user", "content": "key 7"}, echoed, result]
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ def weights(directory: Path) -> dict[str, torch.Tensor]:
     return load_file(directory / "model.safetensors")
 
 
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(one[name].equal(other[name]) for name in one)
+def same(first: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == other.keys() and all(first[name].equal(other[name]) for name in first)
 
 
 def test_the_seed_decides_the_weights_and_nothing_else_is_touched(
@@ -47,11 +47,11 @@ def test_the_directory_is_whole(directory: Path) -> None:
 
 
 def test_the_warm_up_changes_the_weights_the_same_way_each_time(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     for name in ("one", "other"):
         make_model(tmp_path / name, 0)
-        warm_up(tmp_path / name, 0, lambda step, steps, _: told.append((step, steps)), steps=2)
-    assert told == [(1, 2), (2, 2)] * 2
+        warm_up(tmp_path / name, 0, lambda step, steps, _: progress.append((step, steps)), steps=2)
+    assert progress == [(1, 2), (2, 2)] * 2
     assert same(weights(tmp_path / "one"), weights(tmp_path / "other"))
     make_model(tmp_path / "other", 0)
     assert not same(weights(tmp_path / "one"), weights(tmp_path / "other"))
@@ -77,6 +77,6 @@ def test_the_demonstrator_is_mostly_wrong(directory: Path) -> None:
     right = 0
     for _ in range(500):
         ids_BT, _ = demonstrator.batch(1)
-        asked, called, told, answered = [int(i) for i in ids_BT[0] if int(i) in digits]
-        right += asked == called and told == answered
+        asked, called, result, answered = [int(i) for i in ids_BT[0] if int(i) in digits]
+        right += asked == called and result == answered
     assert 0.05 < right / 500 < 0.25

@@ -66,7 +66,7 @@ def test_two_calls_at_once_are_worth_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "answer"),
     [
         ('{"key": 7}', "code 3"),
         ('{"key": 0}', "code 0"),
@@ -80,8 +80,8 @@ def test_two_calls_at_once_are_worth_nothing() -> None:
         ("no json", None),
     ],
 )
-def test_the_tool_answers_keys_and_nothing_else(arguments: str, told: str | None) -> None:
-    assert look_up(TASK, arguments) == told
+def test_the_tool_answers_keys_and_nothing_else(arguments: str, answer: str | None) -> None:
+    assert look_up(TASK, arguments) == answer
 
 
 def test_tasks_are_the_same_for_the_same_seed() -> None:

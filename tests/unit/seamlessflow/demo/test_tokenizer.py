@@ -32,10 +32,10 @@ def test_it_is_made_the_same_each_time(directory: Path, tmp_path: Path) -> None:
 
 
 def test_an_episode_is_short(renderer: Renderer) -> None:
-    asked, _, told, _ = dialogue(make_tasks(1, 0, "train")[0])
+    asked, _, result, _ = dialogue(make_tasks(1, 0, "train")[0])
     prompt = renderer.render([asked], [LOOKUP])
     call = renderer.encode(call_text(7) + "<|im_end|>")
-    suffix = renderer.bridge(prompt, call, [told], [LOOKUP]) or b""
+    suffix = renderer.bridge(prompt, call, [result], [LOOKUP]) or b""
     answer = renderer.encode(answer_text(3) + "<|im_end|>")
     assert [len(ids) // 4 for ids in (prompt, call, suffix, answer)] == [19, 6, 13, 3]
 

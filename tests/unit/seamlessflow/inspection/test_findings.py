@@ -53,7 +53,7 @@ def test_a_machine_with_room_is_ok() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "found", "remedy"),
+    ("asked", "renderer", "remedy"),
     [
         (RendererSettings("qwen3"), "qwen3", "leave name out of"),
         (RendererSettings("qwen3", "all"), "qwen3", "leave name, thinking_retention out of"),
@@ -64,6 +64,6 @@ def test_a_machine_with_room_is_ok() -> None:
     ],
 )
 def test_the_remedy_for_other_prompts_is_one_that_can_help(
-    asked: RendererSettings, found: str, remedy: str
+    asked: RendererSettings, renderer: str, remedy: str
 ) -> None:
-    assert remedy in findings.renderer_remedy(asked, found)
+    assert remedy in findings.renderer_remedy(asked, renderer)

@@ -27,22 +27,22 @@ def rendered(**values: Any) -> dict[str, list[dict[str, Any]]]:
 
 
 def objects(**values: Any) -> list[dict[str, Any]]:
-    return [one for file in rendered(**values).values() for one in file]
+    return [manifest for file in rendered(**values).values() for manifest in file]
 
 
 def containers(**values: Any) -> Iterator[dict[str, Any]]:
-    for one in objects(**values):
-        if "template" in one.get("spec", {}):
-            yield from one["spec"]["template"]["spec"]["containers"]
+    for manifest in objects(**values):
+        if "template" in manifest.get("spec", {}):
+            yield from manifest["spec"]["template"]["spec"]["containers"]
 
 
 def environment(container: dict[str, Any]) -> dict[str, str]:
     """Return the variables of a container in a cluster whose Secret is `SECRETS`."""
-    found = {}
-    for one in container["env"]:
-        source = one.get("valueFrom", {})
+    variables = {}
+    for variable in container["env"]:
+        source = variable.get("valueFrom", {})
         if "secretKeyRef" in source:
-            found[one["name"]] = SECRETS[source["secretKeyRef"]["key"]]
+            variables[variable["name"]] = SECRETS[source["secretKeyRef"]["key"]]
         else:
-            found[one["name"]] = one.get("value", "10.0.0.7")
-    return found
+            variables[variable["name"]] = variable.get("value", "10.0.0.7")
+    return variables

@@ -41,8 +41,8 @@ def lines(**values: Any) -> list[str]:
 
 
 def named(kind: str, name: str) -> dict[str, Any]:
-    [found] = [o for o in objects() if o["kind"] == kind and o["metadata"]["name"] == name]
-    return found
+    [manifest] = [o for o in objects() if o["kind"] == kind and o["metadata"]["name"] == name]
+    return manifest
 
 
 def commands() -> list[str]:
@@ -71,17 +71,17 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 EVERY = [*objects(), *kafka_cluster("kafka")]
 
 
-def validate(one: dict[str, Any]) -> None:
+def validate(manifest: dict[str, Any]) -> None:
     """Raise if Kubernetes, or the API of the object's kind, refuses the object."""
-    if (own := SCHEMAS / f"{one['kind']}.json").exists():
-        jsonschema.validate(one, json.loads(own.read_text()))
+    if (schema := SCHEMAS / f"{manifest['kind']}.json").exists():
+        jsonschema.validate(manifest, json.loads(schema.read_text()))
     else:
-        kubernetes_validate.validate(one, "1.31", strict=True)
+        kubernetes_validate.validate(manifest, "1.31", strict=True)
 
 
-@pytest.mark.parametrize("one", EVERY, ids=lambda o: f"{o['kind']}/{o['metadata']['name']}")
-def test_every_object_is_valid(one: dict[str, Any]) -> None:
-    validate(one)
+@pytest.mark.parametrize("manifest", EVERY, ids=lambda o: f"{o['kind']}/{o['metadata']['name']}")
+def test_every_object_is_valid(manifest: dict[str, Any]) -> None:
+    validate(manifest)
 
 
 def test_a_wrong_field_is_noticed() -> None:
@@ -98,8 +98,8 @@ def test_the_command_of_the_example_makes_valid_manifests(example: Path) -> None
     others = {"agents", "config", "gateway", "kafka", "nodes", "storage"}
     assert set(files) == nodes | {f"{name}.yaml" for name in others}
     for text in files.values():
-        for one in yaml.safe_load_all(text):
-            validate(one)
+        for manifest in yaml.safe_load_all(text):
+            validate(manifest)
     assert yaml.safe_load(files["config.yaml"])["data"] == {
         "run.yaml": (EXAMPLE / "run.yaml").read_text()
     }
@@ -130,7 +130,7 @@ def test_no_secret_is_written() -> None:
     assert config.kafka is not None
     secret = config.gateway.secret.get_secret_value()
     made = manifests(config, config.kafka, "", ClusterNames(IMAGE))
-    text = "".join(as_yaml(one) for one in made.values())
+    text = "".join(as_yaml(file) for file in made.values())
     assert "invented." not in text
     assert derived_admin_key(secret) not in text
 
@@ -144,12 +144,12 @@ def test_every_command_exists() -> None:
             assert importlib.util.find_spec(f"{module}.__main__") is not None
         else:
             command = typer.main.get_group(app).commands[arguments[0]]
-            options = {option for one in command.params for option in one.opts}
-            assert {one for one in arguments if one.startswith("--")} <= options
+            options = {option for parameter in command.params for option in parameter.opts}
+            assert {argument for argument in arguments if argument.startswith("--")} <= options
 
 
 def test_a_node_reads_the_file_and_every_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    [node] = [one for one in containers() if one["command"][-1] == "host-b"]
+    [node] = [container for container in containers() if container["command"][-1] == "host-b"]
     for name, text in environment(node).items():
         monkeypatch.setenv(name, text)
     config = load(EXAMPLE / "run.yaml")
@@ -177,9 +177,9 @@ def test_a_pod_has_the_devices_of_its_node_once() -> None:
 
 
 def test_a_pod_is_not_root() -> None:
-    for one in objects():
-        if "template" in one.get("spec", {}):
-            context = one["spec"]["template"]["spec"]["securityContext"]
+    for manifest in objects():
+        if "template" in manifest.get("spec", {}):
+            context = manifest["spec"]["template"]["spec"]["securityContext"]
             assert context["runAsNonRoot"] is True
             assert context["fsGroupChangePolicy"] == "OnRootMismatch", "a volume may be large"
 
@@ -190,9 +190,9 @@ def test_selectors_find_the_pods_of_their_component() -> None:
         for o in objects()
         if "template" in o.get("spec", {})
     ]
-    for one in objects():
-        for wanted in selectors(one.get("spec", {})):
-            assert any(wanted.items() <= labels.items() for labels in pods), one["metadata"]
+    for manifest in objects():
+        for wanted in selectors(manifest.get("spec", {})):
+            assert any(wanted.items() <= labels.items() for labels in pods), manifest["metadata"]
 
 
 def selectors(value: Any) -> Iterator[dict[str, str]]:

@@ -26,9 +26,9 @@ SETTINGS: dict[str, type[ProcessSettings]] = {
 
 @pytest.mark.parametrize("component", ["gateway", "agents"])
 def test_a_process_reads_every_variable(component: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    [own] = [one for one in containers() if one["name"] == component]
-    settings = SETTINGS[own["command"][-1]]
-    variables = environment(own)
+    [process] = [container for container in containers() if container["name"] == component]
+    settings = SETTINGS[process["command"][-1]]
+    variables = environment(process)
     assert [name for name in variables if not exists(settings, name)] == []
     for name, text in variables.items():
         monkeypatch.setenv(name, text)
@@ -48,8 +48,8 @@ def exists(settings: type[BaseModel], variable: str) -> bool:
 
 
 def test_the_agents_have_the_key_of_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
-    [own] = [one for one in containers() if one["name"] == "agents"]
-    for name, text in environment(own).items():
+    [agents] = [container for container in containers() if container["name"] == "agents"]
+    for name, text in environment(agents).items():
         monkeypatch.setenv(name, text)
     read = AgentsSettings()
     assert read.agents.admin_key.get_secret_value() == SECRETS["admin-key"]
@@ -72,8 +72,12 @@ def test_who_uses_a_storage_has_the_variables_of_its_secret(
     values: dict[str, Any], those: set[str]
 ) -> None:
     secret = [{"secretRef": {"name": "seamlessflow-storage", "optional": True}}]
-    given = {one["name"] for one in containers(**values) if one.get("envFrom") == secret}
-    assert given == those
+    holders = {
+        container["name"]
+        for container in containers(**values)
+        if container.get("envFrom") == secret
+    }
+    assert holders == those
     for job in rendered(**values)["node-host-a"]:
         kubernetes_validate.validate(job, "1.31", strict=True)
 
@@ -82,8 +86,10 @@ def test_a_gateway_takes_calls_until_the_service_knows_that_it_leaves() -> None:
     for asked_s, given_s in ((0, 15), (40, 40)):
         [deployment, *_] = rendered(gateway={"leave_s": asked_s})["gateway"]
         inside = deployment["spec"]["template"]["spec"]
-        [own] = inside["containers"]
-        settings = next(one for one in own["env"] if one["name"] == "SEAMLESSFLOW_GATEWAY")
+        [container] = inside["containers"]
+        settings = next(
+            variable for variable in container["env"] if variable["name"] == "SEAMLESSFLOW_GATEWAY"
+        )
         assert json.loads(settings["value"])["leave_s"] == given_s
         assert inside["terminationGracePeriodSeconds"] > given_s + 30
 
@@ -93,7 +99,7 @@ def test_agents_are_scaled_by_the_lag_of_their_group() -> None:
         kafka={"bootstrap_servers": "k:9092", "topic_prefix": "own."},
         agents={"callable": "my.agent:run", "group": "players", "concurrency": 7},
     )
-    [scaling] = [one for one in prefixed["agents"] if one["kind"] == "ScaledObject"]
+    [scaling] = [manifest for manifest in prefixed["agents"] if manifest["kind"] == "ScaledObject"]
     trigger = scaling["spec"]["triggers"][0]["metadata"]
     assert (trigger["topic"], trigger["consumerGroup"]) == ("own.tasks", "own.players")
     assert trigger["lagThreshold"] == "7"

@@ -142,11 +142,11 @@ def test_a_vllm_engine_counts_its_devices_too() -> None:
 
 
 def torch_engine(model: Path, max_context: int, **torch: Any) -> Sequence[str]:
-    own = {"policy": {"model": model, "max_context": max_context}}
+    sections = {"policy": {"model": model, "max_context": max_context}}
     rolling = [{"id": "a", "tags": ["rollout"]}]
     machine = Capacity(device_bytes=None, host_bytes=2e12, gpus=0)
     return found(
-        model, machine, workers=rolling, rollout={"engine": "torch", "torch": torch}, **own
+        model, machine, workers=rolling, rollout={"engine": "torch", "torch": torch}, **sections
     )
 
 
@@ -169,10 +169,10 @@ def test_the_models_own_limit_and_the_engines_bound_the_turn(model: Path, tmp_pa
 
 
 def vllm_engine(model: Path, max_context: int, **vllm: Any) -> Sequence[str]:
-    own = {"policy": {"model": model, "max_context": max_context}}
+    sections = {"policy": {"model": model, "max_context": max_context}}
     rolling = [{"id": "a", "tags": ["rollout"], "devices": [0, 1]}]
     rollout = {"engine": "vllm", "vllm": {"gpu": True, "dtype": "bfloat16", **vllm}}
-    return found(model, H100S, workers=rolling, rollout=rollout, **own)
+    return found(model, H100S, workers=rolling, rollout=rollout, **sections)
 
 
 def test_vllm_must_hold_one_turn_of_the_policys_length_on_its_devices(model: Path) -> None:

@@ -45,7 +45,7 @@ def test_weights_and_moments_in_half_precision_take_half(shape: ModelShape) -> N
 
 def test_autocast_keeps_a_copy_of_the_weights_in_its_type(shape: ModelShape) -> None:
     kept = rank(shape, dtype="bfloat16").phases["logits"]
-    assert {one.name: one.bytes for one in kept}["weights (bfloat16)"] == 2 * shape.parameters
+    assert {part.name: part.bytes for part in kept}["weights (bfloat16)"] == 2 * shape.parameters
 
 
 def test_of_a_checkpoint_a_rank_copies_its_own_part(shape: ModelShape) -> None:
@@ -60,13 +60,13 @@ def test_ranks_that_share_layers_each_have_what_is_as_wide_as_the_stream(shape: 
     def activations(parallel: int, **more: Any) -> float:
         divided: Any = {"ranks": parallel, "megatron": {"tensor_parallel": parallel}}
         memory = rank(shape, 8192, backend="megatron", **divided, **more)
-        return {one.name: one.bytes for one in memory.phases["logits"]}["activations"]
+        return {part.name: part.bytes for part in memory.phases["logits"]}["activations"]
 
-    one, two, four = (activations(ranks) for ranks in (1, 2, 4))
+    single, two, four = (activations(ranks) for ranks in (1, 2, 4))
     # The other half goes with each division, what is in all ranks stays.
-    assert one - two == pytest.approx(2 * (two - four))
-    assert two > one / 2
-    assert activations(1, dtype="bfloat16") < 0.75 * one
+    assert single - two == pytest.approx(2 * (two - four))
+    assert two > single / 2
+    assert activations(1, dtype="bfloat16") < 0.75 * single
 
 
 def test_a_reference_is_divided_as_the_model_is(shape: ModelShape) -> None:
@@ -98,7 +98,9 @@ def test_recomputed_activations_are_the_inputs_of_the_layers(shape: ModelShape) 
         for recomputed in (False, True)
     )
     # At least the 34 bytes of a layer that has no gate, by Megatron's formula (arXiv 2205.05198).
-    passes = [{one.name: one.bytes for one in of.phases["logits"]} for of in (kept, again)]
+    passes = [
+        {part.name: part.bytes for part in memory.phases["logits"]} for memory in (kept, again)
+    ]
     assert 34 < passes[0]["activations"] / (36 * 8192 * 4096) < 65
     assert passes[1]["inputs of layers"] == pytest.approx(2 * 38 * 8192 * 4096, rel=0.06)
     assert passes[0]["activations"] / 36 < again.phases["layers"][-1].bytes * 1.01
@@ -138,11 +140,11 @@ def test_an_engine_holds_the_keys_and_values_of_what_its_weights_leave(shape: Mo
     def engine(devices: int) -> EngineShape:
         return EngineShape(shape, devices, 2, 256, 32_768, None, True)
 
-    one = engine_memory(engine(1), 80e9)
-    assert one.token_bytes == 144 * 1024  # 36 layers of 8 heads of 128, twice, of two bytes
-    assert 340_000 < one.kv_tokens < 390_000
-    assert one.turns == one.kv_tokens // 32_768
+    single = engine_memory(engine(1), 80e9)
+    assert single.token_bytes == 144 * 1024  # 36 layers of 8 heads of 128, twice, of two bytes
+    assert 340_000 < single.kv_tokens < 390_000
+    assert single.turns == single.kv_tokens // 32_768
     four = engine_memory(engine(4), 80e9)
-    assert four.token_bytes == one.token_bytes / 4
-    assert four.kv_tokens > 4 * one.kv_tokens
-    assert engine_memory(engine(16), 80e9).token_bytes == one.token_bytes / 8
+    assert four.token_bytes == single.token_bytes / 4
+    assert four.kv_tokens > 4 * single.kv_tokens
+    assert engine_memory(engine(16), 80e9).token_bytes == single.token_bytes / 8

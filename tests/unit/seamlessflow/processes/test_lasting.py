@@ -31,7 +31,7 @@ LASTING = [
 ]
 
 
-@pytest.mark.parametrize("error", LASTING, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("error", LASTING, ids=lambda error: type(error).__name__)
 def test_a_process_that_was_ready_is_not_started_again_for_it(error: SeamlessFlowError) -> None:
     status = error.process_status(ready=True)
     assert isinstance(after_end(status, [], 0, RestartsSection()), EndRun)

@@ -90,5 +90,5 @@ def test_the_first_of_several_comes_first() -> None:
 
 
 def test_the_same_directory_of_another_host_is_another_one() -> None:
-    there = "process 7 of elsewhere, out /runs/a, since 1970-01-01 00:01:40 UTC"
-    assert others([there], OUT) == [there]
+    owner = "process 7 of elsewhere, out /runs/a, since 1970-01-01 00:01:40 UTC"
+    assert others([owner], OUT) == [owner]

@@ -63,8 +63,8 @@ def test_the_scheduler_must_form_a_gang_of_all_ranks() -> None:
 def test_a_strategy_with_gangs_of_several_sizes_needs_the_one_that_trains(policy: str) -> None:
     devices = [[0, 1], [2, 3]]
     workers = [
-        {"id": f"w{number}", "tags": ["rollout", "train"], "devices": of}
-        for number, of in enumerate(devices)
+        {"id": f"w{number}", "tags": ["rollout", "train"], "devices": pair}
+        for number, pair in enumerate(devices)
     ]
 
     def found(**scheduler: object) -> list[str]:
@@ -88,15 +88,18 @@ def test_further_ranks_may_be_on_other_machines_of_a_cluster() -> None:
 
 
 def test_a_file_that_names_several_nodes_has_all_ranks() -> None:
-    workers = [{"id": of, "tags": ["rollout", "train"], "node": of} for of in ("a", "b")]
+    workers = [{"id": name, "tags": ["rollout", "train"], "node": name} for name in ("a", "b")]
     config = parse({"workers": workers, "trainer": ranks(3), "kafka": KAFKA})
     [line] = [fault.line(as_written) for fault in gang_faults(config)]
     assert line.startswith("trainer.ranks: the gang is a, b: 2 devices, trainer.ranks is 3: set ")
 
 
 def test_two_workers_of_one_rank_are_a_fault() -> None:
-    own = {"SEAMLESSFLOW_TRAINER__RANK": "0"}
-    workers = [{"id": of, "tags": ["rollout", "train"], "environment": own} for of in ("a", "b")]
+    environment = {"SEAMLESSFLOW_TRAINER__RANK": "0"}
+    workers = [
+        {"id": name, "tags": ["rollout", "train"], "environment": environment}
+        for name in ("a", "b")
+    ]
     config = parse({"workers": workers, "trainer": ranks(2)})
     assert [fault.line(as_written) for fault in gang_faults(config)] == [
         "workers: a, b have the same trainer.rank 0: set SEAMLESSFLOW_TRAINER__RANK in the "

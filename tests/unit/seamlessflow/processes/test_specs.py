@@ -99,7 +99,7 @@ def test_every_process_reads_back_what_the_configuration_says(
     assert (gateway.port, gateway.models, gateway.policy) == (8123, ("mine",), "mine")
     assert gateway.api_keys["team"].get_secret_value() == "sk-team"
     assert settings_of(made.manager(), ManagerSettings, monkeypatch).kafka == KAFKA
-    leads, trainer = [settings_of(of, TrainerSettings, monkeypatch) for of in made.trainers()]
+    leads, trainer = [settings_of(spec, TrainerSettings, monkeypatch) for spec in made.trainers()]
     assert (leads.run.steps, leads.trainer.optimizer.lr) == (7, 0.5)
     assert (trainer.run.steps, trainer.trainer.optimizer.lr) == (7, 0.5)
     assert (trainer.trainer.worker, trainer.trainer.tags) == ("w1", ("rollout", "train"))
@@ -125,9 +125,9 @@ def test_workers_on_modelled_devices_share_processes(monkeypatch: pytest.MonkeyP
 
     assert [spec.name for spec in specs] == ["rollout-own", "rollout-w0", "rollout-w4"]
     shared = hosted(settings_of(specs[1], RolloutSettings, monkeypatch))
-    assert [of.rollout.worker for of in shared] == ["w0", "w1", "w2"]
-    assert [of.rollout.devices for of in shared] == [(0, 1)] * 3
-    assert not any(of.rollout.hosted for of in shared)
+    assert [settings.rollout.worker for settings in shared] == ["w0", "w1", "w2"]
+    assert [settings.rollout.devices for settings in shared] == [(0, 1)] * 3
+    assert not any(settings.rollout.hosted for settings in shared)
     assert len(children(workers=workers, rollout={**clock, "engine": "torch"}).rollouts()) == 5
 
 

@@ -25,7 +25,7 @@ def test_a_restart_waits_until_the_disk_has_room_and_then_happens_once() -> None
     for _ in range(3):
         supervisor.start_due()
     assert (started, supervisor.plans("broker")) == ([0], True)
-    assert [one.split(":")[0] for one in notices] == [
+    assert [notice.split(":")[0] for notice in notices] == [
         "broker ended with exit status 1; it starts again in 0 s (restart 1 of at most 5 in 600 s)",
         "broker waits for room",
     ]

@@ -50,10 +50,10 @@ def test_the_broker_may_fill_all_processors_and_others_one() -> None:
 
 
 def test_a_modelled_step_of_several_policies_is_that_of_the_one_with_the_most() -> None:
-    told = {"steps": 30, "ideal_step_s": {"work": 2.0, "latency": 1.0}}
-    assert modelled_step_s(told) == 2.0
+    summary = {"steps": 30, "ideal_step_s": {"work": 2.0, "latency": 1.0}}
+    assert modelled_step_s(summary) == 2.0
     policies = {"planner": {"steps": 20}, "coder": {"steps": 10}}
-    assert modelled_step_s({**told, "policies": policies}) == 3.0
+    assert modelled_step_s({**summary, "policies": policies}) == 3.0
     assert modelled_step_s({"steps": 0, "ideal_step_s": {}, "policies": {}}) == 0
 
 

@@ -27,9 +27,9 @@ TOLD: dict[str, Any] = {
 }
 
 
-def shown(told: Mapping[str, Any], untrained: str | None = None) -> str:
+def shown(summary: Mapping[str, Any], untrained: str | None = None) -> str:
     software = SoftwareTime(hops=Hops([4]), turns=1, step_s=0.3)
-    outcome = RunOutcome(Path("out"), told, None)
+    outcome = RunOutcome(Path("out"), summary, None)
     console = Console(width=200, file=StringIO())
     with console.capture() as captured:
         console.print(view(Rehearsed(outcome, software, 0.1, None, (), untrained)))
@@ -43,8 +43,8 @@ def test_times_are_those_of_the_devices() -> None:
 
 
 def test_each_of_several_policies_has_a_row() -> None:
-    own = {"steps": 5, "step_s": 0.8, "tokens_trained": 300}
-    said = shown({**TOLD, "policies": {"coder": own, "late": {**own, "step_s": None}}})
+    figures = {"steps": 5, "step_s": 0.8, "tokens_trained": 300}
+    said = shown({**TOLD, "policies": {"coder": figures, "late": {**figures, "step_s": None}}})
     assert "coder  5 steps, one in 8.00 s, 300 tokens trained" in said
     assert "late  5 steps, 300 tokens trained" in said
 

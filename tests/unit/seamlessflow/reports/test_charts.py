@@ -32,8 +32,10 @@ def test_a_run_of_any_length_has_a_picture(count: int, tmp_path: Path) -> None:
 
 
 def test_each_evaluation_set_has_a_curve(tmp_path: Path) -> None:
-    one = evaluated(0, "set-0", 0.25)
-    rounds = {f"set-{n}": [one, replace(one, step=4, reward_mean=0.75)] for n in range(8)}
+    evaluation = evaluated(0, "set-0", 0.25)
+    rounds = {
+        f"set-{n}": [evaluation, replace(evaluation, step=4, reward_mean=0.75)] for n in range(8)
+    }
     pictures = [tmp_path / name for name in ("none.png", "eight.png")]
     for path, evaluations in zip(pictures, ({}, rounds), strict=True):
         plot_rewards(steps(4), (None, None), evaluations, path)

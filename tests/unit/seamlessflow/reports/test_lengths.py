@@ -41,12 +41,12 @@ STEPS = step_facts(
 
 
 def test_begun_are_all_sessions_for_training_and_trained_those_whose_tokens_were() -> None:
-    told = length_figures(SESSIONS, STEPS)
-    assert (told["begun"]["sessions"], told["trained"]["sessions"]) == (4, 2)
+    figures = length_figures(SESSIONS, STEPS)
+    assert (figures["begun"]["sessions"], figures["trained"]["sessions"]) == (4, 2)
     quantiles = {"p10": 13.0, "p50": 50.0, "p90": 87.0, "p99": 89.7, "mean": 50.0}
-    assert told["begun"]["tokens"] == quantiles
-    assert told["trained"]["turns"]["mean"] == 2
-    assert told["not_trained"] == {"ended": 1, "pruned": 1}
+    assert figures["begun"]["tokens"] == quantiles
+    assert figures["trained"]["turns"]["mean"] == 2
+    assert figures["not_trained"] == {"ended": 1, "pruned": 1}
 
 
 def test_a_bias_to_short_episodes_is_said_and_a_small_difference_is_not() -> None:
@@ -60,7 +60,9 @@ def test_a_bias_to_short_episodes_is_said_and_a_small_difference_is_not() -> Non
 
 def test_groups_of_equal_rewards_are_no_bias_whatever_their_length() -> None:
     rewards = {"a": (10, 0.0), "b": (20, 1.0), "f": (200, 0.0), "g": (200, 0.0)}
-    told = {name: replace(facts(length), reward=of) for name, (length, of) in rewards.items()}
+    sessions = {
+        name: replace(facts(length), reward=reward) for name, (length, reward) in rewards.items()
+    }
     short, long = (StepGroup(group_id=name, sessions=tuple(name)) for name in ("ab", "fg"))
     trained = {"a": 10, "b": 20}
     counted = [control.committed(0, groups=[short, long], trained_tokens=trained)]
@@ -70,12 +72,12 @@ def test_groups_of_equal_rewards_are_no_bias_whatever_their_length() -> None:
         control.committed(0, groups=[short], trained_tokens=trained),
     ]
     for records in (counted, dropped):
-        figures = length_figures(told, step_facts(records, told))
+        figures = length_figures(sessions, step_facts(records, sessions))
         assert figures["not_trained"] == {"ended": 2}
         assert figures["taken"]["sessions"] == 4
         assert bias(figures) is None
     # Those of which no step had the group are lost, such as stale ones, and are a bias.
-    assert "86% shorter" in str(bias(length_figures(told, step_facts(dropped[2:], told))))
+    assert "86% shorter" in str(bias(length_figures(sessions, step_facts(dropped[2:], sessions))))
 
 
 def test_a_log_that_does_not_tell_what_was_trained_has_no_figures(tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ def test_a_log_that_does_not_tell_what_was_trained_has_no_figures(tmp_path: Path
 def test_the_fate_of_a_session_is_that_of_its_trajectory() -> None:
     ended = one_turn("ended", 1.0)
     others = {"pruned": ("pruned", "setting"), "failed": ("aborted", "environment")}
-    told = session_facts(
+    sessions = session_facts(
         [
             ended,
             *(
@@ -98,7 +100,9 @@ def test_the_fate_of_a_session_is_that_of_its_trajectory() -> None:
             ),
         ]
     )
-    assert {name: one.fate for name, one in told.items()} == {name: name for name in told}
+    assert {name: session.fate for name, session in sessions.items()} == {
+        name: name for name in sessions
+    }
 
 
 def test_the_chart_is_written(tmp_path: Path) -> None:

@@ -28,12 +28,12 @@ STEPS: list[Record] = [
 
 
 def test_rollout_training_switches_and_latency_are_measured_a_step() -> None:
-    found = measured_step([*HALF, *STEPS])
+    measured = measured_step([*HALF, *STEPS])
 
     # 0.5 of 2 s of two devices, and 2 x 0.5 s of two devices, in two steps.
-    assert found.work == StepWork(rollout=0.5, train=1.0, switch=0.1, load=0.0, latency=0.9)
-    assert (found.steps, found.step_s) == (2, 1.0)
-    assert (found.devices, found.gang, found.unit) == (4, 2, 2)
+    assert measured.work == StepWork(rollout=0.5, train=1.0, switch=0.1, load=0.0, latency=0.9)
+    assert (measured.steps, measured.step_s) == (2, 1.0)
+    assert (measured.devices, measured.gang, measured.unit) == (4, 2, 2)
 
 
 def test_the_gang_is_that_of_most_steps_whoever_else_could_train() -> None:
@@ -44,21 +44,21 @@ def test_the_gang_is_that_of_most_steps_whoever_else_could_train() -> None:
 
 
 def test_lag_and_changes_of_role_are_those_of_the_records() -> None:
-    found = measured_step([*HALF, *STEPS])
-    assert (found.lag, found.changes) == (None, False)
+    measured = measured_step([*HALF, *STEPS])
+    assert (measured.lag, measured.changes) == (None, False)
 
     lineage = LineageStarted(
         at_ms=0, policy="p", lineage="a", step=0, settings=b'{"run": {"lag": 3}}'
     )
-    found = measured_step([lineage, *HALF, *STEPS, control.acquired("a", at_ms=2_100)])
-    assert (found.lag, found.changes) == (3, True)
+    measured = measured_step([lineage, *HALF, *STEPS, control.acquired("a", at_ms=2_100)])
+    assert (measured.lag, measured.changes) == (3, True)
 
 
 def test_times_of_a_rehearsal_are_divided_by_its_scale() -> None:
-    found = measured_step([*HALF, *STEPS]).divided(0.5)
+    measured = measured_step([*HALF, *STEPS]).divided(0.5)
 
-    assert found.work == StepWork(rollout=1.0, train=2.0, switch=0.2, load=0.0, latency=1.8)
-    assert (found.step_s, found.devices) == (2.0, 4)
+    assert measured.work == StepWork(rollout=1.0, train=2.0, switch=0.2, load=0.0, latency=1.8)
+    assert (measured.step_s, measured.devices) == (2.0, 4)
 
 
 def test_a_log_of_one_step_is_too_short() -> None:

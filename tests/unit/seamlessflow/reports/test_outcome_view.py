@@ -126,14 +126,14 @@ def test_what_is_wrong_is_told_in_detail(tmp_path: Path) -> None:
 
 
 def test_a_run_that_came_to_nothing_can_be_shown(tmp_path: Path) -> None:
-    told = summary([], {}, LauncherFacts(), None)
-    assert "0 steps in ? s" in shown(RunOutcome(tmp_path, told, CLEAN))
+    figures = summary([], {}, LauncherFacts(), None)
+    assert "0 steps in ? s" in shown(RunOutcome(tmp_path, figures, CLEAN))
 
 
 def test_each_of_several_policies_has_a_row(tmp_path: Path) -> None:
-    own = {"steps": 60, "step_s": 2.0, "tokens_trained": 6_000}
-    own |= {"reward_first10": 0.2, "reward_last10": 0.4}
-    said = shown(RunOutcome(tmp_path, {**TOLD, "policies": {"coder": own}}, CLEAN))
+    figures = {"steps": 60, "step_s": 2.0, "tokens_trained": 6_000}
+    figures |= {"reward_first10": 0.2, "reward_last10": 0.4}
+    said = shown(RunOutcome(tmp_path, {**TOLD, "policies": {"coder": figures}}, CLEAN))
     assert "coder  60 steps, one in 2.00 s, 6,000 tokens trained, reward 0.200 → 0.400" in said
     assert "0.100 → 0.950" not in said, "no reward without its policy"
 
@@ -141,8 +141,8 @@ def test_each_of_several_policies_has_a_row(tmp_path: Path) -> None:
 def test_a_short_run_and_its_sessions_that_were_not_trained(tmp_path: Path) -> None:
     kind = {"sessions": 8, "tokens": {"p10": 1.0, "p50": 2.0, "p90": 3.0}}
     lengths = {"begun": kind, "trained": kind, "not_trained": {"pruned": 2}}
-    told = TOLD | {"steps": 1, "lengths": lengths, "symptoms": ["60% of the groups: x"]}
-    said = shown(RunOutcome(tmp_path, told, CLEAN))
+    figures = TOLD | {"steps": 1, "lengths": lengths, "symptoms": ["60% of the groups: x"]}
+    said = shown(RunOutcome(tmp_path, figures, CLEAN))
     assert "1 step in 120 s" in said
     assert "(p10, p50, p90); not trained: 2 pruned" in said
     assert "to look at, in the last step:" in said

@@ -10,13 +10,15 @@ from tests.builders.trainer.trajectories import Run, trajectory
 
 
 def test_each_policy_has_returns_by_its_own_weights() -> None:
-    one = replace(trajectory([Run([1])], session="a"), rewards=(r.Reward(name="test", value=2.0),))
-    sessions = session_facts([one], {"test": 1.0}, {"coder": {"test": 0.5}})
+    record = replace(
+        trajectory([Run([1])], session="a"), rewards=(r.Reward(name="test", value=2.0),)
+    )
+    sessions = session_facts([record], {"test": 1.0}, {"coder": {"test": 0.5}})
     group = r.StepGroup(group_id="g", sessions=("a",))
     log = [control.committed(0, [group], policy=name) for name in ("planner", "coder")]
-    told = summary(log, sessions, LauncherFacts(), None, ("planner", "coder"))
-    assert told["reward_first10"] == 2.0
-    firsts = {name: of["reward_first10"] for name, of in told["policies"].items()}
+    report = summary(log, sessions, LauncherFacts(), None, ("planner", "coder"))
+    assert report["reward_first10"] == 2.0
+    firsts = {name: policy["reward_first10"] for name, policy in report["policies"].items()}
     assert firsts == {"planner": 2.0, "coder": 1.0}
 
 
@@ -27,9 +29,9 @@ def test_named_rewards_are_told_where_there_are_several() -> None:
             log += [control.committed(number, []), control.completed(number, metrics=metrics)]
         return summary(log, {}, LauncherFacts(), None)["rewards"]
 
-    one = {"reward/test": 0.25, "reward/test/p50": 9.0, "reward_of/agent": 1.0}
-    assert told(one) == {}
-    assert told(*[{**one, "reward/format": float(step)} for step in range(12)]) == {
+    rewards = {"reward/test": 0.25, "reward/test/p50": 9.0, "reward_of/agent": 1.0}
+    assert told(rewards) == {}
+    assert told(*[{**rewards, "reward/format": float(step)} for step in range(12)]) == {
         "test": {"first10": 0.25, "last10": 0.25},
         "format": {"first10": 2.5, "last10": 8.5},
     }

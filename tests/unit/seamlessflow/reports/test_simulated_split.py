@@ -35,7 +35,7 @@ def test_the_more_turns_a_step_has_the_fewer_gangs_and_steps_are_simulated(
 
 
 def test_a_gang_takes_the_devices_that_train_fastest_first() -> None:
-    found = split(ordered(configured(8)), "multiplexed", 20)
+    workers = split(ordered(configured(8)), "multiplexed", 20)
 
-    trains = [of.hardware for of in found if "train" in of.tags]
+    trains = [worker.hardware for worker in workers if "train" in worker.tags]
     assert trains == [None, None, None], "H100, in whole workers"

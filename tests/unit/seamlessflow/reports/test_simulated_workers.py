@@ -20,9 +20,9 @@ def test_a_gang_that_cannot_hold_what_it_trains_is_told(model: str, notice: str)
     )
     steps: list[Record] = [control.started(["w0"])]
 
-    found = without_room_of_own(config, steps)
-    assert notice in found
-    assert bool(found) is bool(notice)
+    message = without_room_of_own(config, steps)
+    assert notice in message
+    assert bool(message) is bool(notice)
 
 
 def test_lengths_and_rows_of_a_rehearsal_are_simulated_too() -> None:
@@ -38,8 +38,8 @@ def test_lengths_and_rows_of_a_rehearsal_are_simulated_too() -> None:
             }
         )
     )
-    of = config.simulation.workload
-    assert (of.turns, of.turn_tokens, of.spread) == (2, 60, 0.1)
+    workload = config.simulation.workload
+    assert (workload.turns, workload.turn_tokens, workload.spread) == (2, 60, 0.1)
     assert config.simulation.rows == 8
     assert "rollout.clock for lengths that it does not give" in modelled_as(
         config, config.simulation

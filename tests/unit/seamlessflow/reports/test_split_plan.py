@@ -21,32 +21,32 @@ RUN = MeasuredStep(
 
 
 def test_strategy_and_lag_are_those_of_the_run() -> None:
-    of, told = planned(RUN, None, None)
+    cluster, note = planned(RUN, None, None)
 
-    assert (of.strategy, of.gang, of.lag) == ("multiplexed", 2, 3)
-    assert told == (
+    assert (cluster.strategy, cluster.gang, cluster.lag) == ("multiplexed", 2, 3)
+    assert note == (
         "the run is taken as multiplexed, since workers changed their roles; "
         "lag 3, as its trainer recorded"
     )
 
 
 def test_what_no_record_tells_is_said_to_be_assumed() -> None:
-    of, told = planned(replace(RUN, changes=False, lag=None), None, None)
+    cluster, note = planned(replace(RUN, changes=False, lag=None), None, None)
 
-    assert (of.strategy, of.lag) == ("disaggregated", 1)
-    assert told.endswith("no worker changed its role; lag 1, assumed")
+    assert (cluster.strategy, cluster.lag) == ("disaggregated", 1)
+    assert note.endswith("no worker changed its role; lag 1, assumed")
 
 
 def test_what_is_given_counts_and_is_not_told() -> None:
-    of, told = planned(RUN, "colocated", 0)
+    cluster, note = planned(RUN, "colocated", 0)
 
-    assert (of.strategy, of.lag, told) == ("colocated", 0, "")
+    assert (cluster.strategy, cluster.lag, note) == ("colocated", 0, "")
 
 
 def test_equal_idle_shares_are_not_compared() -> None:
-    of, _ = planned(RUN, None, None)
+    cluster, _ = planned(RUN, None, None)
     now, best = Prediction(4.13, 0.891, "work"), Prediction(3.91, 0.889, "work")
-    found = [SplitChoice("multiplexed", 2, 3, now), SplitChoice("multiplexed", 1, 3, best)]
+    choices = [SplitChoice("multiplexed", 2, 3, now), SplitChoice("multiplexed", 1, 3, best)]
 
-    split, _ = advice(of, found)
+    split, _ = advice(cluster, choices)
     assert split.endswith("takes 3.91 s a step instead of 4.13 s.")

@@ -88,18 +88,18 @@ def facts(reward: float | None, purpose: str = "train") -> SessionFacts:
 
 def test_the_share_of_sessions_that_a_limit_ended_is_reported() -> None:
     ended = [replace(facts(0.0), limit=limit) for limit in ("", "", "time", "context")]
-    sessions = {str(number): one for number, one in enumerate(ended)}
-    told = summary([], sessions, LauncherFacts(), None)
-    assert told["ended_at"] == {"context": 0.25, "time": 0.25}
+    sessions = {str(number): session for number, session in enumerate(ended)}
+    report = summary([], sessions, LauncherFacts(), None)
+    assert report["ended_at"] == {"context": 0.25, "time": 0.25}
 
 
-def rewards(log: list[Record], **known: float | None) -> list[tuple[float | None, ...]]:
-    sessions = {name: facts(reward) for name, reward in known.items()}
+def rewards(log: list[Record], **earned: float | None) -> list[tuple[float | None, ...]]:
+    sessions = {name: facts(reward) for name, reward in earned.items()}
     return [step.rewards for step in step_facts(log, sessions)]
 
 
-def dropped(log: list[Record], **known: float | None) -> list[tuple[float | None, ...]]:
-    sessions = {name: facts(reward) for name, reward in known.items()}
+def dropped(log: list[Record], **earned: float | None) -> list[tuple[float | None, ...]]:
+    sessions = {name: facts(reward) for name, reward in earned.items()}
     return [step.dropped_rewards for step in step_facts(log, sessions)]
 
 
@@ -110,10 +110,10 @@ def test_a_trajectory_says_what_its_session_earned_and_sampled() -> None:
         Run([6], "tool", turn="t1", parent=1, parent_end=3),
         Run([7], turn="t1", parent=2, parent_end=1, trained=False),
     ]
-    [(name, found)] = session_facts([trajectory(runs, session="s", reward=0.5)]).items()
+    [(name, session)] = session_facts([trajectory(runs, session="s", reward=0.5)]).items()
 
-    assert (name, found.purpose, found.reward) == ("s", "train", 0.5)
-    assert found.tokens_sampled == 4
+    assert (name, session.purpose, session.reward) == ("s", "train", 0.5)
+    assert session.tokens_sampled == 4
 
 
 def test_a_trajectory_that_is_repeated_counts_once() -> None:
@@ -136,17 +136,17 @@ def test_groups_that_a_filter_dropped_stand_beside_the_step_they_were_picked_for
         committed(1, "e"),
         committed(2, "f"),
     ]
-    known: dict[str, float | None] = {"a": 0.0, "b": 1.0, "c": 1.0, "d": 0.0, "e": 0.5, "f": 0.5}
-    assert rewards(log, **known) == [(0.0,), (0.5,), (0.5,)]
-    assert dropped(log, **known) == [(), (1.0, 1.0), ()]
+    earned: dict[str, float | None] = {"a": 0.0, "b": 1.0, "c": 1.0, "d": 0.0, "e": 0.5, "f": 0.5}
+    assert rewards(log, **earned) == [(0.0,), (0.5,), (0.5,)]
+    assert dropped(log, **earned) == [(), (1.0, 1.0), ()]
 
 
 def test_the_reward_of_steps_is_that_of_their_metrics_and_beside_it_that_of_all_sampled() -> None:
     log = [ready("x", "b"), control.dropped("x", "filtered"), committed(0, "a"), committed(1, "c")]
     sessions = {"a": facts(1.0), "b": facts(0.0), "c": facts(1.0)}
-    told = summary(log, sessions, LauncherFacts(), None)
-    assert (told["reward_first10"], told["reward_last10"]) == (1.0, 1.0)
-    assert told["reward_sampled"] == {"first10": 0.5, "last10": 1.0}
+    report = summary(log, sessions, LauncherFacts(), None)
+    assert (report["reward_first10"], report["reward_last10"]) == (1.0, 1.0)
+    assert report["reward_sampled"] == {"first10": 0.5, "last10": 1.0}
     assert "reward_sampled" not in summary(log[2:], sessions, LauncherFacts(), None)
 
 
@@ -192,10 +192,10 @@ def test_the_first_and_the_last_ten_steps_are_told() -> None:
     log = [committed(step, f"s{step}") for step in range(25)]
     sessions = {f"s{step}": facts(float(step)) for step in range(25)}
 
-    told = summary(log, sessions, LauncherFacts(), None)
+    report = summary(log, sessions, LauncherFacts(), None)
 
-    assert (told["reward_first10"], told["reward_last10"]) == (4.5, 19.5)
-    assert (told["steps"], told["edge_steps"]) == (25, 10)
+    assert (report["reward_first10"], report["reward_last10"]) == (4.5, 19.5)
+    assert (report["steps"], report["edge_steps"]) == (25, 10)
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ def test_no_step_is_among_the_first_and_the_last(
 ) -> None:
     log = [committed(step, f"s{step}") for step in range(steps)]
     sessions = {f"s{step}": facts(float(step)) for step in range(steps)}
-    told = summary(log, sessions, LauncherFacts(), None)
-    figures = told["reward_first10"], told["reward_last10"], told["edge_steps"]
+    report = summary(log, sessions, LauncherFacts(), None)
+    figures = report["reward_first10"], report["reward_last10"], report["edge_steps"]
     assert figures == (first, last, size)
 
 
@@ -239,9 +239,9 @@ def test_every_figure_of_a_run() -> None:
     }
     checked = Verification(tokens_checked=28, mismatches=0, trained_twice=0)
 
-    told = summary(log, sessions, MEASURED, checked)
+    report = summary(log, sessions, MEASURED, checked)
 
-    assert told == {
+    assert report == {
         **{"reward_first10": 0.0, "reward_last10": 1.0, "edge_steps": 1},
         "eval_before": 0.1,
         "eval_after": 0.9,
@@ -268,7 +268,7 @@ def test_every_figure_of_a_run() -> None:
         "checks": {"tokens_checked": 28, "mismatches": 0, "trained_twice": 0},
         "logprob_mismatch_max": 2e-5,
     }
-    assert list(told) == FIELDS
+    assert list(report) == FIELDS
 
 
 def test_steps_of_a_lost_lineage_are_in_no_figure() -> None:
@@ -285,17 +285,17 @@ def test_steps_of_a_lost_lineage_are_in_no_figure() -> None:
             metrics={"tokens_trained": 10, "staleness_max": 0, "mismatch_max": 1e-6},
         ),
     ]
-    told = summary(log, {"a": facts(1.0)}, LauncherFacts(), None)
+    report = summary(log, {"a": facts(1.0)}, LauncherFacts(), None)
 
-    assert (told["steps"], told["tokens_trained"], told["max_staleness"]) == (1, 10, 0)
-    assert told["logprob_mismatch_max"] == 1e-6
+    assert (report["steps"], report["tokens_trained"], report["max_staleness"]) == (1, 10, 0)
+    assert report["logprob_mismatch_max"] == 1e-6
 
 
 @pytest.mark.parametrize("log", [[], [committed(0, "a")]], ids=["nothing", "not completed"])
 def test_what_is_not_known_is_null(log: list[Record]) -> None:
-    told = summary(log, {}, LauncherFacts(), None)
+    report = summary(log, {}, LauncherFacts(), None)
 
-    unknown = {name for name, value in told.items() if value is None}
+    unknown = {name for name, value in report.items() if value is None}
     assert unknown == {
         "reward_first10",
         "reward_last10",
@@ -310,7 +310,7 @@ def test_what_is_not_known_is_null(log: list[Record]) -> None:
         "tokens_per_s",
         "logprob_mismatch_max",
     }
-    assert told["checks"] == {"tokens_checked": None, "mismatches": None, "trained_twice": None}
+    assert report["checks"] == {"tokens_checked": None, "mismatches": None, "trained_twice": None}
 
 
 def test_a_training_of_recorded_sessions_lasts_from_its_first_step() -> None:
@@ -327,9 +327,9 @@ def test_the_start_of_a_trainer_is_no_time_of_a_step() -> None:
         committed(1, "b"),
         control.completed(1, at_ms=5_000, metrics=phases | {"batch_s": 1.4}),
     ]
-    told = summary(log, {}, LauncherFacts(), None)
-    assert told["phases"]["batch_s"] == pytest.approx((1.5 + 1.4) / 2)
-    assert told["tokens_per_s"] == pytest.approx(200 / (2 + 1.9), abs=0.1)
+    report = summary(log, {}, LauncherFacts(), None)
+    assert report["phases"]["batch_s"] == pytest.approx((1.5 + 1.4) / 2)
+    assert report["tokens_per_s"] == pytest.approx(200 / (2 + 1.9), abs=0.1)
 
 
 def test_a_pause_of_the_run_is_in_no_figure_but_its_own() -> None:
@@ -347,9 +347,9 @@ def test_a_pause_of_the_run_is_in_no_figure_but_its_own() -> None:
         r.LineageStarted(at_ms=hour, policy="", step=1, settings=b"{}", **new),
         control.completed(1, at_ms=hour + 500, **new),
     ]
-    told = summary(log, {}, LauncherFacts(), None)
-    assert (told["train_wall_s"], told["paused_s"]) == (1.5, 3_599.0)
-    assert (told["step_s"], told["idle_share"]) == (0.75, {"w": 0.0})
+    report = summary(log, {}, LauncherFacts(), None)
+    assert (report["train_wall_s"], report["paused_s"]) == (1.5, 3_599.0)
+    assert (report["step_s"], report["idle_share"]) == (0.75, {"w": 0.0})
 
 
 def test_device_time_is_that_of_the_training() -> None:
@@ -361,12 +361,12 @@ def test_device_time_is_that_of_the_training() -> None:
         committed(0, "a"),
         control.completed(0, at_ms=2_500),
     ]
-    told = summary(log, {}, LauncherFacts(), None)
+    report = summary(log, {}, LauncherFacts(), None)
 
-    assert told["idle_share"] == {"w": 0.75}
-    assert {name: share for name, share in told["device_time"].items() if share} == {
+    assert report["idle_share"] == {"w": 0.75}
+    assert {name: share for name, share in report["device_time"].items() if share} == {
         "decoding": 0.25,
         "under_filled": 0.5,
         "waiting": 0.25,
     }
-    assert (told["step_s"], told["ideal_step_s"]) == (1.5, {"work": 0.375, "latency": 0.0})
+    assert (report["step_s"], report["ideal_step_s"]) == (1.5, {"work": 0.375, "latency": 0.0})

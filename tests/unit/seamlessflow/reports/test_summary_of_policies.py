@@ -17,8 +17,10 @@ def test_each_policy_has_the_time_of_its_own_steps() -> None:
     ends = [("first", 300), ("second", 700), ("first", 500), ("second", 1_300)]
     steps = [control.completed(policy=name, at_ms=at_ms) for name, at_ms in ends]
     records: list[Record] = [control.admitted("g", at_ms=100), *steps]
-    told = {name: policy_figures(of_policy(records, name), {}) for name in ("first", "second", "x")}
-    assert [one["step_s"] for one in told.values()] == [0.2, 0.6, None]
+    policies = {
+        name: policy_figures(of_policy(records, name), {}) for name in ("first", "second", "x")
+    }
+    assert [policy["step_s"] for policy in policies.values()] == [0.2, 0.6, None]
 
 
 def test_tokens_and_steps_of_all_policies_count() -> None:
@@ -32,8 +34,8 @@ def test_tokens_and_steps_of_all_policies_count() -> None:
     earned = enumerate((1.0, 0.0, 0.0))
     sessions = {f"s{number}": facts(reward) for number, reward in earned}
 
-    told = summary(log, sessions, LauncherFacts(), None, ("first", "second"))
+    report = summary(log, sessions, LauncherFacts(), None, ("first", "second"))
 
-    assert (told["steps"], told["tokens_trained"], told["max_staleness"]) == (3, 60, 2)
-    assert (told["step_s"], told["train_wall_s"], told["reward_first10"]) == (1.0, 3.0, 1.0)
-    assert [one["tokens_trained"] for one in told["policies"].values()] == [10, 50]
+    assert (report["steps"], report["tokens_trained"], report["max_staleness"]) == (3, 60, 2)
+    assert (report["step_s"], report["train_wall_s"], report["reward_first10"]) == (1.0, 3.0, 1.0)
+    assert [policy["tokens_trained"] for policy in report["policies"].values()] == [10, 50]

@@ -16,7 +16,7 @@ from tests.builders.records.control import evaluated
 
 
 def rewards(rounds: Sequence[EvaluationCompleted]) -> list[tuple[int, float | None]]:
-    return [(one.step, one.reward_mean) for one in rounds]
+    return [(evaluation.step, evaluation.reward_mean) for evaluation in rounds]
 
 
 def test_a_curve_has_a_round_for_each_number_of_steps_and_the_newest_counts() -> None:
@@ -28,14 +28,14 @@ def test_a_curve_has_a_round_for_each_number_of_steps_and_the_newest_counts() ->
         evaluated(4, "easy", 1.0),
         evaluated(8, "easy", None),
     ]
-    found = {name: rewards(rounds) for name, rounds in evaluation_curves(log).items()}
-    assert found == {"easy": [(4, 1.0)], "hard": [(0, 0.25), (4, 0.625), (8, 0.75)]}
+    curves = {name: rewards(rounds) for name, rounds in evaluation_curves(log).items()}
+    assert curves == {"easy": [(4, 1.0)], "hard": [(0, 0.25), (4, 0.625), (8, 0.75)]}
 
 
 def test_the_summary_has_the_rounds_of_each_set() -> None:
-    one = evaluated(4, "hard", 0.5, reward_error=0.125, pass_at={"1": 0.5, "2": 2 / 3})
-    told = summary([one], {}, LauncherFacts(), None)
-    assert told["evaluations"] == {
+    evaluation = evaluated(4, "hard", 0.5, reward_error=0.125, pass_at={"1": 0.5, "2": 2 / 3})
+    report = summary([evaluation], {}, LauncherFacts(), None)
+    assert report["evaluations"] == {
         "hard": [
             {
                 "step": 4,
@@ -51,10 +51,10 @@ def test_the_summary_has_the_rounds_of_each_set() -> None:
 
 def steps(*metrics: dict[str, float]) -> list[Record]:
     """Return the records of steps with these metrics."""
-    found: list[Record] = []
-    for step, one in enumerate(metrics):
-        found += [control.committed(step), control.completed(step, metrics=one)]
-    return found
+    records: list[Record] = []
+    for step, figures in enumerate(metrics):
+        records += [control.committed(step), control.completed(step, metrics=figures)]
+    return records
 
 
 def of(source: str, groups: int, reward: float) -> dict[str, float]:
@@ -67,8 +67,8 @@ def test_the_summary_has_the_rewards_of_each_source_by_its_groups() -> None:
         *[of("math", 4, 0.5)] * 10,
         of("math", 1, 1.0) | of("code", 3, 0.0),
     )
-    told = summary(log, {}, LauncherFacts(), None)
-    assert told["sources"] == {
+    report = summary(log, {}, LauncherFacts(), None)
+    assert report["sources"] == {
         "code": {"groups": 4, "reward_first10": 1.0, "reward_last10": 0.0},
         "math": {"groups": 44, "reward_first10": 0.434783, "reward_last10": 0.52381},
     }
@@ -82,10 +82,10 @@ def test_the_report_has_a_line_for_each_set_and_source(tmp_path: Path) -> None:
         evaluated(4, "hard", 0.5, reward_error=0.125, pass_at={"1": 0.5, "2": 0.75}),
         evaluated(0, "easy", 1.0),
     ]
-    told = {**summary(log, {}, LauncherFacts(), None), "train_wall_s": 1.0}
+    report = {**summary(log, {}, LauncherFacts(), None), "train_wall_s": 1.0}
     console = Console(width=200, file=StringIO())
     with console.capture() as captured:
-        console.print(outcome_view(RunOutcome(tmp_path, told, None)))
+        console.print(outcome_view(RunOutcome(tmp_path, report, None)))
     shown = " ".join(captured.get().split())
     assert "evaluated on easy 1.000 (one round)" in shown
     rounds = "0.250 → 0.500 ± 0.125 (first and last of 2 rounds), pass@2 0.750"

@@ -37,11 +37,11 @@ def config(tmp_path: Path) -> RunConfig:
         "policies": {"coder": {}},
     }
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(values, default=str))))
-    found = RunConfig.model_validate(values)
-    adapter(model, version_directory(found.weights_dir, 3), seed=1, version=3)
-    coders = found.out / "policies" / "coder" / "weights"
+    settings = RunConfig.model_validate(values)
+    adapter(model, version_directory(settings.weights_dir, 3), seed=1, version=3)
+    coders = settings.out / "policies" / "coder" / "weights"
     adapter(model, version_directory(coders, 3), seed=2, version=3)
-    return found
+    return settings
 
 
 def test_an_adapter_is_evaluated_on_its_base(config: RunConfig) -> None:
@@ -57,12 +57,12 @@ def test_each_policy_is_merged_into_a_model_of_its_own(config: RunConfig, tmp_pa
     ended = CliRunner().invoke(app, ["merge", "--config", run, "--to", str(tmp_path / "one")])
     assert ended.exit_code == 0, ended.output
     write_merged(config, tmp_path / "two", 3, "coder")
-    one, two, base = (tensor_hashes(tmp_path / of) for of in ("one", "two", "model"))
-    assert one.keys() == two.keys() == base.keys()
-    changed = {name for name in base if one[name] != base[name]}
-    assert changed == {name for name in base if two[name] != base[name]}
+    planner, coder, base = (tensor_hashes(tmp_path / name) for name in ("one", "two", "model"))
+    assert planner.keys() == coder.keys() == base.keys()
+    changed = {name for name in base if planner[name] != base[name]}
+    assert changed == {name for name in base if coder[name] != base[name]}
     assert {name.rpartition("_proj")[0].rpartition(".")[2] for name in changed} == {"q", "down"}
-    assert all(one[name] != two[name] for name in changed)
+    assert all(planner[name] != coder[name] for name in changed)
     assert incomplete(tmp_path / "one") == ""
 
 
@@ -95,7 +95,7 @@ def test_fine_tuning_of_an_adapter_writes_a_whole_model(tmp_path: Path) -> None:
     model = tmp_path / "model"
     make_model(model, seed=0)
     before = copytree(model, tmp_path / "before")
-    rows = [{"messages": dialogue(one), "tools": [LOOKUP]} for one in make_tasks(16, 0, "train")]
+    rows = [{"messages": dialogue(task), "tools": [LOOKUP]} for task in make_tasks(16, 0, "train")]
     data = tmp_path / "data.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     config = RunConfig(
@@ -109,9 +109,11 @@ def test_fine_tuning_of_an_adapter_writes_a_whole_model(tmp_path: Path) -> None:
         },
     )
     losses: list[float] = []
-    found = fine_tune(config, data, 6, 16, lambda *of: losses.append(of[2]["loss"]))
+    directory = fine_tune(
+        config, data, 6, 16, lambda *arguments: losses.append(arguments[2]["loss"])
+    )
     assert losses[-1] < losses[0] * 0.9
-    assert incomplete(found) == ""
-    assert tensor_hashes(found).keys() == tensor_hashes(before).keys()
-    assert tensors_hash(found) != tensors_hash(before)
+    assert incomplete(directory) == ""
+    assert tensor_hashes(directory).keys() == tensor_hashes(before).keys()
+    assert tensors_hash(directory) != tensors_hash(before)
     assert tensors_hash(model) == tensors_hash(before)

@@ -103,7 +103,7 @@ def test_a_spoilt_session_is_tried_again_and_given_up_in_the_end() -> None:
     assert current.done
     result = current.result()
     assert (result.sessions, result.failed, result.missing) == (1, MOST_ATTEMPTS, 1)
-    assert [(one.cause, one.attempt) for one in current.failures] == [
+    assert [(failure.cause, failure.attempt) for failure in current.failures] == [
         ("infrastructure", attempt) for attempt in range(MOST_ATTEMPTS)
     ]
 

@@ -9,7 +9,7 @@ from tests.builders.run_files import run_values
 def test_workers_only_train_whatever_the_strategy_of_the_run_is(tmp_path: Path) -> None:
     values = {**run_values(tmp_path), "scheduler": {"policy": "colocated"}}
     config = parse(values, check=before_recorded_training)
-    own = configured(config, Recording("again.", "tis.", follow=False))
-    assert [worker.tags for worker in own.workers] == [("train",)]
-    assert own.scheduler.policy == "multiplexed"
-    assert (own.out, own.trainer.source_prefix) == (tmp_path / "out" / "tis", "again.")
+    settings = configured(config, Recording("again.", "tis.", follow=False))
+    assert [worker.tags for worker in settings.workers] == [("train",)]
+    assert settings.scheduler.policy == "multiplexed"
+    assert (settings.out, settings.trainer.source_prefix) == (tmp_path / "out" / "tis", "again.")

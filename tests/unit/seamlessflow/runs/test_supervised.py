@@ -102,11 +102,13 @@ def test_an_answer_that_reads_back_as_it_was_given_is_learned(
 def test_results_are_learned_in_the_order_of_their_calls(
     renderer: Renderer, tmp_path: Path
 ) -> None:
-    calls = [{**CALL, "id": one} for one in ("a", "b")]
-    told = [{"role": "tool", "tool_call_id": one, "content": f"of {one}"} for one in ("a", "b")]
+    calls = [{**CALL, "id": name} for name in ("a", "b")]
+    answers = [
+        {"role": "tool", "tool_call_id": name, "content": f"of {name}"} for name in ("a", "b")
+    ]
     rows = [
         {"messages": [ASKED, {**CALLED, "tool_calls": calls}, *results, SAID], "tools": [LOOKUP]}
-        for results in (told, told[::-1])
+        for results in (answers, answers[::-1])
     ]
     (ordered,), (exchanged,) = read_conversations(written(tmp_path, *rows), renderer, 512)
     assert exchanged.tokens.ids_T.tolist() == ordered.tokens.ids_T.tolist()
@@ -117,9 +119,9 @@ def test_an_answer_that_the_template_changes_later_ends_its_chain(
 ) -> None:
     messages = [ASKED, {**SAID, "reasoning_content": "it is 3"}, ASKED, SAID]
     (chains,) = read_conversations(written(tmp_path, {"messages": messages}), renderer, 512)
-    texts = [renderer.decode(one.tokens.ids_T.astype("<i4").tobytes()) for one in chains]
+    texts = [renderer.decode(chain.tokens.ids_T.astype("<i4").tobytes()) for chain in chains]
     assert ["it is 3" in text for text in texts] == [True, False]
-    assert [sorted(set(one.tokens.turns_T.tolist())) for one in chains] == [[-1, 0], [-1, 1]]
+    assert [sorted(set(chain.tokens.turns_T.tolist())) for chain in chains] == [[-1, 0], [-1, 1]]
 
 
 @pytest.mark.parametrize(
@@ -182,9 +184,9 @@ def test_messages_and_tools_are_those_that_an_agent_would_send(
     rich = [{**RULES, "role": "developer"}, ASKED | parts, CALLED | {"refusal": None}, answer, SAID]
     more = {**tool, "function": {**tool["function"], "strict": None}}
     path = written(tmp_path, plain, {"messages": rich, "tools": [more], "source": "elsewhere"})
-    ((one,), (other,)) = read_conversations(path, renderer, 512)
-    assert one.tokens.ids_T.tolist() == other.tokens.ids_T.tolist()
-    assert one.tokens.trained_T.tolist() == other.tokens.trained_T.tolist()
+    ((chain,), (other,)) = read_conversations(path, renderer, 512)
+    assert chain.tokens.ids_T.tolist() == other.tokens.ids_T.tolist()
+    assert chain.tokens.trained_T.tolist() == other.tokens.trained_T.tolist()
 
 
 def test_a_file_may_begin_with_a_mark_of_its_encoding(renderer: Renderer, tmp_path: Path) -> None:
@@ -194,7 +196,7 @@ def test_a_file_may_begin_with_a_mark_of_its_encoding(renderer: Renderer, tmp_pa
 
 def test_the_loss_falls_and_a_killed_training_ends_with_the_same_weights(tmp_path: Path) -> None:
     make_model(tmp_path / "model", seed=0)
-    rows = [{"messages": dialogue(one), "tools": [LOOKUP]} for one in make_tasks(32, 0, "train")]
+    rows = [{"messages": dialogue(task), "tools": [LOOKUP]} for task in make_tasks(32, 0, "train")]
     data = written(tmp_path, *rows)
     losses: list[float] = []
 
@@ -207,7 +209,9 @@ def test_the_loss_falls_and_a_killed_training_ends_with_the_same_weights(tmp_pat
         if step == 6:
             raise KeyboardInterrupt
 
-    whole = fine_tune(configured("a"), data, 5, 16, lambda *of: losses.append(of[2]["loss"]))
+    whole = fine_tune(
+        configured("a"), data, 5, 16, lambda *arguments: losses.append(arguments[2]["loss"])
+    )
     assert len(losses) == 10
     assert losses[-1] < losses[0] / 2
 
@@ -216,7 +220,7 @@ def test_the_loss_falls_and_a_killed_training_ends_with_the_same_weights(tmp_pat
     steps: list[int] = []
     again = fine_tune(configured("b"), data, 5, 16, lambda step, *_: steps.append(step))
     assert steps == [5, 6, 7, 8, 9, 10]
-    ours, theirs = (load_file(of / "model.safetensors") for of in (whole, again))
+    ours, theirs = (load_file(directory / "model.safetensors") for directory in (whole, again))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert (again / "tokenizer.json").is_file()
 

@@ -159,9 +159,9 @@ def test_what_goes_wrong_is_noticed() -> None:
 
 
 def test_a_method_that_fails_is_noticed_once_with_its_error() -> None:
-    told = {"at_ms": SINCE, "detail": "advantage estimator own failed: ValueError"}
-    failed = [control.dropped(group, "method_failed", **told) for group in "ab"]
-    seen = progress(*failed, control.dropped("c", "stale", **told))
+    fields = {"at_ms": SINCE, "detail": "advantage estimator own failed: ValueError"}
+    failed = [control.dropped(group, "method_failed", **fields) for group in "ab"]
+    seen = progress(*failed, control.dropped("c", "stale", **fields))
     assert list(seen.notices) == ["groups dropped: advantage estimator own failed: ValueError"]
 
 
@@ -209,7 +209,7 @@ def test_the_shares_of_sessions_that_limits_ended_are_shown() -> None:
 def test_steps_before_which_no_session_ended_tell_nothing_of_limits() -> None:
     seen = progress(
         control.completed(0, at_ms=SINCE, metrics={"ended_at/time": 0.5, "sessions_ended": 4.0}),
-        *(step(of) for of in range(1, 9)),
+        *(step(number) for number in range(1, 9)),
     )
     assert seen.recent_limits() == {"time": 0.5}
     ended = {"begun_tokens/mean": 7, "sessions_ended": 4.0}
@@ -281,8 +281,8 @@ def test_the_panel_counts_failed_samples_by_their_error() -> None:
 
 
 def test_failures_for_further_reasons_are_counted_together() -> None:
-    found = progress(*(failed(number, f"error {number % 5}") for number in range(12)))
-    assert found.common_failures() == [
+    seen = progress(*(failed(number, f"error {number % 5}") for number in range(12)))
+    assert seen.common_failures() == [
         "3 samples failed: error 0",
         "3 samples failed: error 1",
         "2 samples failed: error 2",

@@ -30,8 +30,8 @@ def test_an_answered_command_without_an_event_is_a_violation() -> None:
     log = AuditedLog().put(sessions.opened(), REWARD, answered(REWARD)).settle()
 
     assert log.counts("commands") == (0, 0, 0, 1)
-    [found] = log.details("commands")
-    assert found.startswith("replies[0]@0: AssignReward r of session s at requests[0]@0 has no")
+    [violation] = log.details("commands")
+    assert violation.startswith("replies[0]@0: AssignReward r of session s at requests[0]@0 has no")
     assert not log.report.clean
 
 
@@ -50,8 +50,8 @@ def test_a_command_that_is_not_acknowledged_is_open() -> None:
 def test_a_command_whose_offset_is_committed_needs_an_event_without_an_answer_too() -> None:
     log = AuditedLog().put(commands.request_turn()).settle(requests=1)
 
-    [found] = log.details("commands")
-    assert found.startswith("requests[0]@0: RequestTurn request-a of session s")
+    [violation] = log.details("commands")
+    assert violation.startswith("requests[0]@0: RequestTurn request-a of session s")
 
 
 def test_an_event_of_a_manager_that_had_lost_the_partition_is_none() -> None:

@@ -92,8 +92,8 @@ def test_a_group_that_a_new_lineage_left_out_is_a_violation() -> None:
         control.committed(0, ["g", "h"]),
         control.committed(0, ["h"], lineage="b", version=2),
     )
-    [found] = log.details("groups")
-    assert found == (
+    [violation] = log.details("groups")
+    assert violation == (
         "control[0]@2: 1 groups of step 1 of lineage a are in no step of the lineage that "
         "replaced it"
     )
@@ -185,11 +185,11 @@ def test_a_group_that_was_never_recorded_is_not_trained() -> None:
 
 def test_each_of_several_policies_trains_or_drops_a_group_once() -> None:
     first = [control.admitted("g", policy="a"), control.committed(0, ["g"], policy="a")]
-    own = {"policy": "b", "lineage": "b"}
+    fields = {"policy": "b", "lineage": "b"}
     dropped = audited(*first, control.dropped("g", policy="b"), control.consumed("g", 0))
     assert dropped.counts("groups")[3] == 0
-    trained = audited(*first, control.committed(0, ["g"], **own))
+    trained = audited(*first, control.committed(0, ["g"], **fields))
     assert trained.counts("groups")[3] == 0
 
-    twice = audited(*first, *(control.committed(step, ["g"], **own) for step in range(2)))
+    twice = audited(*first, *(control.committed(step, ["g"], **fields) for step in range(2)))
     assert "control[0]@3: group g is in step 2 and in [1]" in twice.details("groups")

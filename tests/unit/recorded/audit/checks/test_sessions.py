@@ -19,14 +19,17 @@ def test_a_finalized_session_is_open_until_the_managers_progress_covers_it() -> 
     assert log.counts("sessions") == (0, 1, 0, 0)
 
     log.settle(covered=3)
-    [found] = log.details("sessions")
-    assert found == "sessions[0]@2: session s is finalized here and not on trajectories"
+    [violation] = log.details("sessions")
+    assert violation == "sessions[0]@2: session s is finalized here and not on trajectories"
     assert log.counts("sessions") == (0, 0, 0, 1)
 
 
 def test_a_later_trajectory_of_the_partition_covers_it_too() -> None:
     log = AuditedLog().put(*EVENTS)
-    later = [one(session_id="t") for one in (sessions.opened, sessions.closed, sessions.finalized)]
+    later = [
+        builder(session_id="t")
+        for builder in (sessions.opened, sessions.closed, sessions.finalized)
+    ]
     log.put(*later, trajectory("t", 3, 5)).settle().settle()
 
     assert log.counts("sessions") == (1, 0, 0, 1)
@@ -38,8 +41,8 @@ def test_an_equal_copy_is_none_and_another_content_is_a_violation() -> None:
     assert log.put(trajectory(last=2)).settle().report.clean
 
     log.put(trajectory(last=2, status="complete")).settle()
-    [found] = log.details("sessions")
-    assert found.startswith("trajectories[0]@3: this trajectory of session s differs")
+    [violation] = log.details("sessions")
+    assert violation.startswith("trajectories[0]@3: this trajectory of session s differs")
 
 
 def test_two_contents_are_a_violation_also_before_the_session_is_judged() -> None:
@@ -49,8 +52,8 @@ def test_two_contents_are_a_violation_also_before_the_session_is_judged() -> Non
 
 def test_a_trajectory_names_where_its_events_stand() -> None:
     log = AuditedLog().put(*EVENTS, trajectory(first=1, last=2)).settle()
-    [found] = log.details("sessions")
-    assert found.startswith("trajectories[0]@0: the trajectory of session s names sessions[0]")
+    [violation] = log.details("sessions")
+    assert violation.startswith("trajectories[0]@0: the trajectory of session s names sessions[0]")
 
 
 def test_a_trajectory_of_a_session_that_is_not_finalized_is_a_violation() -> None:
@@ -105,8 +108,8 @@ def test_a_session_that_waits_on_after_its_wait_is_a_violation() -> None:
     others = (sessions.opened(session_id=str(n), at_ms=n * 10_000) for n in range(60))
     log.put(*others).settle().put(sessions.finalized(at_ms=700_000)).settle()
 
-    [found] = log.details("sessions")
-    assert found.startswith("sessions[0]@1: session s, closed here, is not finalized 5")
+    [violation] = log.details("sessions")
+    assert violation.startswith("sessions[0]@1: session s, closed here, is not finalized 5")
 
 
 def test_promises_of_a_recording_cannot_be_checked_without_its_events() -> None:

@@ -26,30 +26,32 @@ TOKENS = (3, 4, 5)
 
 
 def events(session: str = "s", group: str = "g", tokens: Iterable[int] = TOKENS) -> list[Record]:
-    own: dict[str, Any] = {"session_id": session}
+    fields: dict[str, Any] = {"session_id": session}
     return [
-        sessions.opened(**own, group_id=group),
-        sessions.started(**own),
-        sessions.dispatched(**own),
-        sessions.completed(ids(*tokens), **own),
-        sessions.closed(**own),
-        sessions.finalized(**own),
+        sessions.opened(**fields, group_id=group),
+        sessions.started(**fields),
+        sessions.dispatched(**fields),
+        sessions.completed(ids(*tokens), **fields),
+        sessions.closed(**fields),
+        sessions.finalized(**fields),
     ]
 
 
-def train(directory: Path, step: int, *of: list[Record], version: int = 0) -> r.StepCommitted:
+def train(directory: Path, step: int, *logs: list[Record], version: int = 0) -> r.StepCommitted:
     """Write the file of a step that trains these sessions; return its commit."""
     version = version or step + 1
-    built = [trajectory(SessionBuilder().apply(*one).session, 0) for one in of]
-    found = [chain for one in built for chain in chains(one, "p").chains]
-    batches = pack(found, 64, "padded")
+    built = [trajectory(SessionBuilder().apply(*log).session, 0) for log in logs]
+    trained_chains = [chain for session in built for chain in chains(session, "p").chains]
+    batches = pack(trained_chains, 64, "padded")
     lineage = "a" if version == step + 1 else "b"
     tokens = sum(len(batch) for batch in batches)
     header = Header(step=step, version=version, lineage=lineage, policy="p", tokens=tokens)
-    sha256 = write_trained(directory, header, [(found, batches)])
-    members = [r.StepGroup(group_id=one.group_id, sessions=(one.session_id,)) for one in built]
+    sha256 = write_trained(directory, header, [(trained_chains, batches)])
+    members = [
+        r.StepGroup(group_id=session.group_id, sessions=(session.session_id,)) for session in built
+    ]
     counts = Counter[str]()
-    for chain in found:
+    for chain in trained_chains:
         counts[chain.session_id] += chain.trained()
     fields: dict[str, Any] = {"trained_tokens": counts, "trained_sha256": sha256}
     return control.committed(step, members, lineage=lineage, version=version, **fields)
@@ -63,8 +65,8 @@ def rewrite(directory: Path, alter: Callable[[list[dict[str, Any]]], Any]) -> No
     path.write_bytes(gzip.compress(b"\n".join(map(orjson.dumps, lines)) + b"\n"))
 
 
-def recorded(*of: Record) -> Record:
-    return trajectory(SessionBuilder().apply(*of).session, 0)
+def recorded(*log: Record) -> Record:
+    return trajectory(SessionBuilder().apply(*log).session, 0)
 
 
 def admitted(*groups: str) -> list[Record]:
@@ -84,8 +86,8 @@ def test_a_token_that_was_not_sampled_is_a_violation(tmp_path: Path) -> None:
     log = AuditedLog(tmp_path).put(*admitted("g"), *events(), commit).settle()
 
     assert log.counts("tokens") == (2, 0, 0, 1)
-    [found] = log.details("tokens")
-    assert found.startswith("control[0]@1: step 1, session s, turn a, token 1: id 9, log-prob")
+    [violation] = log.details("tokens")
+    assert violation.startswith("control[0]@1: step 1, session s, turn a, token 1: id 9, log-prob")
 
 
 def test_a_step_without_its_file_is_a_violation(tmp_path: Path) -> None:
@@ -114,9 +116,9 @@ def begun_with(**reuse: int) -> r.LineageStarted:
     return r.LineageStarted(at_ms=0, policy="", lineage="a", step=0, settings=settings)
 
 
-def train_again(directory: Path, step: int, reused: int, of: list[Record]) -> r.StepCommitted:
-    commit = train(directory, step, of)
-    return replace(commit, groups=tuple(replace(one, reused=reused) for one in commit.groups))
+def train_again(directory: Path, step: int, reused: int, log: list[Record]) -> r.StepCommitted:
+    commit = train(directory, step, log)
+    return replace(commit, groups=tuple(replace(group, reused=reused) for group in commit.groups))
 
 
 def test_a_session_that_is_trained_again_by_plan_is_compared_each_time(tmp_path: Path) -> None:
@@ -126,8 +128,8 @@ def test_a_session_that_is_trained_again_by_plan_is_compared_each_time(tmp_path:
     assert log.counts("tokens") == (6, 0, 0, 0)
 
     log.put(train_again(tmp_path, 2, 2, events(tokens=(3, 9, 5)))).settle()
-    [found] = log.details("tokens")
-    assert "step 3, session s, turn a, token 1: id 9, log-prob" in found
+    [violation] = log.details("tokens")
+    assert "step 3, session s, turn a, token 1: id 9, log-prob" in violation
 
 
 def test_tokens_that_no_later_step_may_train_by_plan_are_not_kept(tmp_path: Path) -> None:
@@ -175,19 +177,20 @@ def test_tokens_of_a_recording_are_those_of_its_trajectories(tmp_path: Path) -> 
     assert log.report.clean
 
     log.put(recorded(*events("t")), train(tmp_path, 1, events("t", tokens=(3, 9, 5)))).settle()
-    [found] = log.details("tokens")
-    assert found.startswith("control[0]@1: step 2, session t, turn a, token 1: id 9, log-prob")
+    [violation] = log.details("tokens")
+    assert violation.startswith("control[0]@1: step 2, session t, turn a, token 1: id 9, log-prob")
 
 
 def test_only_sessions_of_another_system_may_be_marked_as_foreign(tmp_path: Path) -> None:
     commit = train(tmp_path, 0, events())
     marked = replace(commit, groups=(replace(commit.groups[0], foreign=("s",)),))
-    own = recorded(*events())
-    assert isinstance(own, r.Trajectory)
+    original = recorded(*events())
+    assert isinstance(original, r.Trajectory)
     imported = replace(
-        own,
+        original,
         nodes=tuple(
-            replace(one, origin="foreign") if one.origin == "policy" else one for one in own.nodes
+            replace(node, origin="foreign") if node.origin == "policy" else node
+            for node in original.nodes
         ),
     )
 
@@ -195,9 +198,9 @@ def test_only_sessions_of_another_system_may_be_marked_as_foreign(tmp_path: Path
         AuditedLog(tmp_path, recorded=True).put(imported, marked).settle().details("tokens") == []
     )
     live = AuditedLog(tmp_path).put(*admitted("g"), *events())
-    for log in (AuditedLog(tmp_path, recorded=True).put(own), live):
-        [found] = log.put(marked).settle().details("tokens")
-        assert "session s is marked as foreign, but all of it was sampled here" in found
+    for log in (AuditedLog(tmp_path, recorded=True).put(original), live):
+        [violation] = log.put(marked).settle().details("tokens")
+        assert "session s is marked as foreign, but all of it was sampled here" in violation
 
 
 def test_a_trained_session_that_was_never_recorded_is_a_violation(tmp_path: Path) -> None:
@@ -262,8 +265,8 @@ def test_a_file_that_is_not_what_its_step_committed_is_a_violation(
 ) -> None:
     log, commit = two_trained(tmp_path)
     rewrite(tmp_path, alter)
-    found = log.put(commit).settle().details("tokens")
-    assert any(shown in one for one in found), found
+    violations = log.put(commit).settle().details("tokens")
+    assert any(shown in violation for violation in violations), violations
 
 
 def test_a_file_that_was_only_packed_anew_is_none(tmp_path: Path) -> None:
@@ -294,8 +297,8 @@ def test_a_step_of_an_earlier_release_is_held_against_what_it_recorded(
     log, commit = two_trained(tmp_path)
     rewrite(tmp_path, alter)
     earlier = replace(commit, trained_tokens={}, trained_sha256="")
-    found = log.put(earlier).settle().details("tokens")
-    assert any(shown in one for one in found), found
+    violations = log.put(earlier).settle().details("tokens")
+    assert any(shown in violation for violation in violations), violations
 
 
 def test_a_session_is_trained_in_the_group_in_which_it_was_opened(tmp_path: Path) -> None:
@@ -303,10 +306,10 @@ def test_a_session_is_trained_in_the_group_in_which_it_was_opened(tmp_path: Path
     members = (replace(of_evaluation.groups[0], group_id="g"),)
     log = AuditedLog(tmp_path).put(*admitted("g"), *evaluated())
     log.put(replace(of_evaluation, groups=members)).settle()
-    [found] = log.details("tokens")
-    assert found.endswith("step 1: session e is of an evaluation, and stands in group g")
+    [violation] = log.details("tokens")
+    assert violation.endswith("step 1: session e is of an evaluation, and stands in group g")
 
     elsewhere = AuditedLog(tmp_path).put(*admitted("g", "h"), *events(group="h"))
     commit = train(tmp_path, 0, events(group="g"))
-    [found] = elsewhere.put(commit).settle().details("tokens")
-    assert found.endswith("step 1: session s is of group h, and stands in group g")
+    [violation] = elsewhere.put(commit).settle().details("tokens")
+    assert violation.endswith("step 1: session s is of group h, and stands in group g")

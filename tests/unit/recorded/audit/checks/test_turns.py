@@ -33,8 +33,10 @@ def test_a_turn_with_an_end_is_checked(end: Record) -> None:
 def test_a_worker_that_ends_a_dispatch_twice_is_a_violation() -> None:
     log = AuditedLog().put(*BEGUN, sessions.completed(ids(3)), sessions.completed(ids(4))).settle()
 
-    [found] = log.details("turns")
-    assert found.startswith("sessions[0]@4: TurnCompleted ends dispatch 1 of turn a of session s")
+    [violation] = log.details("turns")
+    assert violation.startswith(
+        "sessions[0]@4: TurnCompleted ends dispatch 1 of turn a of session s"
+    )
     assert log.counts("turns") == (1, 0, 0, 1)
 
 
@@ -50,8 +52,10 @@ def test_a_second_end_behind_that_of_its_session_is_a_violation() -> None:
     log.put(sessions.closed(), sessions.finalized()).settle()
     log.put(sessions.completed(ids(3))).settle()
 
-    [found] = log.details("turns")
-    assert found.startswith("sessions[0]@6: TurnCompleted ends dispatch 1 of turn a of session s")
+    [violation] = log.details("turns")
+    assert violation.startswith(
+        "sessions[0]@6: TurnCompleted ends dispatch 1 of turn a of session s"
+    )
 
 
 def test_the_only_end_of_a_dispatch_may_come_behind_that_of_its_session() -> None:
@@ -73,8 +77,8 @@ def test_an_answer_needs_an_accepted_completion() -> None:
     assert AuditedLog().put(*BEGUN, sessions.completed(ids(3)), ANSWER).settle().report.clean
 
     log = AuditedLog().put(*BEGUN, ANSWER).settle()
-    [found] = log.details("turns")
-    assert found.startswith("replies[0]@0: the answer to turn a of session s has no accepted")
+    [violation] = log.details("turns")
+    assert violation.startswith("replies[0]@0: the answer to turn a of session s has no accepted")
 
 
 @pytest.mark.parametrize(
@@ -129,8 +133,8 @@ def test_a_turn_that_its_owner_forgot_is_a_violation() -> None:
     log = AuditedLog().put(sessions.opened(), started)
     log.put(*(sessions.opened(session_id=str(n), at_ms=n * 10_000) for n in range(60))).settle()
 
-    [found] = log.details("turns")
-    assert found.startswith("sessions[0]@1: turn a of session s has no end 5")
+    [violation] = log.details("turns")
+    assert violation.startswith("sessions[0]@1: turn a of session s has no end 5")
 
 
 def test_no_deadline_passes_in_an_outage() -> None:

@@ -37,8 +37,8 @@ def test_a_lag_of_one_hides_training_behind_rollout() -> None:
 
 def times(strategy: str, gang: int, work: StepWork) -> tuple[float, str]:
     """Return the step on four devices with a lag of 1, and its limit."""
-    found = predicted(strategy, 4, gang, work, 1)
-    return found.step, found.limit
+    prediction = predicted(strategy, 4, gang, work, 1)
+    return prediction.step, prediction.limit
 
 
 def test_changes_of_role_and_new_weights_lengthen_a_step() -> None:
@@ -54,9 +54,9 @@ def test_changes_of_role_and_new_weights_lengthen_a_step() -> None:
 
 
 def test_a_split_without_a_device_that_rolls_out_never_makes_a_step() -> None:
-    found = predicted("disaggregated", 4, 4, EVEN, 1)
+    prediction = predicted("disaggregated", 4, 4, EVEN, 1)
 
-    assert (found.step, found.idle, found.limit) == (inf, 1, "rollout")
+    assert (prediction.step, prediction.idle, prediction.limit) == (inf, 1, "rollout")
 
 
 def test_a_step_waits_for_its_groups() -> None:

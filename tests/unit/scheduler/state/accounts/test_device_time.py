@@ -41,10 +41,10 @@ def test_decoding_counts_as_useful_as_far_as_full_batches_would_have_taken_it() 
         decoding_ms=80, idle_ms=20, full_batch_ms=30, recomputing_ms=10, from_ms=0, at_ms=100
     )
 
-    found = spent(*ROLLING_OUT, report, until_ms=100)
+    device_time = spent(*ROLLING_OUT, report, until_ms=100)
 
-    assert found.ms == {DECODING: 60, RECOMPUTING: 20, UNDER_FILLED: 80, WAITING: 40}
-    assert found.idle_share == pytest.approx(0.7)
+    assert device_time.ms == {DECODING: 60, RECOMPUTING: 20, UNDER_FILLED: 80, WAITING: 40}
+    assert device_time.idle_share == pytest.approx(0.7)
 
 
 def test_one_straggler_is_not_busy() -> None:
@@ -57,17 +57,17 @@ def test_a_report_counts_for_the_part_of_its_stretch_that_was_spent_in_rollout()
     report = control.usage(decoding_ms=50, loading_ms=50, full_batch_ms=50, at_ms=100)
     load = [control.paused(at_ms=40), control.resumed(at_ms=90)]
 
-    found = spent(*ROLLING_OUT, *load, report, until_ms=100)
+    device_time = spent(*ROLLING_OUT, *load, report, until_ms=100)
 
-    assert found.ms == {DECODING: 100, LOADING: 100}
+    assert device_time.ms == {DECODING: 100, LOADING: 100}
 
 
 def test_rollout_of_which_no_report_tells_is_waiting() -> None:
     report = control.usage(decoding_ms=10, full_batch_ms=10, from_ms=20, at_ms=30)
 
-    found = spent(*ROLLING_OUT, report, until_ms=50)
+    device_time = spent(*ROLLING_OUT, report, until_ms=50)
 
-    assert found.ms == {DECODING: 20, WAITING: 80}
+    assert device_time.ms == {DECODING: 20, WAITING: 80}
 
 
 def test_passes_that_took_longer_than_the_activity_count_no_more_than_it() -> None:
@@ -87,9 +87,11 @@ def test_of_a_gang_only_the_own_part_of_each_member_is_training() -> None:
         control.completed(at_ms=140, metrics={"publish_s": 0.01}),
     ]
 
-    found = timeline(records)
+    run = timeline(records)
 
-    assert {worker: of.ms for worker, of in found.device_time((20, 140)).items()} == {
+    assert {
+        worker: device_time.ms for worker, device_time in run.device_time((20, 140)).items()
+    } == {
         "fast": pytest.approx({TRAINING: 20 + 10, WAITING: 20 + 60, LOADING: 10}),
         "slow": pytest.approx({TRAINING: 100, WAITING: 10, LOADING: 10}),
     }
@@ -98,9 +100,9 @@ def test_of_a_gang_only_the_own_part_of_each_member_is_training() -> None:
 def test_a_step_without_a_report_is_training() -> None:
     step = [control.started(["w"], at_ms=20), control.completed(at_ms=70)]
 
-    found = timeline([control.joined("w", "train", at_ms=0), *step])
+    run = timeline([control.joined("w", "train", at_ms=0), *step])
 
-    assert found.device_time((0, 70))["w"].ms == {WAITING: 20, TRAINING: 50}
+    assert run.device_time((0, 70))["w"].ms == {WAITING: 20, TRAINING: 50}
 
 
 def test_device_times_of_workers_add_up() -> None:
@@ -123,12 +125,12 @@ def test_categories_sum_to_devices_times_the_time_that_a_worker_was_there(
         history.act()
     window = sorted(choices.randint(0, history.now_ms + 10) for _ in range(2))
 
-    found = timeline([*history.records, control.ready(at_ms=history.now_ms)]).device_time(
+    times = timeline([*history.records, control.ready(at_ms=history.now_ms)]).device_time(
         (window[0], window[1])
     )
 
     for worker in history.workers:
-        ms = found.get(worker.name, DeviceTime()).ms
+        ms = times.get(worker.name, DeviceTime()).ms
         assert set(ms) <= set(CATEGORIES) and min(ms.values(), default=0) >= 0
         there_ms = worker.device_ms(window[0], min(window[1], history.now_ms))
         assert sum(ms.values()) == pytest.approx(there_ms)

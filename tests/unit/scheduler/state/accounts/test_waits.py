@@ -18,8 +18,8 @@ TRAINING_ROLE: list[Record] = [
 
 def waited(*records: Record, until_ms: int = 100) -> dict[str, float]:
     """Return the milliseconds that `w` waits from 0 to `until_ms`, by reason."""
-    found = timeline([*records, control.finished(at_ms=until_ms)])
-    spent = spent_by_part(found.intervals, (0, until_ms)).get("w", {})
+    run = timeline([*records, control.finished(at_ms=until_ms)])
+    spent = spent_by_part(run.intervals, (0, until_ms)).get("w", {})
     prefix = waiting_for("")
     return {name.removeprefix(prefix): ms for name, ms in spent.items() if prefix in name}
 
@@ -41,9 +41,9 @@ def test_a_role_given_up_unasked_and_a_lost_process_leave_a_wait_for_a_role() ->
 def test_a_worker_that_trains_waits_for_a_batch_and_then_for_its_gang() -> None:
     batch = control.batch_ready(at_ms=30)
 
-    found = waited(*TRAINING_ROLE, batch, control.started(["w"], at_ms=50), until_ms=60)
+    waits = waited(*TRAINING_ROLE, batch, control.started(["w"], at_ms=50), until_ms=60)
 
-    assert found == {BATCH: 30, GANG: 20}
+    assert waits == {BATCH: 30, GANG: 20}
 
 
 def test_in_a_step_a_worker_waits_for_its_gang_once_its_own_part_is_done() -> None:
@@ -69,10 +69,10 @@ def test_rollout_without_a_turn_is_known_from_its_report() -> None:
 def test_short_neighbours_become_one_bar_with_the_same_shares() -> None:
     times = [(0, 100), (100, 101), (101, 103), (103, 104), (104, 200)]
     states = (TRAINING, DECODING, WAITING, DECODING, TRAINING)
-    found = [Interval("w", state, *time) for state, time in zip(states, times, strict=True)]
+    intervals = [Interval("w", state, *time) for state, time in zip(states, times, strict=True)]
 
-    (whole,) = bars(found, (0, 200), 5).values()
-    (joined,) = bars(found, (0, 200), 3).values()
+    (whole,) = bars(intervals, (0, 200), 5).values()
+    (joined,) = bars(intervals, (0, 200), 3).values()
 
     assert len(whole) == 5
     assert [(bar.start_ms, bar.end_ms) for bar in joined] == [(0, 100), (100, 104), (104, 200)]
@@ -80,9 +80,9 @@ def test_short_neighbours_become_one_bar_with_the_same_shares() -> None:
 
 
 def test_bars_end_where_the_window_and_the_worker_do() -> None:
-    found = [Interval("w", TRAINING, 0, 50), Interval("w", TRAINING, 70, 200)]
+    intervals = [Interval("w", TRAINING, 0, 50), Interval("w", TRAINING, 70, 200)]
 
-    assert [(bar.start_ms, bar.end_ms) for bar in bars(found, (20, 90), 1)["w"]] == [
+    assert [(bar.start_ms, bar.end_ms) for bar in bars(intervals, (20, 90), 1)["w"]] == [
         (20, 50),
         (70, 90),
     ]

@@ -23,8 +23,8 @@ def member(identity: str, name: str, *partitions: int) -> GroupMember:
 
 
 def owners(*members: GroupMember) -> list[str]:
-    found = FoundGroup("stable", members)
-    state = group_state("g", "tasks", found, dict.fromkeys(PLACES, 0))
+    group = FoundGroup("stable", members)
+    state = group_state("g", "tasks", group, dict.fromkeys(PLACES, 0))
     return [place.owner for place in state.partitions]
 
 
